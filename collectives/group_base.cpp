@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "group_base.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -124,7 +126,7 @@ std::string divergence_message(const std::vector<Position>& positions) {
   std::vector<std::string> parts;
   for (const auto& [where, ranks] : groups)
     parts.push_back(fmt::format("{} {} at {}", rank_list(ranks), ranks.size() == 1 ? "is" : "are", where));
-  return "ranks diverge: " + join(parts, "; ");
+  return fmt::format("ranks diverge: {}", fmt::join(parts, "; "));
 }
 
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "waiting.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
 #include <set>
 
 #include "tessera/base/options.h"
-#include "tessera/base/text.h"
 
 namespace tessera::collectives {
 namespace {
@@ -48,8 +47,7 @@ std::string line_of(int rank, const RankActivity& activity) {
 }  // namespace
 
 std::string rank_list(const std::vector<int>& ranks) {
-  const std::vector<std::int64_t> numbers(ranks.begin(), ranks.end());
-  return (ranks.size() == 1 ? "rank " : "ranks ") + join(numbers, ", ");
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check/compare_results.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -38,7 +40,7 @@ std::string index_text(const Dims& dims, std::int64_t i) {
     at(index, d) = i % at(dims, d);
     i /= at(dims, d);
   }
-  return "[" + join(index, ",") + "]";
+  return fmt::format("[{}]", fmt::join(index, ","));
 }
 
 // Differing values of one array: lists the first few with their positions and counts the others.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -122,7 +124,7 @@ std::vector<AxisRef> differing_axes(const Mesh& mesh, const std::vector<std::vec
 std::string axes_text(const Mesh& mesh, const std::vector<AxisRef>& axes) {
   std::vector<std::string> names;
   for (const AxisRef& axis : axes) names.push_back(mesh.axis_text(axis));
-  return join(names, "+");
+  return fmt::format("{}", fmt::join(names, "+"));
 }
 
 // Text such as `0-3,6`.
@@ -134,7 +136,7 @@ std::string ranges_text(const std::set<std::int64_t>& numbers) {
     while (++at != numbers.end() && *at == last + 1) last = *at;
     parts.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
   }
-  return join(parts, ",");
+  return fmt::format("{}", fmt::join(parts, ","));
 }
 
 // Text such as `data+model` if the groups are the devices along mesh axes, else `devices 0-5`. A permute is along the

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "localize/emit_reshard.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -116,7 +118,7 @@ class StepEmitter {
     std::vector<std::string> names;
     for (const AxisRef& axis : step_.axes) names.push_back(step_.after.mesh.axis_text(axis));
     if (names.empty()) return notes_;
-    return with_frontend_attribute(notes_, "tessera.axes", join(names, "+"));
+    return with_frontend_attribute(notes_, "tessera.axes", fmt::format("{}", fmt::join(names, "+")));
   }
   Value mark(Value collective) {
     builder_.set_notes(collective, collective_notes());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "localize/localize.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "collective_passes/collective_match.h"
@@ -336,8 +338,8 @@ class Localizer {
       if (known && *known != std::vector{at(*instruction.sharding, i)})
         value = ops::copy(value);  // one value with two shardings
       builder_.set_sharding(value, make_sharding(at(*instruction.sharding, i)));
-      builder_.set_notes(
-          value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, join(global.dims(), ",")));
+      builder_.set_notes(value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute,
+                                                        fmt::format("{}", fmt::join(global.dims(), ","))));
     }
     return leaves;
   }

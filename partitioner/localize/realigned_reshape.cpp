@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "localize/realigned_reshape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "localize/emit_reshard.h"
@@ -93,7 +95,7 @@ NotesRef notes_of(const NotesRef& given, const RealignedReshape& reshape, const 
   std::vector<std::string> names;
   for (const AxisRef& axis : run.axes) names.push_back(reshape.result.mesh.axis_text(axis));
   NotesRef notes = with_frontend_attribute(given, kWhyAttribute, std::nullopt);
-  notes = with_frontend_attribute(notes, "tessera.axes", join(names, "+"));
+  notes = with_frontend_attribute(notes, "tessera.axes", fmt::format("{}", fmt::join(names, "+")));
   notes = with_frontend_attribute(
       notes, kReasonAttribute,
       fmt::format("a reshape moves the borders between {} shards of {} elements", run.before.tiles, run.before.size));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/aliases.h"
 
+#include <fmt/format.h>
+
 #include "tessera/base/text.h"
 #include "tessera/sharding/placement.h"
 
@@ -50,8 +52,7 @@ std::vector<Alias> aliases_of_shards(const Program& program) {
         fits || !alias.must,
         "result {{{}}} must take the memory of parameter {}, but a device holds {} of the result and {} of the "
         "parameter: their shardings are {} and {}; give both the same sharding",
-        [&] { return join(alias.output, ","); }, alias.parameter,
-        [&] { return shard_type(result.type, *result.sharding).str(); },
+        fmt::join(alias.output, ","), alias.parameter, [&] { return shard_type(result.type, *result.sharding).str(); },
         [&] { return shard_type(donor.type, *donor.sharding).str(); }, *result.sharding, *donor.sharding);
     if (fits) out.push_back(alias);
   }

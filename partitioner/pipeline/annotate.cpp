@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -66,7 +68,7 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
   const auto known = value_names(program[computation], instructions.size() > 40);
   require(found != instructions.end(), "no value of {} is named \"{}\"{}", program[computation].name, name, [&] {
     const auto elsewhere = computations_with(program, name);
-    return elsewhere.empty() ? suggest_name(name, known) : fmt::format("; write {}", join(elsewhere, " or "));
+    return elsewhere.empty() ? suggest_name(name, known) : fmt::format("; write {}", fmt::join(elsewhere, " or "));
   });
   return {computation, static_cast<Id>(found - instructions.begin())};
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reshard_insertion/batch_reductions.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -72,7 +74,8 @@ class InputDimsOfValues {
       const std::string name = "%" + at(input_names_, one.leaf);
       names.push_back(is_one_dim ? name : fmt::format("dim {} of {}", one.dim, name));
     }
-    return is_one_dim ? fmt::format("dim {} of {}", dims.begin()->dim, join(names, ", ")) : join(names, ", ");
+    return is_one_dim ? fmt::format("dim {} of {}", dims.begin()->dim, fmt::join(names, ", "))
+                      : fmt::format("{}", fmt::join(names, ", "));
   }
 
  private:

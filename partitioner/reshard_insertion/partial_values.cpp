@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -94,7 +96,7 @@ std::string unreduced_text(const Sharding& sharding) {
   for (const AxisRef& axis : sharding.partial) axes.push_back(sharding.mesh.axis_text(axis));
   const bool is_sum = sharding.reduction == Reduction::kSum;
   return fmt::format("unreduced{} over {}", is_sum ? "" : fmt::format(" ({})", reduction_name(sharding.reduction)),
-                     join(axes, "+"));
+                     fmt::join(axes, "+"));
 }
 
 std::vector<Literal> random_partial_values(const Literal& value, const Sharding& sharding, double unit,

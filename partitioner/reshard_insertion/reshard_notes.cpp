@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reshard_insertion/reshard_notes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "normalize/manual.h"
 #include "propagation/propagate.h"
 #include "reshard_insertion/insert_reshards.h"
-#include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/partitioner/explain/remedy.h"
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
@@ -52,7 +53,7 @@ Remedy remedy_of_result(const ReshardReason& reason, const std::string& name, bo
 Remedy remedy_of_own_result(const ReshardReason& reason, Id op, const std::string& name, const Sharding& from) {
   const auto operands = reason.origins.given_operands(op);
   if (operands.empty()) return with_sharding(RemedyKind::kChange, name, from);
-  return either(join(operands, ", "), fmt::format("%{} {}", name, reason.target.str()));
+  return either(fmt::format("{}", fmt::join(operands, ", ")), fmt::format("%{} {}", name, reason.target.str()));
 }
 
 // The annotation that would avoid the reshard.
@@ -134,7 +135,7 @@ std::string computed_from(const Computation& made, const ValueOrigins& origins, 
   const bool is_cut = operands.size() > kMostNamed;
   if (is_cut) operands.resize(kMostNamed);
   return operands.empty() ? "as computed"
-                          : fmt::format("as computed from {}{}", join(operands, ", "), is_cut ? ", ..." : "");
+                          : fmt::format("as computed from {}{}", fmt::join(operands, ", "), is_cut ? ", ..." : "");
 }
 
 NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason) {

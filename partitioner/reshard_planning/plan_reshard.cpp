@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -255,9 +257,9 @@ std::string dims_text(const std::vector<DimPlacement>& before, const std::vector
     if (at(after, d).tiles > at(before, d).tiles) gain.push_back(d);
   }
   if (lose.empty() && gain.empty()) return "";
-  if (lose.empty()) return fmt::format("({})", join(gain, ","));
-  if (gain.empty()) return fmt::format("({})", join(lose, ","));
-  return fmt::format("({}->{})", join(lose, ","), join(gain, ","));
+  if (lose.empty()) return fmt::format("({})", fmt::join(gain, ","));
+  if (gain.empty()) return fmt::format("({})", fmt::join(lose, ","));
+  return fmt::format("({}->{})", fmt::join(lose, ","), fmt::join(gain, ","));
 }
 
 }  // namespace
@@ -321,7 +323,7 @@ std::string ReshardPlan::str() const {
     std::string text(step_name(step.kind));
     std::vector<std::string> axes;
     for (const AxisRef& axis : step.axes) axes.push_back(step.after.mesh.axis_text(axis));
-    if (!axes.empty()) text += fmt::format("{{{}}}", join(axes, "+"));
+    if (!axes.empty()) text += fmt::format("{{{}}}", fmt::join(axes, "+"));
     text += dims_text(before, step.tiles);
     if (step.kind == StepKind::kRealign) text += fmt::format("({})", step.dim);
     if (step.collectives > 1) text += fmt::format(" x{}", step.collectives);
@@ -329,7 +331,7 @@ std::string ReshardPlan::str() const {
     parts.push_back(std::move(text));
     before = step.tiles;
   }
-  return join(parts, "; ");
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::int64_t messages_of(StepKind kind, std::int64_t group) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/argument_parser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
 #include "tessera/base/error.h"
-#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -117,8 +118,7 @@ void ArgumentParser::assign(Row& row, const std::string& value) {
   const std::string& name = row.name;
   if (!row.choices.empty()) {
     const bool is_choice = std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end();
-    require(
-        is_choice, "--{} takes one of {}, got \"{}\"", name, [&] { return join(row.choices, ", "); }, value);
+    require(is_choice, "--{} takes one of {}, got \"{}\"", name, fmt::join(row.choices, ", "), value);
   }
   const auto read_bool = [&](bool* target) {
     const auto parsed = parse_bool(value);
@@ -184,7 +184,7 @@ std::string ArgumentParser::help() const {
       out += fmt::format("\n{}\n", group.empty() ? "flags" : group);
     }
     std::string left = "  --" + row.name;
-    if (!row.choices.empty()) left += fmt::format(" {}", join(row.choices, "|"));
+    if (!row.choices.empty()) left += fmt::format(" {}", fmt::join(row.choices, "|"));
     left += left.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ') : std::string(kColumn - left.size(), ' ');
     out += left + row.help;
     if (!row.standard.empty()) out += fmt::format(" [{}]", row.standard);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/stacktrace.hpp>
 #include <new>
 #include <numeric>
 
 #include "tessera/base/memory.h"
-#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -61,7 +62,7 @@ std::string suggest_name(std::string_view name, const std::vector<std::string>& 
   constexpr std::size_t kMostListed = 20;
   if (known.empty()) return "; none is known";
   if (known.size() > kMostListed) return fmt::format("; none of the {} known names is similar", known.size());
-  return "; known: " + join(known, ", ");
+  return fmt::format("; known: {}", fmt::join(known, ", "));
 }
 
 }  // namespace tessera

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <charconv>
@@ -145,7 +147,8 @@ void check(const OptionRow& row, std::string_view value) {
   if (row.type == kInteger) check_integer(row, value);
   if (row.type == kFlag) require(is_flag_text(value), "{}={}: must be 0 or 1 ({})", row.name, value, row.meaning);
   if (row.type == kChoice && !choice_of(row, value))
-    fail("{}={}: unknown value; known: {} ({})", row.name, value, join(split(row.choices, ','), ", "), row.meaning);
+    fail("{}={}: unknown value; known: {} ({})", row.name, value, fmt::join(split(row.choices, ','), ", "),
+         row.meaning);
 }
 
 // What a checked value means as a number.
@@ -207,7 +210,7 @@ std::string Options::str() const {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < kRows; ++i)
     if (values_[i].text != kTable[i].standard) parts.push_back(fmt::format("{}={}", kTable[i].name, values_[i].text));
-  return join(parts, " ");
+  return fmt::format("{}", fmt::join(parts, " "));
 }
 
 const std::vector<OptionRow>& Options::table() {

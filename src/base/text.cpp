@@ -11,24 +11,6 @@
 
 namespace tessera {
 
-std::string join(const std::vector<std::string>& items, std::string_view separator) {
-  std::string out;
-  for (const auto& item : items) {
-    if (&item != items.data()) out += separator;
-    out += item;
-  }
-  return out;
-}
-
-std::string join(const std::vector<std::int64_t>& items, std::string_view separator) {
-  std::string out;
-  for (const auto& item : items) {
-    if (&item != items.data()) out += separator;
-    out += std::to_string(item);
-  }
-  return out;
-}
-
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/data/text_dataset.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -8,7 +10,6 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
-#include "tessera/base/text.h"
 
 namespace tessera::data {
 
@@ -52,7 +53,7 @@ RawText read_wikitext(const std::string& folder) {
   const std::vector<std::string> train = {"wiki.train.raw", "wiki.train.tokens", "train.txt"};
   RawText out;
   out.train = read_first(folder, train);
-  require(!out.train.empty(), "no training text in {}; looked for {}", folder, [&] { return join(train, ", "); });
+  require(!out.train.empty(), "no training text in {}; looked for {}", folder, fmt::join(train, ", "));
   out.validation = read_first(folder, {"wiki.valid.raw", "wiki.valid.tokens", "valid.txt"});
   out.test = read_first(folder, {"wiki.test.raw", "wiki.test.tokens", "test.txt"});
   return out;
@@ -77,7 +78,8 @@ std::string find_dataset_folder(const std::string& name, const std::string& conf
   }
   fail("no folder for dataset {}{}{}; looked for {}; unpack its raw text into one of these, or give --train_file", name,
        config.empty() ? "" : " ", config,
-       looked.empty() ? "nothing, as neither --cache_dir nor TESSERA_DATA is set" : join(looked, ", "));
+       looked.empty() ? "nothing, as neither --cache_dir nor TESSERA_DATA is set"
+                      : fmt::format("{}", fmt::join(looked, ", ")));
 }
 
 }  // namespace tessera::data

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/fsdp/wrap_policy.h"
 
+#include <fmt/format.h>
+
 #include "tessera/base/error.h"
-#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -81,7 +82,7 @@ void check_classes(nn::Module& root, const std::set<std::string>& classes) {
     if (present.contains(wanted)) continue;
     const std::vector<std::string> known(present.begin(), present.end());
     fail("no module of class {} to wrap{}; classes of this model: {}", wanted, suggest_name(wanted, known),
-         join(known, ", "));
+         fmt::join(known, ", "));
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ir/attributes.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 namespace tessera {
@@ -48,13 +50,13 @@ std::string field_text(bool value) { return value ? "true" : "false"; }
 std::size_t field_hash(const Dims& value) { return hash_bytes(value.data(), value.size() * sizeof(value[0])); }
 std::size_t field_hash(const Literal& value) { return value.hash(); }
 std::string field_text(double value) { return fmt::format("{}", value); }
-std::string field_text(const Dims& value) { return "{" + join(value, ",") + "}"; }
+std::string field_text(const Dims& value) { return fmt::format("{{{}}}", fmt::join(value, ",")); }
 std::string field_text(const std::string& value) { return quote(value); }
 std::string field_text(const Literal& value) { return value.type().str() + " " + value.str(); }
 std::string field_text(const std::vector<bool>& value) {
   std::vector<std::string> words;
   for (const bool b : value) words.emplace_back(b ? "true" : "false");
-  return "{" + join(words, ",") + "}";
+  return fmt::format("{{{}}}", fmt::join(words, ","));
 }
 
 void parse_field(std::string_view text, std::int64_t& value) { value = parse_number<std::int64_t>(text); }

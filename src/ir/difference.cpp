@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -86,7 +88,7 @@ std::string meshes_difference(const Program& a, const Program& b) {
   const auto text = [](const std::vector<Mesh>& meshes) {
     std::vector<std::string> parts;
     for (const auto& mesh : meshes) parts.push_back(mesh.str());
-    return join(parts, "; ");
+    return fmt::format("{}", fmt::join(parts, "; "));
   };
   return fmt::format("the meshes are {}, and {}", text(x), text(y));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ir/op_def.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -53,7 +55,7 @@ std::string tensor_text(const TensorFactors& tensor) {
     for (const int factor : dim) text += factor_name(factor);
     dims.push_back(text.empty() ? "1" : text);
   }
-  return "[" + join(dims, ",") + "]";
+  return fmt::format("[{}]", fmt::join(dims, ","));
 }
 
 }  // namespace
@@ -78,14 +80,14 @@ std::string FactorMap::str() const {
   std::vector<std::string> out;
   for (const auto& tensor : operands) in.push_back(tensor_text(tensor));
   for (const auto& tensor : results) out.push_back(tensor_text(tensor));
-  std::string text = fmt::format("({})->({})", join(in, ","), join(out, ","));
+  std::string text = fmt::format("({})->({})", fmt::join(in, ","), fmt::join(out, ","));
   constexpr std::pair<FactorKind, std::string_view> kKinds[] = {
       {FactorKind::kReduce, "reduce"}, {FactorKind::kPermute, "permute"}, {FactorKind::kBlocked, "blocked"}};
   for (const auto& [kind, word] : kKinds) {
     std::vector<std::string> names;
     for (int f = 0; f < isize(factors); ++f)
       if (at(factors, f).kind == kind) names.push_back(factor_name(f));
-    if (!names.empty()) text += fmt::format(" {}{{{}}}", word, join(names, ","));
+    if (!names.empty()) text += fmt::format(" {}{{{}}}", word, fmt::join(names, ","));
   }
   return text;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ir/program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/ir/op_def.h"
@@ -91,7 +93,8 @@ std::size_t Program::hash() const {
   std::size_t seed = hash_mix(static_cast<std::size_t>(num_partitions), static_cast<std::size_t>(entry));
   seed = hash_mix(seed, partitioned ? 1 : 0);
   for (const auto& alias : aliases)
-    seed = hash_mix(hash_mix(seed, hash_text(join(alias.output, ","))), static_cast<std::size_t>(alias.parameter));
+    seed = hash_mix(hash_mix(seed, hash_text(fmt::format("{}", fmt::join(alias.output, ",")))),
+                    static_cast<std::size_t>(alias.parameter));
   for (const auto& computation : computations) {
     seed = hash_mix(seed, static_cast<std::size_t>(computation->root));
     for (const auto& instruction : computation->instructions) seed = hash_instruction(seed, instruction);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads `HloModule name, attribute=value, …`.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -162,8 +164,8 @@ void check_aliases(Program& program, const std::string& place) {
   std::set<Dims> outputs;
   std::set<std::pair<std::int64_t, Dims>> donors;
   for (const auto& alias : program.aliases) {
-    const auto output_text = [&] { return join(alias.output, ","); };
-    const auto index_text = [&] { return join(alias.parameter_index, ","); };
+    const auto output_text = [&] { return fmt::format("{}", fmt::join(alias.output, ",")); };
+    const auto index_text = [&] { return fmt::format("{}", fmt::join(alias.parameter_index, ",")); };
     const auto output = array_at(entry.root_type(), alias.output);
     require(output.has_value(), "input_output_alias names output {{{}}}, which is not an array of {}", output_text,
             entry.root_type());

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads `f32[2,3]{1,0:T(8,128)}`, `(f32[], (s32[2]{0}, token[]))`.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -52,7 +54,7 @@ Layout read_layout(TextCursor& in, int ndim) {
   bool ordered = isize(layout) == ndim || layout.empty();
   for (int i = 0; i < isize(sorted); ++i) ordered = ordered && at(sorted, i) == i;
   if (!ordered)
-    in.fail_at(place, fmt::format("the layout must order the {} dims, got {{{}}}", ndim, join(layout, ",")));
+    in.fail_at(place, fmt::format("the layout must order the {} dims, got {{{}}}", ndim, fmt::join(layout, ",")));
   return out;
 }
 
@@ -105,7 +107,7 @@ std::string tailed_text(const Type& type, const std::vector<std::string>& tails,
   if (type.is_tuple()) {
     std::vector<std::string> parts;
     for (const auto& element : type.elements()) parts.push_back(tailed_text(element, tails, leaf));
-    return fmt::format("({})", join(parts, ", "));
+    return fmt::format("({})", fmt::join(parts, ", "));
   }
   std::string text = type.str(true);
   const std::string& tail = tails[leaf++];

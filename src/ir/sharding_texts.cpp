@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding_texts.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "tessera/base/text.h"
+#include <algorithm>
 
 namespace tessera {
 namespace {
@@ -96,7 +96,7 @@ ShardingTexts::Entry& ShardingTexts::entry_of(const ShardingRef& sharding) {
     texts.push_back(leaves_[entry.leaves.back()].text);
   }
   entry.single_text = texts.empty() ? "{}" : texts.front();
-  entry.tuple_text = "{" + join(texts, ", ") + "}";
+  entry.tuple_text = fmt::format("{{{}}}", fmt::join(texts, ", "));
   return entry;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts a program to HLO text, in XLA's print order.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -18,7 +20,7 @@ namespace {
 std::string frontend_text(const std::vector<std::pair<std::string, std::string>>& list) {
   std::vector<std::string> parts;
   for (const auto& [key, value] : list) parts.push_back(fmt::format("{}={}", key, quote(value)));
-  return "{" + join(parts, ",") + "}";
+  return fmt::format("{{{}}}", fmt::join(parts, ","));
 }
 
 // Whether an attribute of custom-call or constant is printed as a frontend attribute.
@@ -28,14 +30,14 @@ bool is_frontend_attribute(const TextAttribute& attribute) {
 
 bool xla_knows(std::string_view key) { return !key.starts_with("xla.sdy.") && !key.starts_with("tessera."); }
 
-std::string index_text(const Dims& index) { return "{" + join(index, ",") + "}"; }
+std::string index_text(const Dims& index) { return fmt::format("{{{}}}", fmt::join(index, ",")); }
 
 std::string aliases_text(const std::vector<Alias>& aliases) {
   std::vector<std::string> parts;
   for (const auto& alias : aliases)
     parts.push_back(fmt::format("{}: ({}, {}, {})", index_text(alias.output), alias.parameter,
                                 index_text(alias.parameter_index), alias.must ? "must-alias" : "may-alias"));
-  return "{ " + join(parts, ", ") + " }";
+  return fmt::format("{{ {} }}", fmt::join(parts, ", "));
 }
 
 // The type with layouts and, if the type is still the one that was read, their tails.
@@ -50,7 +52,7 @@ std::string type_text(const Instruction& instruction) {
 std::string entry_layout_text(const Computation& entry) {
   std::vector<std::string> types;
   for (const Id id : entry.parameters) types.push_back(type_text(entry[id]));
-  return fmt::format("{{({})->{}}}", join(types, ", "), type_text(entry[entry.root]));
+  return fmt::format("{{({})->{}}}", fmt::join(types, ", "), type_text(entry[entry.root]));
 }
 
 std::string bools_text(const std::vector<bool>& flags) { return field_text(flags); }
@@ -89,7 +91,7 @@ std::string metadata_text(const Notes& notes, const SourceTables& tables, bool f
   if (writes_source && notes.source_line != 0) parts.push_back(fmt::format("source_line={}", notes.source_line));
   for (const auto& item : notes.metadata_rest)
     if (!for_xla || xla_knows_field(item.name)) parts.push_back(item.name + "=" + item.text);
-  return join(parts, " ");
+  return fmt::format("{}", fmt::join(parts, " "));
 }
 
 // XLA's names begin with a letter or `_` and are not names of types.
@@ -279,7 +281,7 @@ class Printer {
     }
     std::vector<std::string> names;
     for (const ComputationId id : instruction.called) names.push_back(name_of(id));
-    add(list, "{" + join(names, ", ") + "}");
+    add(list, fmt::format("{{{}}}", fmt::join(names, ", ")));
   }
 
   // Sharding, frontend attributes, control predecessors, metadata.
@@ -317,7 +319,7 @@ class Printer {
     if (!instruction.control_predecessors.empty()) {
       std::vector<std::string> names;
       for (const Id id : instruction.control_predecessors) names.push_back("%" + (*computation_)[id].name);
-      add("control-predecessors", "{" + join(names, ", ") + "}");
+      add("control-predecessors", fmt::format("{{{}}}", fmt::join(names, ", ")));
     }
     if (!instruction.notes) return;
     const auto metadata = metadata_text(*instruction.notes, tables_, options_.for_xla);

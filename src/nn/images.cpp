@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/images.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "tessera/base/text.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {
@@ -65,7 +66,7 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(const Dims& output_size) {
   require(std::all_of(output_size.begin(), output_size.end(), [](std::int64_t size) { return size == 1; }),
-          "AdaptiveAvgPool2d: only output_size 1 is supported, got {}", join(output_size, "x"));
+          "AdaptiveAvgPool2d: only output_size 1 is supported, got {}", fmt::join(output_size, "x"));
 }
 
 }  // namespace tessera::nn

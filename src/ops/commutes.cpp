@@ -4,6 +4,8 @@
 // operands. Operands of commutative ops are sorted.
 #include "tessera/ops/commutes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -125,7 +127,8 @@ class Evaluation {
   [[nodiscard]] static Term plain(const Instruction& instruction, Terms operands) {
     if (instruction.op->commutative) std::sort(operands.begin(), operands.end());
     const std::size_t attributes = instruction.attributes ? instruction.attributes->hash() : 0;
-    return fmt::format("{}:{}:{:x}({})", instruction.op->name, instruction.type.str(), attributes, join(operands, ","));
+    return fmt::format("{}:{}:{:x}({})", instruction.op->name, instruction.type.str(), attributes,
+                       fmt::join(operands, ","));
   }
 
   const Computation& function_;

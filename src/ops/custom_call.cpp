@@ -3,8 +3,9 @@
 // (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities about shardings or memory, and TopK. Others
 // evaluate as a deterministic function of their operands, so that programs that contain them can be checked: continuous
 // in float operands, exact in integers, within [-1, 1]; if there is a sharding rule, as the einsum that it describes.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <set>
 
@@ -269,11 +270,11 @@ Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linear
 // XLA compares the requested layouts with the operands' types.
 void localize_layouts(LocalizeContext& context) {
   if (context.notes == nullptr) return;
-  std::vector<std::string> operands;
-  for (const Value& operand : context.operands) operands.push_back(operand.type().str(true));
+  std::vector<std::string> types;
+  for (const Value& operand : context.operands) types.push_back(operand.type().str(true));
   Notes notes = *context.notes;
   for (TextAttribute& attribute : notes.other)
-    if (attribute.name == "operand_layout_constraints") attribute.text = "{" + join(operands, ", ") + "}";
+    if (attribute.name == "operand_layout_constraints") attribute.text = fmt::format("{{{}}}", fmt::join(types, ", "));
   context.notes = std::make_shared<const Notes>(std::move(notes));
 }
 
@@ -383,17 +384,15 @@ std::optional<std::string> sharding_group(const Instruction& instruction) {
 std::vector<std::string> unknown_custom_calls(const Program& program) {
   std::set<std::string> seen;
   std::vector<std::string> out;
-  for (const auto& computation : program.computations) {
+  for (const auto& computation : program.computations)
     for (const auto& instruction : computation->instructions) {
       if (instruction.op != &rows::kCustomCall) continue;
       const OpView view = view_of(program, *computation, instruction);
       const bool is_known = rows::is_identity(view) || rows::is_manual_border(view) || top_k_of(view).has_value() ||
                             rows::names_group(rows::target(view));
-      if (is_known) continue;
-      if (seen.insert(rows::target(view)).second)
+      if (!is_known && seen.insert(rows::target(view)).second)
         out.push_back(fmt::format("\"{}\" (%{})", rows::target(view), instruction.name));
     }
-  }
   return out;
 }
 

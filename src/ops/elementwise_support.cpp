@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elementwise_support.h"
 
+#include <fmt/format.h>
+
 #include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera::rows {
@@ -15,7 +17,7 @@ std::string classes(const Scalar& scalar) {
   if (scalar.integer == nullptr && scalar.natural != nullptr) names.emplace_back("unsigned");
   if (scalar.pred != nullptr) names.emplace_back("pred");
   if (scalar.complex != nullptr) names.emplace_back("complex");
-  return join(names, " or ");
+  return fmt::format("{}", fmt::join(names, " or "));
 }
 
 template <class Scalar>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ops/elided_constants.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ops/structural.h"
 
@@ -56,7 +57,7 @@ std::string elided_constants_text(const Program& program) {
   constexpr std::size_t kMostNames = 5;
   const std::size_t rest = names.size() - std::min(names.size(), kMostNames);
   names.resize(names.size() - rest);
-  return join(names, ", ") + (rest > 0 ? fmt::format(" and {} more", rest) : "");
+  return fmt::format("{}{}", fmt::join(names, ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
 }
 
 void refuse_elided_constants(const Program& program, std::string_view purpose) {

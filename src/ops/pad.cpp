@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %p = f32[6,3] pad(%x, %v), padding=1_1_1x0_0     low_high_interior; negative low and high remove elements
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "row_support.h"
@@ -16,7 +18,7 @@ std::string field_text(const std::vector<PaddingDim>& value) {
   for (const auto& p : value)
     dims.push_back(p.interior == 0 ? fmt::format("{}_{}", p.low, p.high)
                                    : fmt::format("{}_{}_{}", p.low, p.high, p.interior));
-  return join(dims, "x");
+  return fmt::format("{}", fmt::join(dims, "x"));
 }
 
 void parse_field(std::string_view text, std::vector<PaddingDim>& value) {

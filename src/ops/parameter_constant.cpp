@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %x = f32[4] parameter(0)
 //   %c = f32[2] constant({1, 2})
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "row_support.h"
@@ -13,6 +15,10 @@ namespace tessera {
 
 void parse_field(std::string_view, Literal&) {
   throw InternalError("a constant's literal is read by its declared type, not from an attribute");
+}
+
+std::string origins_text(const Literal& value) {
+  return value.is_elided() ? fmt::format("{}", fmt::join(value.origins(), ",")) : "";
 }
 
 const Literal* known_constant(const Instruction& instruction) {

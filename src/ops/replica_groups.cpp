@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes the texts of replica groups and source-target pairs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -114,12 +116,11 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
       require(size > 0, "a size of the groups or of their iota is {}; it must be at least 1", size);
       count *= size;
       require(count.value_or_most() <= kMostDevices, "groups over more than 2^20 devices: [{}]",
-              [&] { return join(*sizes, ","); });
+              fmt::join(*sizes, ","));
     }
   }
-  require(
-      product(shape) == product(form.dims), "groups [{}] do not contain exactly the {} devices of [{}]",
-      [&] { return join(shape, ","); }, product(form.dims), [&] { return join(form.dims, ","); });
+  require(product(shape) == product(form.dims), "groups [{}] do not contain exactly the {} devices of [{}]",
+          fmt::join(shape, ","), product(form.dims), fmt::join(form.dims, ","));
   const Dims flat = transposed_iota(form);
   std::vector<Dims> groups;
   for (std::int64_t g = 0; g < shape[0]; ++g)
@@ -130,7 +131,7 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
 std::string list_text(const std::vector<Dims>& lists) {
   std::vector<std::string> texts;
   for (const auto& list : lists) texts.push_back(field_text(list));
-  return "{" + join(texts, ",") + "}";
+  return fmt::format("{{{}}}", fmt::join(texts, ","));
 }
 
 }  // namespace
@@ -146,9 +147,9 @@ std::string field_text(const ReplicaGroups& value) {
   if (flat.empty() || flat.front() != 0) return list_text(value.groups);
   const auto form = iota_form(flat);
   if (!form) return list_text(value.groups);
-  std::string text = fmt::format("[{},{}]<=[{}]", value.groups.size(), size, join(form->dims, ","));
+  std::string text = fmt::format("[{},{}]<=[{}]", value.groups.size(), size, fmt::join(form->dims, ","));
   if (!std::is_sorted(form->permutation.begin(), form->permutation.end()))
-    text += fmt::format("T({})", join(form->permutation, ","));
+    text += fmt::format("T({})", fmt::join(form->permutation, ","));
   return text;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "row_support.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,7 +17,7 @@
 
 namespace tessera::rows {
 
-std::string dims_text(const Dims& dims) { return "[" + join(dims, ",") + "]"; }
+std::string dims_text(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
 
 const Type& array_operand(const OpView& view, int i) {
   const Type& type = at(view.operands, i);

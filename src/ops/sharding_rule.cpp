@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding_rule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -23,9 +25,9 @@ std::string side_text(const std::vector<TensorFactors>& side, const std::vector<
   for (const auto& tensor : side) {
     std::vector<std::string> dims;
     for (const auto& dim : tensor) dims.push_back(dim_text(dim, symbols));
-    tensors.push_back("[" + join(dims, ", ") + "]");
+    tensors.push_back(fmt::format("[{}]", fmt::join(dims, ", ")));
   }
-  return "(" + join(tensors, ", ") + ")";
+  return fmt::format("({})", fmt::join(tensors, ", "));
 }
 
 class RuleReader {
@@ -242,7 +244,7 @@ std::string ShardingRule::str() const {
   for (std::size_t f = 0; f < symbols.size(); ++f)
     sizes.push_back(fmt::format("{}={}", symbols[f], map.factors[f].size));
   return fmt::format("#sdy.op_sharding_rule<{}->{} {{{}}}{}{}>", side_text(map.operands, symbols),
-                     side_text(map.results, symbols), join(sizes, ", "), tail.empty() || tail[0] == ',' ? "" : " ",
+                     side_text(map.results, symbols), fmt::join(sizes, ", "), tail.empty() || tail[0] == ',' ? "" : " ",
                      tail);
 }
 

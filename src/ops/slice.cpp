@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %s = f32[2,3] slice(%x), slice={[1:5:2], [0:3]}     elements start, start+stride, … below limit
+#include <fmt/format.h>
+
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/rows.h"
@@ -12,7 +14,7 @@ std::string field_text(const std::vector<SliceRange>& value) {
   for (const auto& r : value)
     ranges.push_back(r.stride == 1 ? fmt::format("[{}:{}]", r.start, r.limit)
                                    : fmt::format("[{}:{}:{}]", r.start, r.limit, r.stride));
-  return "{" + join(ranges, ", ") + "}";
+  return fmt::format("{{{}}}", fmt::join(ranges, ", "));
 }
 
 void parse_field(std::string_view text, std::vector<SliceRange>& value) {

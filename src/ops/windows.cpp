@@ -2,6 +2,8 @@
 // Reads and writes the texts of windows and of a convolution's dims.
 #include "tessera/ops/windows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/checked.h"
@@ -83,7 +85,7 @@ std::string field_text(const WindowDims& value) {
     if (!shown) return;
     std::vector<std::string> parts;
     for (const WindowDim& dim : value.dims) parts.push_back(text_of(dim));
-    words.push_back(fmt::format("{}={}", name, join(parts, "x")));
+    words.push_back(fmt::format("{}={}", name, fmt::join(parts, "x")));
   };
   const auto any = [&](const auto& is) { return std::any_of(value.dims.begin(), value.dims.end(), is); };
   const auto number = [&](const WindowField& field) {
@@ -99,7 +101,7 @@ std::string field_text(const WindowDims& value) {
   number(kNumbers[3]);
   add("rhs_reversal", any([](const WindowDim& d) { return d.reversed; }),
       [](const WindowDim& d) { return std::string(d.reversed ? "1" : "0"); });
-  return "{" + join(words, " ") + "}";
+  return fmt::format("{{{}}}", fmt::join(words, " "));
 }
 
 void parse_field(std::string_view text, WindowDims& value) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/passes/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -107,7 +109,7 @@ void Pipeline::check_skipped() const {
     require(std::find(required_.begin(), required_.end(), name) == required_.end(),
             "the pass \"{}\" of '{}' cannot be skipped", name, name_);
     if (std::find(known.begin(), known.end(), name) == known.end())
-      fail("there is no pass \"{}\" to skip in '{}'; its passes: {}", name, name_, join(known, ", "));
+      fail("there is no pass \"{}\" to skip in '{}'; its passes: {}", name, name_, fmt::join(known, ", "));
   }
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints a schedule: the instructions that run together, and the bytes they read and write.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -23,7 +25,7 @@ std::string ops_of(const Computation& computation, const Step& step) {
   std::vector<std::string> words;
   for (const auto& [name, count] : counts)
     words.push_back(count == 1 ? std::string(name) : fmt::format("{} {}", name, count));
-  return join(words, ", ");
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 // The values that a step leaves in memory; its last value if there are none.
@@ -36,7 +38,7 @@ std::string results_of(const Computation& computation, const Schedule& schedule,
     if (is_kept || (id == step.instructions.back() && out.empty()))
       out.push_back(fmt::format("{} (%{})", computation[id].type.str(), computation[id].name));
   }
-  return join(out, ", ");
+  return fmt::format("{}", fmt::join(out, ", "));
 }
 
 }  // namespace
@@ -65,9 +67,9 @@ StepSummary summarize(const Program& program, const Schedule& schedule, const St
   std::vector<std::string> operands;
   if (!step.fused)
     for (const Id operand : last.operands) operands.push_back(computation[operand].type.str());
-  out.what =
-      fmt::format("{}{}{} -> {}", step.fused ? "fused " : "", ops_of(computation, step),
-                  operands.empty() ? "" : " of " + join(operands, ", "), results_of(computation, schedule, step));
+  out.what = fmt::format("{}{}{} -> {}", step.fused ? "fused " : "", ops_of(computation, step),
+                         operands.empty() ? "" : fmt::format(" of {}", fmt::join(operands, ", ")),
+                         results_of(computation, schedule, step));
   return out;
 }
 

@@ -2,6 +2,8 @@
 // Conversion between HLO's sharding text and HloSharding.
 #include "tessera/sharding/hlo_sharding.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -199,16 +201,16 @@ std::string subgroup_text(const HloSharding& leaf) {
     return " last_tile_dim_replicate";
   std::vector<std::string> words;
   for (const auto type : leaf.subgroup_types) words.emplace_back(subgroup_word(type));
-  return fmt::format(" last_tile_dims={{{}}}", join(words, ", "));
+  return fmt::format(" last_tile_dims={{{}}}", fmt::join(words, ", "));
 }
 
 std::string tiled_text(const HloSharding& leaf) {
-  std::string out = fmt::format("devices=[{}]", join(leaf.tile_dims, ","));
+  std::string out = fmt::format("devices=[{}]", fmt::join(leaf.tile_dims, ","));
   if (leaf.iota_reshape.empty()) {
-    out += join(leaf.devices, ",");
+    out += fmt::format("{}", fmt::join(leaf.devices, ","));
   } else {
-    out += fmt::format("<=[{}]", join(leaf.iota_reshape, ","));
-    if (!leaf.iota_transpose.empty()) out += fmt::format("T({})", join(leaf.iota_transpose, ","));
+    out += fmt::format("<=[{}]", fmt::join(leaf.iota_reshape, ","));
+    if (!leaf.iota_transpose.empty()) out += fmt::format("T({})", fmt::join(leaf.iota_transpose, ","));
   }
   return out + subgroup_text(leaf);
 }
@@ -257,7 +259,7 @@ std::string hlo_sharding_text(const Shardings& leaves, bool is_tuple) {
   }
   std::vector<std::string> parts;
   for (const auto& leaf : leaves) parts.push_back(hlo_sharding_text(leaf));
-  return "{" + join(parts, ", ") + "}";
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
 }
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 //   {mesh['x'=2,'y'=4], [{'x'}, {'y':(1)2, ?}], replicated={'y':(2)2}}
 //   {mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)), [{}, {'x', 'y'}], unreduced={}, manual={}}
 //   {{mesh['x'=2], replicated}, {maximal_mesh[device_id=3]}}
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -63,11 +65,11 @@ std::vector<std::int64_t> read_device_ids(TextCursor& in, std::int64_t count) {
   auto sorted = permutation;
   std::sort(sorted.begin(), sorted.end());
   for (int i = 0; i < isize(sorted); ++i)
-    require(at(sorted, i) == i, "({}) does not order {} dims", join(permutation, ","), dims.size());
+    require(at(sorted, i) == i, "({}) does not order {} dims", fmt::join(permutation, ","), dims.size());
   for (const auto size : dims)
-    require(size >= 1 && size <= count, "device_ids=([{}]..) must have {} devices", join(dims, ","), count);
+    require(size >= 1 && size <= count, "device_ids=([{}]..) must have {} devices", fmt::join(dims, ","), count);
   require(permutation.size() == dims.size() && product(dims) == count, "device_ids=([{}]..) must have {} devices",
-          join(dims, ","), count);
+          fmt::join(dims, ","), count);
   return permuted_iota(dims, permutation);
 }
 

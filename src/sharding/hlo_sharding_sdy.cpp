@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes Shardy's texts of shardings and meshes, which contain names, sub-axes, open dims and priorities.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -45,16 +47,16 @@ std::string body_text(const Sharding& sharding) {
   for (const auto& dim : sharding.dims) {
     auto parts = axes_texts(sharding.mesh, dim.axes);
     if (dim.open) parts.emplace_back("?");
-    dims.push_back("{" + join(parts, ", ") + "}");
+    dims.push_back(fmt::format("{{{}}}", fmt::join(parts, ", ")));
     if (dim.priority) dims.back() += fmt::format("p{}", *dim.priority);
   }
-  std::string out = fmt::format("{}, [{}]", mesh, join(dims, ", "));
+  std::string out = fmt::format("{}, [{}]", mesh, fmt::join(dims, ", "));
   if (sharding.is_partial() || sharding.reduction != Reduction::kSum)
     out += fmt::format(", unreduced={}{{{}}}",
                        sharding.reduction == Reduction::kSum ? "" : reduction_name(sharding.reduction),
-                       join(axes_texts(sharding.mesh, sharding.partial), ", "));
+                       fmt::join(axes_texts(sharding.mesh, sharding.partial), ", "));
   if (!sharding.manual.empty())
-    out += fmt::format(", manual={{{}}}", join(axes_texts(sharding.mesh, sharding.manual), ", "));
+    out += fmt::format(", manual={{{}}}", fmt::join(axes_texts(sharding.mesh, sharding.manual), ", "));
   return out + ">";
 }
 
@@ -281,7 +283,7 @@ std::string sdy_sharding_text(const Sharding& sharding) { return "#sdy.sharding"
 std::string sdy_shardings_text(const Shardings& leaves) {
   std::vector<std::string> parts;
   for (const auto& leaf : leaves) parts.push_back(body_text(leaf));
-  return "#sdy.sharding_per_value<[" + join(parts, ", ") + "]>";
+  return fmt::format("#sdy.sharding_per_value<[{}]>", fmt::join(parts, ", "));
 }
 
 std::vector<Sharding> parse_sdy_shardings(std::string_view text, const std::vector<Mesh>& meshes) {
@@ -316,10 +318,10 @@ std::string sdy_meshes_text(const std::vector<Mesh>& meshes) {
     std::vector<std::string> axes;
     for (const auto& axis : mesh.axes()) axes.push_back(fmt::format("{}={}", quote(axis.name), axis.size));
     std::string order;
-    if (!mesh.device_order().empty()) order = fmt::format(", device_ids=[{}]", join(mesh.device_order(), ", "));
-    parts.push_back(fmt::format("{} = #sdy.mesh<[{}]{}>", symbol_text(mesh.name()), join(axes, ", "), order));
+    if (!mesh.device_order().empty()) order = fmt::format(", device_ids=[{}]", fmt::join(mesh.device_order(), ", "));
+    parts.push_back(fmt::format("{} = #sdy.mesh<[{}]{}>", symbol_text(mesh.name()), fmt::join(axes, ", "), order));
   }
-  return "{" + join(parts, ", ") + "}";
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
 }
 
 std::vector<Mesh> parse_sdy_meshes(std::string_view text) {

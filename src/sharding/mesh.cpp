@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/sharding/mesh.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -174,7 +176,7 @@ int Mesh::axis_index(std::string_view name) const {
   const auto near = nearest_name(name, axis_names(axes()));
   std::string hint = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
   if (name == "None") hint = "; write - for an unsharded dim";
-  fail("mesh has no axis \"{}\"; axes are {}{}", name, join(axis_names(axes()), ", "), hint);
+  fail("mesh has no axis \"{}\"; axes are {}{}", name, fmt::join(axis_names(axes()), ", "), hint);
 }
 
 AxisRef Mesh::whole_axis(int axis) const { return {axis, 1, at(axes(), axis).size}; }
@@ -226,8 +228,8 @@ std::string Mesh::axis_text(const AxisRef& ref) const {
 std::string Mesh::str() const {
   std::vector<std::string> parts;
   for (const auto& axis : axes()) parts.push_back(fmt::format("{}={}", axis.name, axis.size));
-  std::string text = fmt::format("mesh<{}>", join(parts, ", "));
-  if (!device_order().empty()) text += fmt::format(" devices=[{}]", join(device_order(), ","));
+  std::string text = fmt::format("mesh<{}>", fmt::join(parts, ", "));
+  if (!device_order().empty()) text += fmt::format(" devices=[{}]", fmt::join(device_order(), ","));
   return text;
 }
 

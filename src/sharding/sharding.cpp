@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/sharding/sharding.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -35,7 +37,7 @@ AxisRef axis_from_text(const Mesh& mesh, std::string_view text) {
 std::string axes_text(const Mesh& mesh, const std::vector<AxisRef>& axes, std::string_view separator) {
   std::vector<std::string> names;
   for (const auto& axis : axes) names.push_back(mesh.axis_text(axis));
-  return join(names, separator);
+  return fmt::format("{}", fmt::join(names, separator));
 }
 
 std::size_t hash_axes(std::size_t seed, const std::vector<AxisRef>& axes) {
@@ -90,10 +92,11 @@ PartitionSpec PartitionSpec::parse(std::string_view text) {
 std::string PartitionSpec::str() const {
   std::vector<std::string> parts;
   for (const auto& entry : entries_) {
-    parts.push_back(entry.axes.empty() ? (entry.open ? "?" : "-") : join(entry.axes, "+") + (entry.open ? "?" : ""));
+    parts.push_back(entry.axes.empty() ? (entry.open ? "?" : "-")
+                                       : fmt::format("{}{}", fmt::join(entry.axes, "+"), entry.open ? "?" : ""));
     if (entry.priority) parts.back() += fmt::format("@p{}", *entry.priority);
   }
-  return "{" + join(parts, ",") + "}";
+  return fmt::format("{{{}}}", fmt::join(parts, ","));
 }
 
 Sharding Sharding::replicated(const Mesh& mesh, int ndim) {
@@ -186,7 +189,7 @@ std::string Sharding::str() const {
     if (dim.priority) text += fmt::format("@p{}", *dim.priority);
     parts.push_back(text);
   }
-  std::string text = "{" + join(parts, ",") + "}";
+  std::string text = fmt::format("{{{}}}", fmt::join(parts, ","));
   if (is_partial()) text += fmt::format(" partial {}{{{}}}", reduction_name(reduction), axes_text(mesh, partial, ","));
   if (!manual.empty()) text += fmt::format(" manual{{{}}}", axes_text(mesh, manual, ","));
   return text;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/tensor/literal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -245,7 +247,7 @@ std::string Literal::str() const {
   if (type_.is_tuple()) {
     std::vector<std::string> parts;
     for (const auto& element : elements_) parts.push_back(element.str());
-    return "(" + join(parts, ", ") + ")";
+    return fmt::format("({})", fmt::join(parts, ", "));
   }
   if (!type_.is_array()) return out;
   if (!origin_.empty()) return "{...}";

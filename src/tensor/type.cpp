@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/tensor/type.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/checked.h"
@@ -37,11 +39,11 @@ Type Type::array(DType dtype, Dims dims, Dims layout) {
   Checked extent = dtype_size(dtype);  // bounds the strides: a size of 0 counts as 1
   for (const auto size : dims) {
     // Types are created often, so the texts are formatted only on errors.
-    if (size < 0) fail("{}[{}]: a dim may not be negative", dtype_name(dtype), join(dims, ","));
+    if (size < 0) fail("{}[{}]: a dim may not be negative", dtype_name(dtype), fmt::join(dims, ","));
     extent *= std::max<std::int64_t>(size, 1);
     if (extent.value_or_most() > kMostBytes)
       fail("{}[{}]: more than 2^60 bytes, the most that an array may have (a size of 0 is taken as 1)",
-           dtype_name(dtype), join(dims, ","));
+           dtype_name(dtype), fmt::join(dims, ","));
     node->element_count *= size;
     node->hash = hash_mix(node->hash, static_cast<std::size_t>(size));
   }
@@ -49,8 +51,8 @@ Type Type::array(DType dtype, Dims dims, Dims layout) {
   bool row_major = true;
   for (int i = 0; i < isize(layout); ++i) row_major = row_major && at(layout, i) == isize(layout) - 1 - i;
   if (!layout.empty() && layout.size() != dims.size())
-    fail("layout {{{}}} does not have one entry per dim of {}[{}]", join(layout, ","), dtype_name(dtype),
-         join(dims, ","));
+    fail("layout {{{}}} does not have one entry per dim of {}[{}]", fmt::join(layout, ","), dtype_name(dtype),
+         fmt::join(dims, ","));
   if (!row_major) node->layout = std::move(layout);
   node->dims = std::move(dims);
   return Type(std::move(node));
@@ -124,7 +126,7 @@ int Type::leaf_offset(std::int64_t element) const {
 
 namespace {
 [[noreturn]] void fail_on_path(const Type& type, const Dims& path) {
-  fail("there is no array at {{{}}} of {}", join(path, ","), type);
+  fail("there is no array at {{{}}} of {}", fmt::join(path, ","), type);
 }
 }  // namespace
 
@@ -149,15 +151,15 @@ Type Type::with_dtype(DType dtype) const { return array(dtype, dims(), layout())
 std::string Type::str(bool with_layout) const {
   if (is_token()) return "token[]";
   if (is_array()) {
-    std::string out = fmt::format("{}[{}]", dtype_name(node_->dtype), join(node_->dims, ","));
+    std::string out = fmt::format("{}[{}]", dtype_name(node_->dtype), fmt::join(node_->dims, ","));
     if (!with_layout || node_->dims.empty()) return out;
     Dims layout = node_->layout;
     for (int i = isize(node_->dims); layout.size() < node_->dims.size();) layout.push_back(--i);
-    return out + fmt::format("{{{}}}", join(layout, ","));
+    return out + fmt::format("{{{}}}", fmt::join(layout, ","));
   }
   std::vector<std::string> parts;
   for (const auto& element : node_->elements) parts.push_back(element.str(with_layout));
-  return fmt::format("({})", join(parts, ", "));
+  return fmt::format("({})", fmt::join(parts, ", "));
 }
 
 std::size_t Type::hash() const { return node_->hash; }

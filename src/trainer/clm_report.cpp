@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training run prints about its model, shardings and memory.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -22,7 +24,7 @@ std::string hosts_text(const JobInfo& job) {
   if (counts.empty()) return "this process";
   std::vector<std::string> parts;
   for (const auto& [host, count] : counts) parts.push_back(fmt::format("{} ({})", host, count));
-  return join(parts, ", ");
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace
@@ -36,9 +38,10 @@ std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
                   config.n_embd, config.n_head, config.vocab_size, setup.model->parameter_count());
   out += fmt::format("ranks      {}{} on {}\n", job.ranks, job.is_virtual ? " virtual" : "", hosts_text(job));
   out += fmt::format("mesh       {}\n", setup.mesh.str());
-  out += fmt::format("batch      {} x {} accumulation = {} sequences of {} tokens, rows over {}\n", rows,
-                     arguments.gradient_accumulation_steps, rows * arguments.gradient_accumulation_steps,
-                     setup.block_size, setup.data_axes.empty() ? "no axis" : join(setup.data_axes, "+"));
+  out +=
+      fmt::format("batch      {} x {} accumulation = {} sequences of {} tokens, rows over {}\n", rows,
+                  arguments.gradient_accumulation_steps, rows * arguments.gradient_accumulation_steps, setup.block_size,
+                  setup.data_axes.empty() ? "no axis" : fmt::format("{}", fmt::join(setup.data_axes, "+")));
   out += fmt::format("threads    {} per rank\n", options().integer("TESSERA_NUM_THREADS"));
   for (const auto& note : setup.notes) out += "note       " + note + "\n";
   if (!job.crowding.empty()) out += "note       " + job.crowding + "\n";

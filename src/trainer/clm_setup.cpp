@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the text, mesh, model and optimizer from the arguments.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/error.h"
@@ -145,7 +147,7 @@ std::string unused_axes_note(const TrainingArguments& arguments, const ClmModel&
   return fmt::format(
       "nothing is sharded over {} of {}, so its ranks do the same work; batches are sharded over data and fsdp, "
       "weights over the axis of --tensor_parallel",
-      join(unused, ", "), setup.mesh.str());
+      fmt::join(unused, ", "), setup.mesh.str());
 }
 
 // As in Hugging Face's Trainer, weight decay does not apply to biases and norms.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Law 5: each wrong operand gives an error that names op, shapes and source line, or in text the line and column.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -167,8 +168,7 @@ void expect_accepted(const Accepted& accepted, const Accepted& expected) {
     EXPECT_EQ(found == accepted.end() ? std::set<std::string>{} : found->second, kinds) << key;
   }
   for (const auto& [key, kinds] : accepted)
-    EXPECT_TRUE(expected.contains(key)) << key << " takes "
-                                        << join(std::vector<std::string>(kinds.begin(), kinds.end()), "\", \"");
+    EXPECT_TRUE(expected.contains(key)) << key << " takes " << fmt::format("{}", fmt::join(kinds, "\", \""));
 }
 
 // Calls f(subject, its program, operand types, operand, description) with every wrong type of every operand of every

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/sharded_case.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -184,7 +186,7 @@ std::vector<Literal> random_parts(const Literal& whole, Reduction reduction, std
 std::string text_of(const std::vector<Sharding>& shardings) {
   std::vector<std::string> out;
   for (const auto& sharding : shardings) out.push_back(sharding.str());
-  return join(out, " ");
+  return fmt::format("{}", fmt::join(out, " "));
 }
 
 std::optional<OpShardings> shard_by_factors(const OpView& view, const FactorMap& map, const FactorSharding& split,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Law 6: an op with windows over a sharded dim gives the same result after partitioning. The test shards every factor
 // with windows into 2, 3 and 6 tiles, alone and with another sharded dim. Padding is poisoned.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,7 +83,8 @@ TEST(OpLaws, WindowsOverShardedDimsGiveTheShardsOfTheResult) {
       ++cases;
       try {
         const CheckReport report = check_partition(program, {});
-        EXPECT_TRUE(report.passed) << name_of(sample) << "\n" << join(report.failures, "\n") << print_program(program);
+        EXPECT_TRUE(report.passed) << name_of(sample) << "\n"
+                                   << fmt::format("{}", fmt::join(report.failures, "\n")) << print_program(program);
         const auto stats = program_stats(partition(program).program);
         with_permute += std::any_of(stats.collectives.begin(), stats.collectives.end(),
                                     [](const auto& kind) { return kind.opcode == "collective-permute"; });

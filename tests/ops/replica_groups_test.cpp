@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,8 +46,8 @@ TEST(ReplicaGroups, EveryTransposedIotaReadsBackEqualAndStable) {
     do {
       for (const std::int64_t groups : {1, 2, 3, 6}) {
         if (product(shape) % groups != 0) continue;
-        const auto first = parsed(fmt::format("[{},{}]<=[{}]T({})", groups, product(shape) / groups, join(shape, ","),
-                                              join(permutation, ",")));
+        const auto first = parsed(fmt::format("[{},{}]<=[{}]T({})", groups, product(shape) / groups,
+                                              fmt::join(shape, ","), fmt::join(permutation, ",")));
         const std::string text = field_text(first);
         EXPECT_EQ(text[0], '[') << text;
         EXPECT_EQ(parsed(text), first) << text;

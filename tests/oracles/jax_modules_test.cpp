@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules as JAX lowers them (tests/data/jax): read, printed, read again, partitioned over their 2x2 devices and
 // checked.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "tessera/base/files.h"
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -61,13 +61,13 @@ TEST_P(JaxModule, InGspmdFormHasNoShardyCallsAndIsTheSameProgram) {
   EXPECT_EQ(again.entry_computation().parameter_types(), program.entry_computation().parameter_types());
   if (name_of(GetParam()) == "manual_partial_shardy") {
     const CheckReport report = check_partition(again);
-    EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   }
 }
 
 TEST_P(JaxModule, PartitionedEqualsUnpartitioned) {
   const CheckReport report = check_partition(read(GetParam()));
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   EXPECT_GT(report.values_compared, 0);
 }
 
@@ -90,7 +90,7 @@ TEST(JaxModules, WithoutAnyShardingAreFullyReplicated) {
   constexpr std::string_view kText =
       "HloModule plain\nENTRY main {\n  x = f32[5,3]{1,0} parameter(0)\n  ROOT y = f32[5,3]{1,0} tanh(x)\n}\n";
   const CheckReport report = check_partition(parse_program(kText, op_table(), {.num_partitions = kDevices}));
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
 }
 
 }  // namespace

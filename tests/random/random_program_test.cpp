@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs with random shardings: the partitioned program equals the unpartitioned one, and faults planted into
 // the partitioned program are found. `random_programs` does the same for longer (docs/internals/debugging.md).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +48,7 @@ TEST(RandomProgram, EveryOpOccursWithEveryPossibleKindOfSharding) {
       ASSERT_EQ(failure_of(program, Trial::kPartition), "") << "seed " << seed << "\n" << print_program(program);
     }
   }
-  EXPECT_EQ(join(table.empty_cells(), "\n"), "");
+  EXPECT_EQ(fmt::format("{}", fmt::join(table.empty_cells(), "\n")), "");
 }
 
 // Programs that the generator found: each file describes the fault.
@@ -140,7 +141,7 @@ TEST(RandomProgram, NoiseDividedByNoiseIsNoFault) {
     if (!program) continue;
     const CheckReport report = check_partition(*program, {.seed = 1, .trip_limit = 100, .run = nullptr});
     EXPECT_TRUE(report.passed) << "seed " << seed << "\n"
-                               << join(report.failures, "\n") << "\n"
+                               << fmt::format("{}", fmt::join(report.failures, "\n")) << "\n"
                                << print_program(*program);
     ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
   }
@@ -162,7 +163,7 @@ TEST(RandomProgram, PlantedFaultsInAnAdamWStepAreFound) {
   const Program program = parse_program(read_file(path), op_table(), {.file_name = path});
   const Partitioned parts = partition(program, {.keep_shardings = true});
   const CheckReport right = check_partitioned(program, parts);
-  EXPECT_TRUE(right.passed) << join(right.failures, "\n");
+  EXPECT_TRUE(right.passed) << fmt::format("{}", fmt::join(right.failures, "\n"));
   EXPECT_FALSE(right.ill_conditioned.empty());
   std::set<std::string_view> found;
   for (const Fault& fault : faults())

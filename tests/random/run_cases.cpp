@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "random/run_cases.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -92,7 +94,7 @@ std::string failure_of(const Program& program, Trial trial, bool* has_collective
     CheckOptions options{.seed = 1, .trip_limit = 100, .run = nullptr};
     if (trial == Trial::kRanks) options.run = run_on_ranks;
     const CheckReport report = check_partitioned(program, parts, options);
-    return report.passed ? std::string() : join(report.failures, "\n");
+    return report.passed ? std::string() : fmt::format("{}", fmt::join(report.failures, "\n"));
   } catch (const std::exception& error) {
     return error.what();
   }

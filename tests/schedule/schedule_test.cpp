@@ -2,6 +2,7 @@
 // The decisions of the scheduler: order, groups, views, donation, the arena.
 #include "tessera/schedule/schedule.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ std::vector<std::string> step_names(const Program& program, const Schedule& plan
   for (const Step& step : plan.steps) {
     std::vector<std::string> names;
     for (const Id id : step.instructions) names.push_back(program.entry_computation()[id].name);
-    out.push_back(join(names, "+"));
+    out.push_back(fmt::format("{}", fmt::join(names, "+")));
   }
   return out;
 }

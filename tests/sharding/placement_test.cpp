@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/sharding/placement.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -208,7 +209,7 @@ TEST(Type, FindsALeafByItsPath) {
   EXPECT_EQ(array.leaf_index({}), 0);
   EXPECT_EQ(nested.leaf_offset(2), 3);
   for (const Dims& path : {Dims{1}, Dims{3}, Dims{-1}, Dims{0, 0}, Dims{}})
-    EXPECT_THROW((void)nested.leaf_index(path), Error) << join(path, ",");
+    EXPECT_THROW((void)nested.leaf_index(path), Error) << fmt::format("{}", fmt::join(path, ","));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/partitioner/check/check.h"
+
+#include <fmt/format.h>
+
 #include "input.h"
-#include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/custom_call.h"
@@ -83,7 +85,7 @@ int run(const Arguments& arguments) {
     for (const auto& element : ill) text += fmt::format("  {}\n", element);
   }
   if (!unknown.empty())
-    text += fmt::format("stand-ins were computed for unknown custom-calls: {}\n", join(unknown, ", "));
+    text += fmt::format("stand-ins were computed for unknown custom-calls: {}\n", fmt::join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", text);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -128,7 +130,7 @@ ValueCheck whole_number(std::int64_t least, std::int64_t most) {
 ValueCheck one_of(std::vector<std::string> choices) {
   return [choices = std::move(choices)](std::string_view option, const std::string& value) {
     const bool is_choice = std::find(choices.begin(), choices.end(), value) != choices.end();
-    require(is_choice, "{} takes one of {}, got \"{}\"", option, join(choices, ", "), value);
+    require(is_choice, "{} takes one of {}, got \"{}\"", option, fmt::join(choices, ", "), value);
   };
 }
 

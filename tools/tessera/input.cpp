@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "input.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include <cstdio>
@@ -80,7 +82,7 @@ std::vector<Option> sharding_options() {
 
 void check_sharding_options(const Arguments& arguments, std::int64_t ranks) {
   const auto meshes = arguments.values("mesh");
-  if (meshes.size() > 1) throw UsageError(fmt::format("one --mesh is expected, got {}", join(meshes, " and ")));
+  if (meshes.size() > 1) throw UsageError(fmt::format("one --mesh is expected, got {}", fmt::join(meshes, " and ")));
   const std::int64_t devices = arguments.number_or("num-partitions", ranks);
   if (meshes.empty() || devices < 0) return;
   try {
@@ -223,8 +225,8 @@ std::string unused_axes_note(const Program& program) {
   std::vector<std::string> names;
   for (const int axis : unused) names.push_back(mesh.axes()[static_cast<std::size_t>(axis)].name);
   if (names.empty()) return "";
-  return fmt::format("note: nothing is sharded over {} of {}: devices along {} do the same work\n", join(names, ", "),
-                     mesh.str(), names.size() == 1 ? "it" : "them");
+  return fmt::format("note: nothing is sharded over {} of {}: devices along {} do the same work\n",
+                     fmt::join(names, ", "), mesh.str(), names.size() == 1 ? "it" : "them");
 }
 
 std::string elided_constants_warning(const Program& program) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera run` on the ranks of mpirun, or on ranks that are threads. Rank r is device r.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -114,7 +116,7 @@ void check_same_arguments(const Program& program, const std::vector<Literal>& ar
         "value: give every rank the same --seed, or the same tensors in --inputs (C++ programs can pass a different "
         "shard on each rank with Tensor::from_local_shards)",
         program.name, entry[entry.parameters[k]].name, arguments[k].type(),
-        (others.size() == 1 ? "rank " : "ranks ") + join(others, ", "),
+        fmt::format("{} {}", others.size() == 1 ? "rank" : "ranks", fmt::join(others, ", ")),
         others.size() == 1 ? "has a different value" : "have different values");
   }
 }
@@ -265,7 +267,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   refuse_elided_constants(program, "run");
   if (const auto unknown = unknown_custom_calls(program); !unknown.empty())
     fail(
-        "custom-calls to {} cannot be run: Tessera does not know what they compute{}", join(unknown, ", "),
+        "custom-calls to {} cannot be run: Tessera does not know what they compute{}", fmt::join(unknown, ", "),
         std::any_of(unknown.begin(), unknown.end(), [](const std::string& name) { return name.starts_with("lapack_"); })
             ? " (JAX emits them for the CPU; jax.jit(f).trace(x).lower(lowering_platforms=(\"tpu\",)) keeps such ops)"
             : "");

@@ -14,10 +14,6 @@
 
 namespace tessera {
 
-/// Joins the items with `separator`.
-std::string join(const std::vector<std::string>& items, std::string_view separator);
-/// Joins the numbers in decimal: {1,2} -> "1,2".
-std::string join(const std::vector<std::int64_t>& items, std::string_view separator);
 /// Splits `text` at the separators. An empty text has no parts.
 std::vector<std::string> split(std::string_view text, char separator);
 /// `text` without blanks at both ends.

@@ -15,12 +15,14 @@ struct ParameterAttributes {
   }
   friend bool operator==(const ParameterAttributes&, const ParameterAttributes&) = default;
 };
+/// The values that an elided constant stands for, separated by commas; empty for other constants.
+std::string origins_text(const Literal& value);
 struct ConstantAttributes {
   Literal value;  // between the parentheses of the text
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("value", self.value, Presence::kRequired);
-    const std::string origins = self.value.is_elided() ? join(self.value.origins(), ",") : std::string();
+    const std::string origins = origins_text(self.value);
     visit(kElidedKey, origins, Presence::kIfNotDefault);
   }
   friend bool operator==(const ConstantAttributes&, const ConstantAttributes&) = default;

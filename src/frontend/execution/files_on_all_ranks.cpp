@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks files that every rank must read. If a file is missing on one rank, the others must not wait for it in the
 // first collective; if its content differs on one rank, the ranks would train on different batches.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -21,7 +23,7 @@ std::uint64_t first_unreadable(const std::vector<std::string>& paths) {
 }
 
 std::string rank_list(const std::vector<std::int64_t>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
 // `rank 2 on host b cannot read t.txt: No such file or directory; ranks 0, 1, 3 can`
@@ -40,7 +42,7 @@ std::string missing_text(const std::string& path, const std::vector<std::string>
   constexpr std::size_t kMostShown = 4;
   const std::size_t shown = std::min(kMostShown, words.size());
   std::string out =
-      join(std::vector<std::string>(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(shown)), "\n  ");
+      fmt::format("{}", fmt::join(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(shown), "\n  "));
   if (shown < words.size()) out += fmt::format("\n  and {} more ranks cannot", words.size() - shown);
   return out + fmt::format("; {} can: the file must exist on every rank", rank_list(readers));
 }

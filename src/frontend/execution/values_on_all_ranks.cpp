@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks values that must be equal on all ranks: ranks that are started with different flags would trace different
 // programs.
+#include <fmt/format.h>
+
 #include <map>
 
 #include "execution/execute.h"
@@ -39,9 +41,9 @@ std::string ranks_by_value(const std::vector<std::string>& values) {
     }
     const auto& same = ranks[value];
     parts.push_back(fmt::format("{} on rank{} {}", value.empty() ? "nothing" : value, same.size() == 1 ? "" : "s",
-                                join(same, ", ")));
+                                fmt::join(same, ", ")));
   }
-  return join(parts, "; ");
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 }  // namespace
@@ -61,7 +63,7 @@ void check_same_on_all_ranks(const NamedValues& values) {
     const bool is_same = std::all_of(column.begin(), column.end(), [&](const auto& v) { return v == column.front(); });
     if (!is_same) lines.push_back(fmt::format("--{} is {}", values[i].first, ranks_by_value(column)));
   }
-  fail("ranks were started with different arguments; give every rank the same:\n  {}", join(lines, "\n  "));
+  fail("ranks were started with different arguments; give every rank the same:\n  {}", fmt::join(lines, "\n  "));
 }
 
 }  // namespace tessera

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharding/tile_grid.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tessera/base/error.h"
@@ -54,7 +56,7 @@ std::vector<TileGrid> tile_grids(const Type& type, const Sharding& sharding) {
         std::sort(cell.begin(), cell.end());
         const bool is_empty = (outer_dim >= 0 && holds_none(outer[o])) || (row_dim >= 0 && holds_none(empty.rows[r])) ||
                               (column_dim >= 0 && holds_none(empty.columns[c]));
-        labels.push_back(join(cell, ",") + (is_empty ? " (empty)" : ""));
+        labels.push_back(fmt::format("{}{}", fmt::join(cell, ","), is_empty ? " (empty)" : ""));
         firsts.push_back(is_empty ? kNoDevice : static_cast<int>(cell.front()));
       }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/broadcast.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -24,8 +26,8 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
     const std::int64_t x = size(a, i);
     const std::int64_t y = size(b, i);
     if (x != y && x != 1 && y != 1)
-      fail("shapes [{}] and [{}] do not broadcast: sizes {} and {} at dim {} from the end", join(a, ","), join(b, ","),
-           x, y, i + 1);
+      fail("shapes [{}] and [{}] do not broadcast: sizes {} and {} at dim {} from the end", fmt::join(a, ","),
+           fmt::join(b, ","), x, y, i + 1);
     out[out.size() - 1 - i] = x == 1 ? y : x;
   }
   return out;
@@ -34,7 +36,7 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
 Value broadcast_value(Value x, const Dims& dims) {
   const Dims from = x.type().dims();
   if (from == dims) return x;
-  if (broadcast_dims(from, dims) != dims) fail("{} does not broadcast to [{}]", x.type().str(), join(dims, ","));
+  if (broadcast_dims(from, dims) != dims) fail("{} does not broadcast to [{}]", x.type().str(), fmt::join(dims, ","));
   const std::int64_t lead = isize(dims) - isize(from);
   Dims kept;    // sizes of the dims that are not repeated
   Dims places;  // the positions of these dims in the result

@@ -2,6 +2,8 @@
 // Reductions, products, softmax, layer norm, embedding, losses.
 #include "tessera/frontend/tensor/functions.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -23,8 +25,7 @@ Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
     for (int d = 0; d < type.ndim(); ++d) out.push_back(d);
   for (const int d : dims) out.push_back(checked_dim(type, d));
   std::sort(out.begin(), out.end());
-  require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice: [{}]",
-          [&] { return join(out, ","); });
+  require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice: [{}]", fmt::join(out, ","));
   return out;
 }
 
@@ -236,9 +237,8 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
   require(is_integer(labels.type().dtype()), "labels must be integers, got {}", labels.type());
   Dims expected = logits.type().dims();
   expected.pop_back();
-  require(
-      labels.type().dims() == expected, "logits {} need labels [{}], got {}", logits.type(),
-      [&] { return join(expected, ","); }, labels.type());
+  require(labels.type().dims() == expected, "logits {} need labels [{}], got {}", logits.type(),
+          fmt::join(expected, ","), labels.type());
   labels = as_ids(labels);
   const Value wide = widened(logits);
   const Exponentials e = exponentials(wide, last);

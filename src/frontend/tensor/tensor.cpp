@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/tensor/tensor.h"
 
+#include <fmt/format.h>
+
 #include <ostream>
 
 #include "execution/execute.h"
@@ -185,11 +187,11 @@ Dims known_sizes(Dims dims, std::int64_t element_count) {
   int open = -1;
   for (int i = 0; i < isize(dims); ++i) {
     if (at(dims, i) == -1) {
-      require(open < 0, "only one size may be -1, got [{}]", [&] { return join(dims, ","); });
+      require(open < 0, "only one size may be -1, got [{}]", fmt::join(dims, ","));
       open = i;
     } else {
       require(!__builtin_mul_overflow(known, at(dims, i), &known), "[{}] has more elements than 64 bits can count",
-              [&] { return join(dims, ","); });
+              fmt::join(dims, ","));
     }
   }
   if (open < 0) return dims;

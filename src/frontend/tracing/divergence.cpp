@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Detects ranks that are about to run different programs, before anything runs, and reports the difference on every
 // rank.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -52,7 +54,7 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
 
 [[noreturn]] void fail_on_programs(ProcessGroup& world, const Program& program, const RunReason& reason) {
   std::vector<std::vector<std::string>> lines;
-  for (const auto& text : gather_texts_from_ranks(world, join(listing(program), "\n")))
+  for (const auto& text : gather_texts_from_ranks(world, fmt::format("{}", fmt::join(listing(program), "\n"))))
     lines.push_back(split(text, '\n'));
   std::size_t first = 0;
   const auto line_of = [&](std::size_t rank) {
@@ -100,7 +102,7 @@ std::string difference_text(const std::vector<std::uint64_t>& hashes) {
   for (std::size_t i = 1; i < groups.size(); ++i) others.insert(others.end(), groups[i].begin(), groups[i].end());
   std::sort(others.begin(), others.end());
   const auto list = [](const std::vector<std::int64_t>& ranks) {
-    return (ranks.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");
+    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
   };
   return fmt::format("{} {} than {}", list(others),
                      others.size() == 1 ? "passes a different value" : "pass different values", list(groups[0]));

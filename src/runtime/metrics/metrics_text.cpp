@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats metrics: times, bytes, the report.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -65,7 +67,7 @@ void append_metric(std::string& out, const std::string& name, const MetricData& 
     const auto index = std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())));
     parts.push_back(fmt::format("{:g}%={}", p * 100, format_value(data.unit, sorted[index])));
   }
-  out += fmt::format("  Percentiles: {}\n", join(parts, "; "));
+  out += fmt::format("  Percentiles: {}\n", fmt::join(parts, "; "));
 }
 
 void append_counter(std::string& out, const std::string& name, std::int64_t value) {

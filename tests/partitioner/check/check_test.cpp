@@ -3,10 +3,10 @@
 // them.
 #include "tessera/partitioner/check/check.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tessera/base/files.h"
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/evaluate.h"
@@ -45,7 +45,7 @@ TEST(Check, AmplifiedRoundingErrorsAreNoFault) {
   const Program program = read(chaotic(40));
   for (const RunDevices& run : {RunDevices(), RunDevices(run_in_own_types)}) {
     const CheckReport report = check_against(program, program, run);
-    EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
     EXPECT_GT(report.worst, 0) << "the sums have one order on both sides, and the test shows nothing";
   }
 }
@@ -126,7 +126,7 @@ TEST(Check, BitsAreThoseOfTheModulesTypes) {
       "u = u32[5,9] or(i, os) z = f32[5,9] bitcast-convert(u) s = f32[5,9] multiply(y, z)\n"
       "ROOT t = (f32[5,9], u32[5,9]) tuple(s, a) }");
   const CheckReport report = check_against(program, program, {});
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   EXPECT_EQ(report.worst, 0);
 }
 
@@ -147,7 +147,7 @@ TEST(Check, NoiseDividedByNoiseIsIllConditionedAndNoFault) {
   const Program program = attention_step("attention_adamw.hlo");
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const CheckReport report = check_partition(program, {.seed = seed, .run = nullptr});
-    EXPECT_TRUE(report.passed) << "seed " << seed << "\n" << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << "seed " << seed << "\n" << fmt::format("{}", fmt::join(report.failures, "\n"));
     EXPECT_FALSE(report.ill_conditioned.empty()) << "seed " << seed;
     for (const std::string& element : report.ill_conditioned) EXPECT_TRUE(is_of_the_keys_bias(element)) << element;
     EXPECT_TRUE(check_partition(program, {.seed = seed, .run = run_in_own_types}).passed) << "seed " << seed;
@@ -160,7 +160,7 @@ TEST(Check, NegativeHyperparametersAreNoFault) {
   int ill_conditioned = 0;
   for (const std::uint64_t seed : {0, 5, 16, 47}) {
     const CheckReport report = check_partition(program, {.seed = seed, .run = nullptr});
-    EXPECT_TRUE(report.passed) << "seed " << seed << "\n" << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << "seed " << seed << "\n" << fmt::format("{}", fmt::join(report.failures, "\n"));
     for (const std::string& element : report.ill_conditioned) EXPECT_TRUE(is_of_the_keys_bias(element)) << element;
     ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
   }
@@ -205,7 +205,7 @@ TEST(Check, IntegersThatFollowFromNoiseAreIllConditioned) {
   int ill_conditioned = 0;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const CheckReport report = check_partition(right, {.seed = seed, .run = nullptr});
-    EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
     for (const std::string& element : report.ill_conditioned) EXPECT_TRUE(element.starts_with("result 0 ")) << element;
     ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dots next to gathers and scatters become chains: equal values for every dim that can be gathered or scattered, in
 // less modelled time.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <regex>
 
@@ -90,7 +92,7 @@ struct Case {
   [[nodiscard]] std::string type(const std::string& dims, std::int64_t own) const {
     std::vector<std::string> sizes;
     for (const char dim : dims) sizes.push_back(std::to_string(dim == letter ? own : length(dim)));
-    return fmt::format("{}[{}]", dtype, join(sizes, ","));
+    return fmt::format("{}[{}]", dtype, fmt::join(sizes, ","));
   }
   [[nodiscard]] std::string type(const std::string& dims) const { return type(dims, length(letter)); }
   [[nodiscard]] std::string dot(const std::string& operands) const {
@@ -113,7 +115,7 @@ struct Case {
 std::string slices(const Case& c, const std::string& dims) {
   std::vector<std::string> out;
   for (const char dim : dims) out.push_back(fmt::format("[0:{}]", c.length(dim)));
-  return join(out, ", ");
+  return fmt::format("{}", fmt::join(out, ", "));
 }
 
 // Returns a dot with the operand `side` gathered.
@@ -139,7 +141,7 @@ Program scattered(const Case& c) {
     std::vector<std::string> padding;
     for (const char dim : c.result) padding.push_back(dim == c.letter ? "0_1" : "0_0");
     body += fmt::format("  %zero = {0}[] constant(0)\n  %p = {1} pad(%d, %zero), padding={2}\n", c.dtype,
-                        c.type(c.result, c.all_tiles()), join(padding, "x"));
+                        c.type(c.result, c.all_tiles()), fmt::join(padding, "x"));
   }
   return local_program(
       c.ring.devices, body + fmt::format("  ROOT %s = {} reduce-scatter(%{}), {}, dimensions={{{}}}, to_apply=%add{}\n",

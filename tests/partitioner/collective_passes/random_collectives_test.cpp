@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random per-device programs with many collectives, straight-line and with loops: all passes together preserve every
 // value (integers exactly), and increase neither bytes nor the number of collectives.
+#include <fmt/format.h>
+
 #include <random>
 
 #include "partitioner/collective_passes/collective_programs.h"
@@ -32,10 +34,10 @@ class Lines {
       types.push_back(type(values_[k].dims));
       names.push_back("%" + values_[k].name);
     }
-    return fmt::format("  ROOT %{} = ({}) tuple({})\n", name, join(types, ", "), join(names, ", "));
+    return fmt::format("  ROOT %{} = ({}) tuple({})\n", name, fmt::join(types, ", "), fmt::join(names, ", "));
   }
   [[nodiscard]] const std::string& text() const { return text_; }
-  static std::string type(const Dims& dims) { return fmt::format("s32[{}]", join(dims, ",")); }
+  static std::string type(const Dims& dims) { return fmt::format("s32[{}]", fmt::join(dims, ",")); }
 
  private:
   struct Named {

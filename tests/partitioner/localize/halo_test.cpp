@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that move elements along a sharded dim: neighbours exchange the elements that are needed, and no others.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -41,7 +42,7 @@ Outcome outcome_of(const Case& c) {
   const Program program = program_of(c);
   const CheckReport report = check_partition(program, {});
   const Partitioned parts = partition(program);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(parts.program);
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << print_program(parts.program);
   Outcome out;
   const ProgramStats stats = program_stats(parts.program);
   out.flops = stats.flops_per_device;

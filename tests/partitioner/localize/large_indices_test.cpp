@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Start indices far beyond the end of an operand are clamped for all types. Those of u64 from 2^63 on are not negative.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
@@ -83,7 +83,7 @@ TEST(LargeIndices, ClampOnEverySharding) {
           const CheckReport report = check_partition(program, {.run = run});
           EXPECT_TRUE(report.passed) << index.type << " " << index.value << " " << sharding << "\n"
                                      << body << "\n"
-                                     << join(report.failures, "\n");
+                                     << fmt::format("{}", fmt::join(report.failures, "\n"));
         }
       }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reshapes over uneven tiles: only the rows at tile boundaries are sent, and values are right on any number of devices.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -33,7 +33,7 @@ TEST_P(RealignedReshapes, SendOnlyElementsBeyondATileBoundary) {
       c.devices, c.from, c.cut, c.from, c.to, c.to, c.after);
   const Program program = parse_program(text, op_table());
   const CheckReport report = check_partition(program);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   const ProgramStats stats = program_stats(partition(program).program);
   EXPECT_EQ(stats.total_collective_bytes, c.bytes) << print_program(partition(program).program);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Manual regions (shard_map) in Shardy's and GSPMD's form, shard groups, barriers, and device orders that no mesh axis
 // describes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -25,7 +26,7 @@ std::map<std::string, std::int64_t> checked(const std::string& text) {
   EXPECT_EQ(difference(program, again), "");
   const CheckReport report = check_partition(program, {.seed = 3, .trip_limit = 50, .run = nullptr});
   const Program local = partition(program).program;
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n") << "\n" << print_program(local);
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << "\n" << print_program(local);
   EXPECT_GT(report.values_compared, 0);
   std::map<std::string, std::int64_t> out;
   for (const auto& kind : program_stats(local).collectives) out[kind.opcode] = kind.count;

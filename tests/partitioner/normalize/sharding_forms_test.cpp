@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // All pairs of sharding forms in one module, on 2, 4, 6 and 8 devices, and tuples of them in loops, branches and calls.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -20,7 +20,7 @@ void expect_passes(int devices, const std::string& attributes, const std::string
       fmt::format("HloModule m, num_partitions={}{}\n{}ENTRY e {{\n{}\n}}\n", devices, attributes, computations, body);
   try {
     const CheckReport report = check_partition(parse_program(text, op_table()));
-    EXPECT_TRUE(report.passed) << text << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << text << fmt::format("{}", fmt::join(report.failures, "\n"));
   } catch (const Error& error) {
     ADD_FAILURE() << text << error.what();
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters and results that are unreduced: each device of a group has a different partial value.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -29,7 +29,8 @@ Program read(const std::string& body, int devices = 6, const std::string& header
 Counts checked(const Program& program) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     const CheckReport report = check_partition(program, {.seed = seed, .trip_limit = 10, .run = nullptr});
-    EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(partition(program).program);
+    EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"))
+                               << print_program(partition(program).program);
     EXPECT_GT(report.values_compared, 0);
   }
   Counts out;
@@ -191,7 +192,7 @@ TEST(Unreduced, MaximaOfRowsAreReducedBeforeTheyAreBroadcast) {
       "s = f32[4,51] subtract(x, b)\nROOT e = f32[4,51] exponential(s), sharding={devices=[1,2]<=[2]} }";
   const Program program = parse_program(text, op_table());
   const CheckReport report = check_partition(program, {});
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 4 * 4)
       << print_program(partition(program).program);
 }

@@ -3,11 +3,11 @@
 // a check draw the same values for them.
 #include "tessera/ops/elided_constants.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
@@ -148,7 +148,7 @@ TEST(ElidedConstants, ComputeTheSameWhenPartitioned) {
   for (const Case& one : kCases) {
     const Program program = read(one.text);
     const CheckReport report = check_partition(program);
-    EXPECT_TRUE(report.passed) << one.what << "\n" << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << one.what << "\n" << fmt::format("{}", fmt::join(report.failures, "\n"));
     EXPECT_EQ(report.drawn_constants, elided_constants(program)) << one.what;
   }
 }
@@ -159,7 +159,7 @@ TEST(ElidedConstants, ComputeTheSameInTheTypesOfTheModule) {
   };
   for (const Case& one : kCases) {
     const CheckReport report = check_partition(read(one.text), {.run = run});
-    EXPECT_TRUE(report.passed) << one.what << "\n" << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << one.what << "\n" << fmt::format("{}", fmt::join(report.failures, "\n"));
   }
 }
 

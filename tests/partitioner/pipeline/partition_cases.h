@@ -2,12 +2,12 @@
 // Small modules with annotations, which are partitioned and compared with the unpartitioned program.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -42,7 +42,8 @@ inline void expect_equal(const Case& c) {
   const Program program = program_of(c);
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     const CheckReport report = check_partition(program, {.seed = seed, .trip_limit = 50, .run = nullptr});
-    EXPECT_TRUE(report.passed) << c.name << " on " << c.mesh << ": " << join(report.failures, "\n") << "\n"
+    EXPECT_TRUE(report.passed) << c.name << " on " << c.mesh << ": "
+                               << fmt::format("{}", fmt::join(report.failures, "\n")) << "\n"
                                << print_program(partition(program).program);
     EXPECT_GT(report.values_compared, 0);
   }

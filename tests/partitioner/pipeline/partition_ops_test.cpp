@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single ops over sharded dims: the partitioned program equals the unpartitioned one and contains the expected
 // collectives.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -134,7 +135,7 @@ TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorResharded) {
       "n = f32[8,8] add(c, c), sharding={unknown shard_like 2}\nROOT t = (f32[8,8], f32[8,8]) tuple(n, l) }",
       op_table());
   const CheckReport report = check_partition(program, {});
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   const ProgramStats stats = program_stats(partition(program).program);
   EXPECT_EQ(stats.total_collective_bytes, 6 * 8 * 4);
   EXPECT_EQ(stats.flops_per_device, 0);
@@ -152,7 +153,7 @@ TEST(Partition, CollectivesOverTheOnlyReplicaReturnTheirOperands) {
         "all-gather(x), dimensions={0}, replica_groups={{0}}", "collective-permute(x), source_target_pairs={{0,0}}"}) {
     const Program program = parse_program(module(collective), op_table());
     const CheckReport report = check_partition(program, {});
-    EXPECT_TRUE(report.passed) << collective << ": " << join(report.failures, "\n");
+    EXPECT_TRUE(report.passed) << collective << ": " << fmt::format("{}", fmt::join(report.failures, "\n"));
     EXPECT_EQ(collective_counts(partition(program).program), (std::map<std::string, std::int64_t>{{"all-gather", 1}}));
   }
   for (const std::string collective : {"all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, to_apply=add",
@@ -255,7 +256,7 @@ ENTRY %main (x: f64[2]) -> (f64[2], f64[2]) {
 })",
                                         op_table());
   const CheckReport report = check_partition(program, {});
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The partitioned program equals the unpartitioned one, and contains the expected collectives and no others.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
 #include "partitioner/pipeline/partition_cases.h"
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 
 namespace tessera {
@@ -84,7 +84,7 @@ ENTRY %main () -> s32[3,5] {
 })",
       op_table());
   const CheckReport report = check_partition(program, {});
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
 }
 
 std::map<std::string, std::int64_t> counts_of(const Case& c) {
@@ -304,7 +304,7 @@ TEST(Partition, AReplicatedScalarIsNotComputedAgainForAnotherMesh) {
       EXPECT_EQ(local.entry_computation().parameters.size(), 1U) << print_program(local);
       EXPECT_EQ(difference(local, parse_program(print_program(local), op_table())), "");
       const CheckReport report = check_partition(program);
-      EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(local);
+      EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << print_program(local);
     }
 }
 

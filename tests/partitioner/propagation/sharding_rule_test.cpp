@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Custom-calls with Shardy's sharding rule are sharded by the factors of the rule.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -23,7 +23,7 @@ Program with_rule(const std::string& rule, const std::string& call, const std::s
 
 std::string collectives(const Program& program) {
   const CheckReport report = check_partition(program);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   std::string out;
   for (const auto& kind : program_stats(partition(program).program).collectives)
     out += fmt::format("{}x{} ", kind.opcode, kind.count);

@@ -2,13 +2,13 @@
 // Annotated programs, and checks of their partitioned programs.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -29,7 +29,7 @@ inline Program annotated(const std::string& text, const Mesh& mesh,
 
 inline std::string checked(const Program& program) {
   const CheckReport report = check_partition(program, {});
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   return print_program(partition(program).program);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a device needs: the order of instructions, and the values kept from one consumer to the next.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "partitioner/reshard_insertion/annotated_programs.h"
@@ -27,7 +28,7 @@ TEST(MemoryPerDevice, InstructionsAreOrderedForTheLeastMemory) {
   const Partitioned parts = partition(program, sparing);
   EXPECT_LE(peak(parts) + 5000 * 4, peak(partition(program)));
   const CheckReport report = check_partitioned(program, parts);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
 }
 
 std::int64_t sparing_peak(const Program& program) {
@@ -35,7 +36,7 @@ std::int64_t sparing_peak(const Program& program) {
   options.collectives.save_memory = true;
   const Partitioned parts = partition(program, options);
   const CheckReport report = check_partitioned(program, parts);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
   return program_stats(parts.program).peak_bytes_per_device;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cumulative ops along a sharded dim: only the totals of the tiles are exchanged.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -30,7 +30,7 @@ ENTRY e {{
 std::int64_t bytes_of(const std::string& text) {
   const Program program = parse_program(text, op_table());
   const CheckReport report = check_partition(program);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n") << "\n" << text;
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << "\n" << text;
   return program_stats(partition(program).program).total_collective_bytes;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions over sharded dims by computations that are not known reductions.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -81,7 +81,7 @@ Outcome outcome_of(int devices, const std::string& body) {
                                         op_table());
   const CheckReport report = check_partition(program, {});
   const Program local = partition(program).program;
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(local);
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << print_program(local);
   const ProgramStats stats = program_stats(local);
   Outcome out{{}, stats.flops_per_device, stats.peak_bytes_per_device};
   for (const auto& kind : stats.collectives) out.bytes[kind.opcode] = kind.bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "partitioner/reshard_planning/reshard_cases.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -141,7 +141,7 @@ std::string compare_shard(const Literal& got, const Literal& want, const Placeme
     const double a = element_as_double(got, flat);
     const double b = element_as_double(want, flat);
     if (a != b && wrong.empty())
-      wrong = fmt::format("device {} has {} at {{{}}}, not {}", device, a, join(index, ","), b);
+      wrong = fmt::format("device {} has {} at {{{}}}, not {}", device, a, fmt::join(index, ","), b);
   });
   return wrong;
 }

@@ -61,7 +61,7 @@ class RandomText {
 ENTRY %main ({}) -> ({}) {{
 {}  ROOT %out = ({}) tuple({})
 }})",
-        join(parameters, ", "), join(types, ", "), body_, join(types, ", "), join(results, ", "));
+        fmt::join(parameters, ", "), fmt::join(types, ", "), body_, fmt::join(types, ", "), fmt::join(results, ", "));
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dots: written in the layout of their consumers, in 16 bits, and added to values in memory; compared with the
 // reference evaluation, for each instruction set.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "runtime/on_each_isa.h"
@@ -121,7 +122,7 @@ TEST(Dot, SupportsEveryOrderOfDimsInEveryType) {
                                       {{5, 0}, {0, 3}, {{}, {1}, {}, {0}}}};
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kS32, DType::kU8}) {
     for (const DotCase& one : cases) {
-      SCOPED_TRACE(fmt::format("{} [{}] [{}]", dtype_name(dtype), join(one.lhs, ","), join(one.rhs, ",")));
+      SCOPED_TRACE(fmt::format("{} [{}] [{}]", dtype_name(dtype), fmt::join(one.lhs, ","), fmt::join(one.rhs, ",")));
       expect_as_reference(
           {Type::array(dtype, one.lhs), Type::array(dtype, one.rhs)},
           [&](Builder&, const std::vector<Value>& v) { return ops::dot(v[0], v[1], one.dims); }, 32);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares kernels with the reference evaluation for all element types, odd sizes, empty arrays, special values and
 // fused groups, for each instruction set.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -181,7 +182,7 @@ TEST(Elementwise, TranscendentalsOfF32AreAccurateToAFewUlpsOverTheirRange) {
 
 TEST(Fused, AChainWithBroadcastsRowsScalarsAndReshapesMatches) {
   for (const Dims& dims : {Dims{3, 5}, Dims{7, 128}, Dims{33, 192}, Dims{2, 5000}, Dims{1, 1}, Dims{0, 4}}) {
-    SCOPED_TRACE(join(dims, "x"));
+    SCOPED_TRACE(fmt::format("{}", fmt::join(dims, "x")));
     const Type type = Type::array(DType::kF32, dims);
     expect_as_reference(
         {type, Type::array(DType::kF32, {dims[1]}), Type::array(DType::kF32, {dims[0]}), Type::scalar(DType::kF32)},
