@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# oneDNN: the target DNNL::dnnl. Debian's own package file asks for OpenCL headers that nothing here needs.
+# Finds oneDNN and defines the target DNNL::dnnl. Debian's package file is not used, since it requires OpenCL headers, which Tessera
+# does not need.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp)
 find_library(DNNL_LIBRARY dnnl)
 include(FindPackageHandleStandardArgs)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install`: headers, static libraries, find_package(Tessera) with the components `core` (the compiler: no MPI) and
-# `training` (everything else), tessera.pc. Included last, when every module is known.
+# Defines what `cmake --install` installs: headers, static libraries, tessera.pc, and the package of find_package(Tessera) with the
+# components `core` (the compiler, without MPI) and `training` (everything else). Include it after all modules are defined.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(TESSERA_CORE_MODULES base tensor sharding ir ops autodiff passes schedule lowering partitioner)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tessera)
 
-# The targets of this project that `target` links, itself first, each once: helper libraries travel with their module.
+# Appends to the list `out`: `target` and all targets of this project that it links, without duplicates. Helper libraries are thus
+# installed with their module.
 function(tessera_link_closure target out)
   set(found ${${out}})
   get_target_property(real ${target} ALIASED_TARGET)
@@ -45,7 +46,7 @@ endforeach()
 set(training_targets ${all_targets})
 list(REMOVE_ITEM training_targets ${core_targets})
 
-# tessera::core, tessera::training: all modules of a component; tessera::tessera: everything.
+# tessera::core and tessera::training link all modules of a component; tessera::tessera links both components.
 set(package_components)
 set(archives)
 foreach(component core training)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_module(NAME SOURCES a.cpp … DEPS base tensor … [LIBS …] [PRIVATE_LIBS …] [SEPARATE]): a static library tessera_NAME,
-# alias tessera::NAME, installed with the package. LIBS reach the users of the module, PRIVATE_LIBS only the linker. With
-# TESSERA_UNITY several sources are compiled as one, unless the module is SEPARATE, where files have names in common.
+# tessera_module(NAME SOURCES a.cpp … DEPS base tensor … [LIBS …] [PRIVATE_LIBS …] [SEPARATE])
+# Adds the static library tessera_NAME with the alias tessera::NAME, which is installed with the package. Users of the module also
+# get the include directories of LIBS, but only link PRIVATE_LIBS. With TESSERA_UNITY several sources are compiled as one; SEPARATE
+# prevents this for a module whose files define equal names.
 function(tessera_module name)
   cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
   add_library(tessera_${name} STATIC ${ARG_SOURCES})
@@ -17,7 +18,7 @@ function(tessera_module name)
     endif()
     target_link_libraries(tessera_${name} PUBLIC tessera::${dep})
   endforeach()
-  # Header-only libraries leave no trace in an archive: users of the installed package need not have them.
+  # Users of the installed package do not need header-only libraries.
   list(TRANSFORM ARG_PRIVATE_LIBS REPLACE "^(Eigen3::Eigen)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(tessera_${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   tessera_precompile(tessera_${name} modules)
@@ -27,14 +28,14 @@ function(tessera_module name)
   set_property(GLOBAL APPEND PROPERTY TESSERA_MODULES ${name})
 endfunction()
 
-# With TESSERA_UNITY several sources of the target are compiled as one.
+# Compiles several sources of the target as one with TESSERA_UNITY.
 function(tessera_unite target)
   if(TESSERA_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
 endfunction()
 
-# With TESSERA_PRECOMPILE the target reads the precompiled header called `kind`: one for modules, one for tests, made once each.
+# Lets the target use the precompiled header of `kind` (modules or tests) with TESSERA_PRECOMPILE. Each is compiled once.
 function(tessera_precompile target kind)
   if(NOT TESSERA_PRECOMPILE)
     return()
@@ -54,7 +55,8 @@ function(tessera_precompile target kind)
     endif()
     target_precompile_headers(${owner} PRIVATE ${headers})
   endif()
-  # A compiler refuses a header that was precompiled with other flags: programs differ in -fPIE, some sources in their own.
+  # A compiler rejects a header that was precompiled with other flags. Programs differ from libraries in -fPIE; for sources with
+  # flags, see tessera_skip_precompiled.
   if(kind STREQUAL "tests")
     set_target_properties(${owner} ${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   endif()
@@ -62,6 +64,7 @@ function(tessera_precompile target kind)
   cmake_language(EVAL CODE "cmake_language(DEFER CALL tessera_skip_precompiled ${target})")
 endfunction()
 
+# Compiles the sources of the target that have flags without the precompiled header.
 function(tessera_skip_precompiled target)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
@@ -72,10 +75,10 @@ function(tessera_skip_precompiled target)
   endforeach()
 endfunction()
 
-# The sources of tests run once: what they test is optimised, they themselves are compiled quickly.
+# Test sources are compiled with little optimization, because their code runs only once. The code that they test is optimized.
 set(TESSERA_TEST_OPTIONS $<$<CONFIG:Release>:-Og>)
 set(TESSERA_WARNINGS -Wall -Wextra -Wconversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  # False alarms of g++ 12 on std::string (GCC bugs 105651, 105329); ASan looks for the real ones.
+  # These warnings of g++ 12 on std::string are false positives (GCC bugs 105651, 105329). ASan finds real errors of these kinds.
   list(APPEND TESSERA_WARNINGS -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
 endif()

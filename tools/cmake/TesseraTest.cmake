@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [COST 30] [SEPARATE])
-# One GoogleTest binary. Without RANKS it is one ctest entry; with RANKS one entry `x.np4` per count under mpirun, its main
-# then comes from tests/support (collective-aware). The target LABEL_tests builds all tests of a label. COST: about how many seconds
-# it takes under sanitizers on an idle machine; long ones start first. SEPARATE: files have names in common and are not compiled as one.
-# A time limit is there to end what hangs: see tessera_allow_busy_machine.
+# Adds a GoogleTest binary. Without RANKS it is one ctest entry. With RANKS it has one entry under mpirun per number of ranks, such as
+# `x.np4`, and uses the main() for several ranks in tests/support. The target LABEL_tests builds all tests of a label. COST is the
+# approximate time of the test in seconds with sanitizers on an idle machine; ctest starts expensive tests first. SEPARATE is needed
+# if files define equal names: they are then not compiled as one. tessera_allow_busy_machine sets the time limit, which ends tests
+# that hang.
 
-# mpirun as root, with more ranks than cores, where the kernel forbids single-copy; Open MPI leaks by itself.
+# Allows mpirun to run as root and with more ranks than cores, on kernels that forbid single-copy transfers. Leaks are not reported,
+# because Open MPI leaks memory.
 set(TESSERA_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1)
 
-# Called at the end of each directory with tests: the limit is 600 s, or five times what the test takes under sanitizers on an idle
-# machine, if that is more. What takes more than two minutes there needs a COST.
+# Sets the time limit of each test of a directory, after all its tests are defined: 600 s, or five times the COST if that is more.
+# Tests that take more than two minutes with sanitizers on an idle machine therefore need a COST.
 function(tessera_allow_busy_machine)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test ${tests})
@@ -29,7 +31,7 @@ function(tessera_allow_busy_machine)
   endforeach()
 endfunction()
 
-# Makes the directory call it when all its tests are known.
+# Defers the call of tessera_allow_busy_machine to the end of the directory.
 function(tessera_defer_time_limits)
   get_property(is_deferred DIRECTORY PROPERTY TESSERA_TIME_LIMITS_DEFERRED)
   if(NOT is_deferred)
@@ -82,7 +84,7 @@ function(tessera_test)
   endif()
 endfunction()
 
-# What several tests share: compiled as modules are, without being one.
+# Adds a library that several tests share. It is compiled like a module, but not installed.
 function(tessera_test_library name)
   add_library(${name} STATIC ${ARGN})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/tests)
@@ -92,7 +94,7 @@ function(tessera_test_library name)
   tessera_unite(${name})
 endfunction()
 
-# tessera_add_mpi_run(TEST TARGET RANKS [LABELS ..] [ENVIRONMENT A=b ..]): one ctest entry under mpirun.
+# tessera_add_mpi_run(TEST TARGET RANKS [LABELS ..] [ENVIRONMENT A=b ..]) adds a ctest entry that runs the target under mpirun.
 function(tessera_add_mpi_run name target ranks)
   tessera_defer_time_limits()
   cmake_parse_arguments(ARG "" "" "LABELS;ENVIRONMENT" ${ARGN})
@@ -101,8 +103,8 @@ function(tessera_add_mpi_run name target ranks)
                        PROCESSORS ${ranks} ENVIRONMENT "${TESSERA_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
 endfunction()
 
-# tessera_script_test(NAME x COMMAND … [LABELS example] [RANKS n]): a command that must exit with 0; with RANKS it
-# starts n ranks itself, and ctest leaves it the cores.
+# tessera_script_test(NAME x COMMAND … [LABELS example] [RANKS n]) adds a command that must exit with 0. With RANKS the command
+# starts n ranks, and ctest reserves as many cores.
 function(tessera_script_test)
   tessera_defer_time_limits()
   cmake_parse_arguments(ARG "" "NAME;RANKS" "COMMAND;LABELS" ${ARGN})

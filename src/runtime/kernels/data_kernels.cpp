@@ -59,7 +59,7 @@ class PadKernel final : public Kernel {
     Dims box;
     Dims strides;
     for (std::size_t d = 0; d < padding.size(); ++d) {
-      const std::int64_t step = padding[d].interior + 1;  // element i goes to low + i * step
+      const std::int64_t step = padding[d].interior + 1;  // the position of element i is low + i * step
       const std::int64_t size = view.result.dims()[d];
       const std::int64_t first = padding[d].low >= 0 ? 0 : ceil_div(-padding[d].low, step);
       std::int64_t end = from_dims[d];

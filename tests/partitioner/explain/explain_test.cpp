@@ -336,7 +336,6 @@ ENTRY main {
   EXPECT_EQ(partition(annotate(columns, mesh, "x", "-,-")).notes.size(), 0U);
 }
 
-// What a region's own collective is for, its text says.
 TEST(Explain, CollectivesOfTheTextCountAsRequested) {
   const Program program = parse_program(R"(HloModule m, num_partitions=3
 %sum (a: f32[], b: f32[]) -> f32[] {
