@@ -91,9 +91,9 @@ Program attention(const Attention& a) {
   });
 }
 
-class Parts : public ::testing::Test {
+class AttentionChunks : public ::testing::Test {
  protected:
-  ~Parts() override {
+  ~AttentionChunks() override {
     options().set("TESSERA_LARGEST_SCORES", "4194304");
     options().set("TESSERA_LARGEST_VALUE", "67108864");
   }
@@ -108,7 +108,7 @@ class Parts : public ::testing::Test {
   std::shared_ptr<ProcessGroup> world_ = make_single_rank_world();
 };
 
-TEST_F(Parts, RowsOfOneHeadAreChunked) {
+TEST_F(AttentionChunks, RowsOfOneHeadAreChunked) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const std::int64_t time : {257, 1021}) {
       const Attention a{.queries = time, .keys = time, .width = 8, .dtype = dtype};
@@ -126,7 +126,7 @@ TEST_F(Parts, RowsOfOneHeadAreChunked) {
     }
 }
 
-TEST_F(Parts, HeadsAreChunkedBeforeRows) {
+TEST_F(AttentionChunks, HeadsAreChunkedBeforeRows) {
   const Attention a{.heads = 3, .queries = 131, .keys = 131};
   const Program program = attention(a);
   const Literal whole = run_at(program, 0);
@@ -137,7 +137,7 @@ TEST_F(Parts, HeadsAreChunkedBeforeRows) {
   EXPECT_TRUE(testing::close(run_at(program, a.score_bytes() / 30), whole, 64));
 }
 
-TEST_F(Parts, RandomAttentionEqualsTheReference) {
+TEST_F(AttentionChunks, RandomAttentionEqualsTheReference) {
   std::mt19937 random(3);
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -168,7 +168,7 @@ TEST_F(Parts, RandomAttentionEqualsTheReference) {
 }
 
 // In one program, scores that are also a result stay complete, and the other scores are chunked.
-TEST_F(Parts, ScoresThatAreAResultDoNotPreventChunkingOfOthers) {
+TEST_F(AttentionChunks, ScoresThatAreAResultDoNotPreventChunkingOfOthers) {
   const Type small = Type::array(DType::kF32, {1, 17, 2});
   const Type large = Type::array(DType::kF32, {1, 61, 2});
   const Program program = program_of({small, small, large, large, large}, [](Builder& b, auto& v) {
@@ -181,7 +181,7 @@ TEST_F(Parts, ScoresThatAreAResultDoNotPreventChunkingOfOthers) {
   EXPECT_TRUE(testing::close(run_at(program, 256), evaluate(program, random_arguments(program, 7)), 64));
 }
 
-TEST_F(Parts, RowsWithoutBatchDimsAreChunked) {
+TEST_F(AttentionChunks, RowsWithoutBatchDimsAreChunked) {
   const Type type = Type::array(DType::kF32, {59, 3});
   const Program program = program_of({type, type, type}, [](Builder&, auto& v) {
     const Value weights = ops::tanh(ops::dot(v[0], v[1], {{}, {1}, {}, {1}}));
@@ -192,7 +192,7 @@ TEST_F(Parts, RowsWithoutBatchDimsAreChunked) {
 }
 
 // A prime number of rows, and few rows whose chunks are still too large.
-TEST_F(Parts, LargeProductsAreChunkedUnevenlyAndAlongTwoDims) {
+TEST_F(AttentionChunks, LargeProductsAreChunkedUnevenlyAndAlongTwoDims) {
   for (const Dims& rows : std::vector<Dims>{{37}, {2, 37}, {38}, {3, 1, 11}}) {
     Dims hidden = rows;
     hidden.push_back(3);
@@ -219,7 +219,7 @@ TEST_F(Parts, LargeProductsAreChunkedUnevenlyAndAlongTwoDims) {
   }
 }
 
-TEST_F(Parts, EveryLargeProductIsChunked) {
+TEST_F(AttentionChunks, EveryLargeProductIsChunked) {
   const Type rows = Type::array(DType::kF32, {24, 3});
   const Type classes = Type::array(DType::kF32, {101, 3});
   const Program program = program_of({rows, classes, rows, classes}, [](Builder& b, auto& v) {

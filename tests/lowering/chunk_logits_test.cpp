@@ -63,9 +63,9 @@ ENTRY %main {{
                                    ranks, all));
 }
 
-class CutVocabulary : public ::testing::TestWithParam<int> {};
+class ShardedVocabulary : public ::testing::TestWithParam<int> {};
 
-TEST_P(CutVocabulary, IsProcessedInChunksOnEveryRank) {
+TEST_P(ShardedVocabulary, IsProcessedInChunksOnEveryRank) {
   const int ranks = GetParam();
   const Program program = cut_vocabulary(ranks);
   std::vector<std::vector<Literal>> arguments;
@@ -88,7 +88,7 @@ TEST_P(CutVocabulary, IsProcessedInChunksOnEveryRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CutVocabulary, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Ranks, ShardedVocabulary, ::testing::Values(1, 2, 3));
 
 }  // namespace
 }  // namespace tessera
