@@ -42,7 +42,7 @@ class Training {
     const Tensor tokens = Tensor::from<std::int32_t>(
         {size_.rows, size_.time}, std::vector<std::int32_t>(static_cast<std::size_t>(size_.rows * size_.time), 1));
     mark_sharding(tokens, mesh_, {"fsdp", {}});
-    const Tensor loss = model_(tokens, tokens);
+    Tensor loss = model_(tokens, tokens);
     loss.backward();
     optim::clip_grad_norm(model_.parameters(), 1.0);
     optimizer_->step();

@@ -143,7 +143,7 @@ std::string format_bytes(double bytes) {
 
 std::size_t hash_bytes(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
 
-std::int64_t product(const std::vector<std::int64_t>& numbers) {
+std::int64_t product(std::span<const std::int64_t> numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{1}, std::multiplies<>());
 }
 

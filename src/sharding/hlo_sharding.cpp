@@ -24,9 +24,8 @@ constexpr std::pair<std::string_view, SubgroupType> kSubgroupWords[] = {{"replic
                                                                         {"unreduced", SubgroupType::kUnreduced},
                                                                         {"maximal", SubgroupType::kMaximal}};
 
-std::vector<std::int64_t> read_list(TextCursor& in, std::string_view open, std::string_view close,
-                                    std::string_view what) {
-  std::vector<std::int64_t> out;
+Dims read_list(TextCursor& in, std::string_view open, std::string_view close, std::string_view what) {
+  Dims out;
   in.expect(open, fmt::format("before the {}", what));
   if (in.take(close)) return out;
   do {
@@ -37,7 +36,7 @@ std::vector<std::int64_t> read_list(TextCursor& in, std::string_view open, std::
 }
 
 // The product of dims, which must all be at least 1.
-std::int64_t checked_count(const TextCursor& in, std::size_t place, const std::vector<std::int64_t>& dims) {
+std::int64_t checked_count(const TextCursor& in, std::size_t place, const Dims& dims) {
   std::int64_t count = 1;
   for (const auto size : dims) {
     if (size < 1) in.fail_at(place, fmt::format("a size of devices=[..] must be at least 1, got {}", size));
@@ -54,7 +53,7 @@ std::vector<std::int64_t> read_iota(TextCursor& in, std::int64_t count) {
   const auto iota_count = checked_count(in, place, dims);
   if (dims.empty() || iota_count != count)
     in.fail_at(place, fmt::format("the iota has {} devices, the tiles are {}", iota_count, count));
-  std::vector<std::int64_t> order(dims.size());
+  Dims order(dims.size());
   std::iota(order.begin(), order.end(), 0);
   if (in.take("T")) {
     const auto order_place = in.position();

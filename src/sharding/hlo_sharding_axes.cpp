@@ -50,7 +50,7 @@ std::vector<std::int64_t> sorted_positions(const HloSharding& leaf, const std::v
 }
 
 // The (sub-)axes that a digit of the position covers, major to minor; null if it divides an axis unevenly.
-std::optional<std::vector<AxisRef>> axes_of(const Mesh& mesh, const std::vector<std::int64_t>& strides, Digit digit) {
+std::optional<std::vector<AxisRef>> axes_of(const Mesh& mesh, const Dims& strides, Digit digit) {
   std::vector<AxisRef> out;
   for (int axis = mesh.axis_count() - 1; axis >= 0 && digit.size > 1; --axis) {
     const auto axis_size = at(mesh.axes(), axis).size;
@@ -69,7 +69,7 @@ std::optional<std::vector<AxisRef>> axes_of(const Mesh& mesh, const std::vector<
   return out;
 }
 
-std::vector<std::int64_t> axis_strides(const Mesh& mesh) {
+Dims axis_strides(const Mesh& mesh) {
   Dims sizes;
   for (const auto& axis : mesh.axes()) sizes.push_back(axis.size);
   return row_major_strides(sizes);

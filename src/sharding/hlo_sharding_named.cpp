@@ -24,8 +24,9 @@ std::string read_axis_name(TextCursor& in) {
   return name;
 }
 
-std::vector<std::int64_t> read_numbers(TextCursor& in, std::string_view close) {
-  std::vector<std::int64_t> out;
+template <class Numbers>
+Numbers read_numbers(TextCursor& in, std::string_view close) {
+  Numbers out;
   if (in.take(close)) return out;
   do {
     out.push_back(in.integer("a number"));
@@ -53,13 +54,13 @@ std::vector<std::int64_t> permuted_iota(const Dims& dims, const Dims& permutatio
 // Reads the rest after `device_ids=`: a list, or an iota that is reshaped and transposed.
 std::vector<std::int64_t> read_device_ids(TextCursor& in, std::int64_t count) {
   in.expect("(", "before the devices");
-  if (!in.take("[")) return read_numbers(in, ")");
-  const Dims dims = read_numbers(in, "]");
+  if (!in.take("[")) return read_numbers<std::vector<std::int64_t>>(in, ")");
+  const Dims dims = read_numbers<Dims>(in, "]");
   Dims permutation(dims.size());
   std::iota(permutation.begin(), permutation.end(), 0);
   if (in.take("T")) {
     in.expect("(", "before the permutation");
-    permutation = read_numbers(in, ")");
+    permutation = read_numbers<Dims>(in, ")");
   }
   in.expect(")", "after the devices");
   auto sorted = permutation;

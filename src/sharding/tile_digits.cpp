@@ -36,10 +36,10 @@ std::optional<Digits> digits_of(const std::vector<std::int64_t>& offsets) {
 }
 
 // Reorders the dims of a row-major array.
-std::vector<std::int64_t> transposed(const std::vector<std::int64_t>& values, const std::vector<std::int64_t>& dims,
+std::vector<std::int64_t> transposed(const std::vector<std::int64_t>& values, const Dims& dims,
                                      const std::vector<int>& order) {
   const auto strides = row_major_strides(dims);
-  std::vector<std::int64_t> new_dims;
+  Dims new_dims;
   for (const int d : order) new_dims.push_back(at(dims, d));
   std::vector<std::int64_t> out;
   out.reserve(values.size());
@@ -68,7 +68,7 @@ void merge_subgroups(HloSharding& leaf) {
   });
   std::vector<int> order(static_cast<std::size_t>(data));
   std::iota(order.begin(), order.end(), 0);
-  std::vector<std::int64_t> dims(leaf.tile_dims.begin(), leaf.tile_dims.begin() + data);
+  Dims dims(leaf.tile_dims.begin(), leaf.tile_dims.begin() + data);
   std::vector<SubgroupType> types;
   for (const int k : subgroups) {
     order.push_back(data + k);
@@ -114,7 +114,7 @@ void find_iota_form(HloSharding& leaf) {
 
 }  // namespace
 
-std::optional<std::vector<Digits>> tile_digits(const std::vector<std::int64_t>& tile_dims,
+std::optional<std::vector<Digits>> tile_digits(const Dims& tile_dims,
                                                const std::vector<std::int64_t>& positions) {
   if (positions.empty() || positions.front() != 0) return std::nullopt;
   const auto strides = row_major_strides(tile_dims);

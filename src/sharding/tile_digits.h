@@ -25,7 +25,7 @@ using Digits = std::vector<Digit>;
 
 /// The digits of each tile dim, each as large as possible; null if the positions (a permutation, row-major over the
 /// tile dims) have no such form.
-std::optional<std::vector<Digits>> tile_digits(const std::vector<std::int64_t>& tile_dims,
+std::optional<std::vector<Digits>> tile_digits(const Dims& tile_dims,
                                                const std::vector<std::int64_t>& positions);
 
 /// Normalizes a kTiled leaf: removes size-1 subgroups, merges types in XLA's order, sorts replicas, finds the iota

@@ -79,6 +79,7 @@ endfunction()
 set(TESSERA_TEST_OPTIONS $<$<CONFIG:Release>:-Og>)
 set(TESSERA_WARNINGS -Wall -Wextra -Wconversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  # These warnings of g++ 12 on std::string are false positives (GCC bugs 105651, 105329). ASan finds real errors of these kinds.
-  list(APPEND TESSERA_WARNINGS -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+  # These warnings of g++ 12 on std::string and boost::container::small_vector are false positives (GCC bugs 105651, 105329). ASan
+  # finds real errors of these kinds.
+  list(APPEND TESSERA_WARNINGS -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()

@@ -67,7 +67,7 @@ decltype(auto) worded(const T& value) {
     return std::string(value.str());
   else if constexpr (std::is_invocable_v<const T&>)
     return std::string(value());
-  else if constexpr (std::is_class_v<T> && std::is_trivially_copyable_v<T>)
+  else if constexpr (std::is_base_of_v<fmt::detail::view, T>)
     return T(value);  // fmt accepts views, such as those of fmt::join, only by value
   else
     return (value);

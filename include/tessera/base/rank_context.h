@@ -63,8 +63,8 @@ class RankContext {
   // The index of T in every context. Types get theirs in the order of their first use.
   template <class T>
   static std::size_t slot_of() {
-    static const std::size_t slot = new_slot();
-    return slot;
+    static const std::size_t kSlot = new_slot();
+    return kSlot;
   }
 
   std::mutex mutex_;  // guards owners_

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,7 @@ std::string format_bytes(double bytes);
 /// ceil(a / b) for a >= 0, b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 /// The product of the numbers; 1 if there are none.
-std::int64_t product(const std::vector<std::int64_t>& numbers);
+std::int64_t product(std::span<const std::int64_t> numbers);
 
 /// The size as int, because most indices are int.
 template <class C>

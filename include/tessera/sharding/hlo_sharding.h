@@ -20,11 +20,11 @@ struct HloSharding {
   enum class Kind : std::uint8_t { kReplicated, kMaximal, kManual, kUnknown, kUnreduced, kTiled };
   Kind kind = Kind::kReplicated;
   std::int64_t device = -1;                  // kMaximal
-  std::vector<std::int64_t> tile_dims;       // kTiled: the data dims, then the subgroup dims
+  Dims tile_dims;                            // kTiled: the data dims, then the subgroup dims
   std::vector<SubgroupType> subgroup_types;  // of the last tile dims
   std::vector<std::int64_t> devices;         // kTiled: row-major over tile_dims (expanded from V2)
-  std::vector<std::int64_t> iota_reshape;    // the V2 form, if the text or its canonical form has one
-  std::vector<std::int64_t> iota_transpose;
+  Dims iota_reshape;                         // the V2 form, if the text or its canonical form has one
+  Dims iota_transpose;
   std::string suffix;  // ` shard_as 1`, ` metadata={..}`, kept verbatim
   friend bool operator==(const HloSharding&, const HloSharding&) = default;
 };

@@ -2,6 +2,7 @@
 // The type of a value: an array `f32[128,64]`, a tuple of types, or `token[]`. A Type is a small immutable handle.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace tessera {
 
-using Dims = std::vector<std::int64_t>;
+using Dims = boost::container::small_vector<std::int64_t, 4>;
 
 class Type {
  public:
