@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective_evaluation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -32,8 +34,8 @@ bool is_here(const CollectiveContext& context, const Group& group) {
   if (away == group.end()) return true;
   const auto first = std::find_if(group.begin(), group.end(), here);
   require(
-      first == group.end(), "device {} of the group {} executes it, device {} does not",
-      [&] { return std::to_string(*first); }, [&] { return field_text(group); }, [&] { return std::to_string(*away); });
+      first == group.end(), "device {} of the group {{{}}} executes it, device {} does not",
+      [&] { return std::to_string(*first); }, fmt::join(group, ","), [&] { return std::to_string(*away); });
   return false;
 }
 

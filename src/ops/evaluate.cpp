@@ -4,6 +4,8 @@
 // the operands of all devices.
 #include "tessera/ops/evaluate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -261,8 +263,8 @@ std::vector<Literal> on_some(const Instruction& instruction, const Devices& devi
     throw;
   } catch (Error& error) {
     if (here.size() == devices.size()) throw;
-    throw error.note(fmt::format("  in   {} %{}, where devices {} of {} took this branch", instruction.op->name,
-                                 instruction.name, field_text(here), field_text(devices)));
+    throw error.note(fmt::format("  in   {} %{}, where devices {{{}}} of {{{}}} took this branch", instruction.op->name,
+                                 instruction.name, fmt::join(here, ","), fmt::join(devices, ",")));
   }
 }
 

@@ -14,17 +14,19 @@
 namespace tessera {
 namespace {
 
+using Devices = std::vector<std::int64_t>;
+
 // [groups,size]<=[dims]T(perm): the devices of all groups in order are an iota over `dims`, transposed.
 struct IotaForm {
   Dims dims;
   Dims permutation;
 };
 
-Dims transposed_iota(const IotaForm& form) {
+Devices transposed_iota(const IotaForm& form) {
   const Dims strides = row_major_strides(form.dims);
   Dims shape;
   for (const auto p : form.permutation) shape.push_back(at(form.dims, p));
-  Dims out;
+  Devices out;
   for_each_index(shape, [&](const Dims& index) {
     std::int64_t device = 0;
     for (int d = 0; d < isize(index); ++d) device += at(index, d) * at(strides, at(form.permutation, d));
@@ -34,7 +36,7 @@ Dims transposed_iota(const IotaForm& form) {
 }
 
 // The iota form of `flat`, found digit by digit from the minor end: runs with a constant step are one dim.
-std::optional<IotaForm> iota_form(const Dims& flat) {
+std::optional<IotaForm> iota_form(const Devices& flat) {
   struct Digit {
     std::int64_t stride;
     std::int64_t size;
@@ -67,6 +69,10 @@ std::optional<IotaForm> iota_form(const Dims& flat) {
   return form;
 }
 
+bool contains(const Devices& devices, std::int64_t device) {
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
 // Reads the numbers of a list `open`..`close` at the start of text, and removes it.
 Dims take_list(std::string_view& text, char open, char close) {
   text = trim(text);
@@ -79,13 +85,14 @@ Dims take_list(std::string_view& text, char open, char close) {
   return out;
 }
 
-std::vector<Dims> parse_lists(std::string_view text) {
+std::vector<Devices> parse_lists(std::string_view text) {
   text = trim(text);
   require(text.size() >= 2 && text.front() == '{' && text.back() == '}', "expected lists in braces, got {}", text);
   std::string_view rest = trim(text.substr(1, text.size() - 2));
-  std::vector<Dims> out;
+  std::vector<Devices> out;
   while (!rest.empty()) {
-    out.push_back(take_list(rest, '{', '}'));
+    const Dims list = take_list(rest, '{', '}');
+    out.emplace_back(list.begin(), list.end());
     if (rest.empty()) break;
     require(rest.front() == ',', "expected , between lists, got \"{}\"", rest);
     rest = trim(rest.substr(1));
@@ -94,7 +101,7 @@ std::vector<Dims> parse_lists(std::string_view text) {
   return out;
 }
 
-std::vector<Dims> parse_iota_groups(std::string_view text) {
+std::vector<Devices> parse_iota_groups(std::string_view text) {
   const Dims shape = take_list(text, '[', ']');
   require(shape.size() == 2 && text.substr(0, 2) == "<=", "expected [groups,size]<=[dims], got \"{}\"", text);
   text.remove_prefix(2);
@@ -121,16 +128,16 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
   }
   require(product(shape) == product(form.dims), "groups [{}] do not contain exactly the {} devices of [{}]",
           fmt::join(shape, ","), product(form.dims), fmt::join(form.dims, ","));
-  const Dims flat = transposed_iota(form);
-  std::vector<Dims> groups;
+  const Devices flat = transposed_iota(form);
+  std::vector<Devices> groups;
   for (std::int64_t g = 0; g < shape[0]; ++g)
     groups.emplace_back(flat.begin() + g * shape[1], flat.begin() + (g + 1) * shape[1]);
   return groups;
 }
 
-std::string list_text(const std::vector<Dims>& lists) {
+std::string list_text(const std::vector<Devices>& lists) {
   std::vector<std::string> texts;
-  for (const auto& list : lists) texts.push_back(field_text(list));
+  for (const auto& list : lists) texts.push_back(fmt::format("{{{}}}", fmt::join(list, ",")));
   return fmt::format("{{{}}}", fmt::join(texts, ","));
 }
 
@@ -139,7 +146,7 @@ std::string list_text(const std::vector<Dims>& lists) {
 std::string field_text(const ReplicaGroups& value) {
   if (value.groups.empty()) return "{}";
   const std::size_t size = value.groups.front().size();
-  Dims flat;
+  Devices flat;
   for (const auto& group : value.groups) {
     if (group.size() != size) return list_text(value.groups);
     flat.insert(flat.end(), group.begin(), group.end());
@@ -160,7 +167,7 @@ void parse_field(std::string_view text, ReplicaGroups& value) {
   }
   text = trim(text);
   value.groups = !text.empty() && text.front() == '[' ? parse_iota_groups(text) : parse_lists(text);
-  Dims seen;
+  Devices seen;
   for (const auto& group : value.groups) seen.insert(seen.end(), group.begin(), group.end());
   std::sort(seen.begin(), seen.end());
   const auto twice = std::adjacent_find(seen.begin(), seen.end());
@@ -169,19 +176,19 @@ void parse_field(std::string_view text, ReplicaGroups& value) {
 }
 
 std::string field_text(const SourceTargetPairs& value) {
-  std::vector<Dims> lists;
+  std::vector<Devices> lists;
   for (const auto& [source, target] : value.pairs) lists.push_back({source, target});
   return list_text(lists);
 }
 
 void parse_field(std::string_view text, SourceTargetPairs& value) {
   value.pairs.clear();
-  Dims sources;
-  Dims targets;
+  Devices sources;
+  Devices targets;
   for (const auto& pair : parse_lists(text)) {
-    require(pair.size() == 2, "a pair has {} entries: {}", pair.size(), [&] { return field_text(pair); });
-    require(!rows::contains(sources, pair[0]), "device {} is a source twice", pair[0]);
-    require(!rows::contains(targets, pair[1]), "device {} is a target twice", pair[1]);
+    require(pair.size() == 2, "a pair has {} entries: {}", pair.size(), [&] { return list_text({pair}); });
+    require(!contains(sources, pair[0]), "device {} is a source twice", pair[0]);
+    require(!contains(targets, pair[1]), "device {} is a target twice", pair[1]);
     sources.push_back(pair[0]);
     targets.push_back(pair[1]);
     value.pairs.emplace_back(pair[0], pair[1]);

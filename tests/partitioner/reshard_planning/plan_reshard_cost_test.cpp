@@ -22,7 +22,7 @@ using Int = std::int64_t;
 // For each dim the axes (from major to minor) and the tile length, and the axes that are partial.
 struct Node {
   std::vector<std::vector<int>> dims;
-  Dims lengths;
+  std::vector<Int> lengths;
   std::set<int> partial;
   friend auto operator<=>(const Node&, const Node&) = default;
 };

@@ -36,16 +36,23 @@ Compiled compiled(const typename Made::primitive_desc& description, const std::a
           names, wanted};
 }
 
+// What oneDNN takes for dims.
+Memory::dims numbers(const Dims& dims) { return {dims.begin(), dims.end()}; }
+
 Compiled compile(const convolution::Plan& plan, Tag operand, Tag result) {
   const auto any = [&](Part part, Tag type) {
-    return Memory::desc(plan.sides[part].dims, type, Memory::format_tag::any);
+    return Memory::desc(numbers(plan.sides[part].dims), type, Memory::format_tag::any);
   };
+  const Memory::dims strides = numbers(plan.strides);
+  const Memory::dims dilates = numbers(plan.dilates);
+  const Memory::dims low = numbers(plan.low);
+  const Memory::dims high = numbers(plan.high);
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const dnnl::primitive_attr attributes = with_given_scratchpad();
   const auto forward_of = [&](Tag image, Tag weights, Tag map, dnnl::prop_kind kind) {
-    return dnnl::convolution_forward::primitive_desc({kind, algorithm, any(kImage, image), any(kWeights, weights),
-                                                      any(kMap, map), plan.strides, plan.dilates, plan.low, plan.high},
-                                                     attributes, cpu_engine());
+    return dnnl::convolution_forward::primitive_desc(
+        {kind, algorithm, any(kImage, image), any(kWeights, weights), any(kMap, map), strides, dilates, low, high},
+        attributes, cpu_engine());
   };
   if (plan.form == Form::kForward) {
     const auto d = forward_of(operand, operand, result, dnnl::prop_kind::forward_inference);
@@ -55,15 +62,13 @@ Compiled compile(const convolution::Plan& plan, Tag operand, Tag result) {
   const auto hint = forward_of(operand, operand, operand, dnnl::prop_kind::forward_training);
   if (plan.form == Form::kBackwardData) {
     const dnnl::convolution_backward_data::primitive_desc d(
-        {algorithm, any(kImage, result), any(kWeights, operand), any(kMap, operand), plan.strides, plan.dilates,
-         plan.low, plan.high},
+        {algorithm, any(kImage, result), any(kWeights, operand), any(kMap, operand), strides, dilates, low, high},
         attributes, cpu_engine(), hint);
     return compiled<dnnl::convolution_backward_data>(d, {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
                                                      {d.diff_src_desc(), d.weights_desc(), d.diff_dst_desc()});
   }
   const dnnl::convolution_backward_weights::primitive_desc d(
-      {algorithm, any(kImage, operand), any(kWeights, result), any(kMap, operand), plan.strides, plan.dilates, plan.low,
-       plan.high},
+      {algorithm, any(kImage, operand), any(kWeights, result), any(kMap, operand), strides, dilates, low, high},
       attributes, cpu_engine(), hint);
   return compiled<dnnl::convolution_backward_weights>(d, {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
                                                       {d.src_desc(), d.diff_weights_desc(), d.diff_dst_desc()});
@@ -92,7 +97,7 @@ class ConvolutionKernel final : public Kernel {
     WorkspaceLayout layout;
     std::int64_t scratchpad = compiled_.call.scratchpad_bytes();
     for (std::size_t part = 0; part < sides_.size(); ++part) {
-      const Memory::desc own(sides_[part].dims, tag_of(sides_[part].type), sides_[part].strides);
+      const Memory::desc own(numbers(sides_[part].dims), tag_of(sides_[part].type), numbers(sides_[part].strides));
       const Memory::desc& wanted = compiled_.wanted[part];
       if (own == wanted) continue;
       const auto& from = is_result(part) ? wanted : own;
