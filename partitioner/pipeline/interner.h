@@ -23,11 +23,15 @@ class Interner {
 };
 
 struct HashIds {
+  using is_avalanching = void;  // for Boost: the bits are mixed already
   std::size_t operator()(const std::vector<int>& ids) const {
     std::size_t seed = ids.size();
     for (const int id : ids) seed = hash_mix(seed, static_cast<std::size_t>(id));
     return seed;
   }
 };
+/// Values by a list of numbers. A reference to a value is valid until the next insertion.
+template <class V>
+using ByIds = boost::unordered_flat_map<std::vector<int>, V, HashIds>;
 
 }  // namespace tessera

@@ -7,11 +7,11 @@
 //   %e {rows,-} -> %d = divide(%e {-,rows}, ..)       try %e {-,rows}; try %d {rows,-}
 //   %e {rows,-} -> %d = dot(%e {-,-}, ..)             try %d {rows,-}, unless that increases the work
 #include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <limits>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "explain/explain.h"
@@ -89,8 +89,8 @@ class Names {
 
  private:
   const Variant& variant_;
-  std::unordered_map<std::string_view, ComputationId> computations_;
-  std::unordered_map<ComputationId, std::unordered_map<std::string_view, Id>> values_;
+  boost::unordered_flat_map<std::string_view, ComputationId, HashText> computations_;
+  boost::unordered_flat_map<ComputationId, boost::unordered_flat_map<std::string_view, Id, HashText>> values_;
 };
 
 // The sharding of an op's only result that follows from the sharding of one operand; nullopt if it shards no dim of the

@@ -40,18 +40,18 @@ const OpSignature& OpSignatures::of(const Computation& computation, const Instru
   return signatures_.emplace(key, std::move(signature))->second;
 }
 
-int SharedShardings::id_of(const ShardingRef& shardings) {
-  if (const auto known = by_place_.find(shardings.get()); known != by_place_.end()) return known->second;
+std::size_t SharedShardings::Hash::operator()(const ShardingRef& shardings) const {
   std::size_t key = shardings->size();
   for (const Sharding& leaf : *shardings) key = hash_mix(key, leaf.hash());
-  const auto [begin, end] = by_hash_.equal_range(key);
-  for (auto it = begin; it != end; ++it)
-    if (*at(all_, it->second) == *shardings) return it->second;
-  const int id = isize(all_);
+  return key;
+}
+
+int SharedShardings::id_of(const ShardingRef& shardings) {
+  if (const auto known = by_place_.find(shardings.get()); known != by_place_.end()) return known->second;
+  const auto [entry, is_new] = ids_.try_emplace(shardings, isize(all_));
+  if (!is_new) return entry->second;
   all_.push_back(shardings);
-  by_place_.emplace(shardings.get(), id);
-  by_hash_.emplace(key, id);
-  return id;
+  return by_place_.emplace(shardings.get(), entry->second).first->second;
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 // layers costs as much as one layer.
 #pragma once
 
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <memory>
 #include <unordered_map>
 
@@ -39,9 +40,16 @@ class SharedShardings {
   int id_of(const ShardingRef& shardings);
 
  private:
+  struct Hash {
+    using is_avalanching = void;
+    std::size_t operator()(const ShardingRef& shardings) const;
+  };
+  struct Equal {
+    bool operator()(const ShardingRef& a, const ShardingRef& b) const { return *a == *b; }
+  };
   std::vector<ShardingRef> all_;
-  std::unordered_map<const Shardings*, int> by_place_;
-  std::unordered_multimap<std::size_t, int> by_hash_;
+  boost::unordered_flat_map<const Shardings*, int> by_place_;
+  boost::unordered_flat_map<ShardingRef, int, Hash, Equal> ids_;
 };
 
 }  // namespace tessera

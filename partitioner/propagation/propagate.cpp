@@ -178,7 +178,7 @@ class Propagation {
   Interner<SlotState> states_;
   std::vector<int> states_of_slots_;
   std::vector<int> key_;
-  std::unordered_map<std::vector<int>, std::vector<Suggestion>, HashIds> suggestions_;
+  ByIds<std::vector<Suggestion>> suggestions_;
 };
 
 Axes reserved_axes(const PropagationSlot& slot) {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <memory>
-#include <unordered_map>
 
 #include "reshard_planning/exchange_plan.h"
 #include "reshard_planning/search.h"
@@ -244,7 +244,7 @@ class PlanCache {
     Topology topology;
     std::shared_ptr<const ReshardPlan> plan;
   };
-  std::unordered_map<std::size_t, std::vector<Entry>> entries_;
+  boost::unordered_flat_map<std::size_t, std::vector<Entry>> entries_;
   int count_ = 0;
 };
 

@@ -92,7 +92,7 @@ class SecondsModel {
   OpSignatures signatures_;
   SharedShardings shardings_;
   std::vector<int> key_;
-  std::unordered_map<std::vector<int>, double, HashIds> known_;
+  ByIds<double> known_;
 };
 
 }  // namespace

@@ -27,12 +27,13 @@ struct OpDecision {
 class OpDecisions {
  public:
   explicit OpDecisions(const CostModel& cost) : strategies_(cost) {}
+  /// The decision is valid until the next call.
   const OpDecision& decide(const Mesh& mesh, const OpRequest& request, SharedShardings& shardings);
 
  private:
   Strategies strategies_;
   std::vector<int> key_;
-  std::unordered_map<std::vector<int>, OpDecision, HashIds> known_;
+  ByIds<OpDecision> known_;
 };
 
 }  // namespace tessera

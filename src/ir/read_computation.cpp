@@ -378,7 +378,7 @@ class ComputationReader {
   int depth_;                            // of nested computations
   bool is_single_ = false;               // the text is a single instruction
   Computation out_;
-  std::unordered_map<std::string_view, Id> names_;
+  IdsByName names_;
   std::vector<Id> nested_;
   std::vector<ParameterNumber> numbers_;
   std::unordered_map<std::size_t, std::vector<ComputationId>> written_out_;  // by the position of the attribute

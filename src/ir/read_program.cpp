@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The top level of the reader: header, computations, then all shardings.
 #include <algorithm>
+#include <boost/container/flat_map.hpp>
+#include <boost/unordered/unordered_flat_map.hpp>
 
 #include "not_hlo_text.h"
 #include "tessera/base/text.h"
@@ -42,7 +44,7 @@ void read_metadata(std::string_view text, const SourceTables& tables, Notes& not
   }
 }
 
-std::string nearest_value(const std::unordered_map<std::string_view, Id>& names, std::string_view name) {
+std::string nearest_value(const IdsByName& names, std::string_view name) {
   constexpr std::size_t kMostCandidates = 20000;  // edit distances are slow, and an error message should not be
   if (names.size() > kMostCandidates) return {};
   std::vector<std::string> known;
@@ -73,8 +75,8 @@ void take_frontend_attributes(std::string_view text, std::size_t position, const
 namespace {
 
 // Reads `1 "file.py"` …
-std::unordered_map<std::int64_t, std::string> read_names_by_number(TextCursor& in) {
-  std::unordered_map<std::int64_t, std::string> out;
+boost::unordered_flat_map<std::int64_t, std::string> read_names_by_number(TextCursor& in) {
+  boost::unordered_flat_map<std::int64_t, std::string> out;
   while (in.peek() >= '0' && in.peek() <= '9') {
     const auto number = in.integer("a number");
     out[number] = in.quoted("a name in quotes");
@@ -82,16 +84,16 @@ std::unordered_map<std::int64_t, std::string> read_names_by_number(TextCursor& i
   return out;
 }
 
-using Fields = std::unordered_map<std::string, std::int64_t>;
+using Fields = boost::container::flat_map<std::string_view, std::int64_t>;
 
 // Reads `1 {file_name_id=1 line=33 …}` …
-std::unordered_map<std::int64_t, Fields> read_fields_by_number(TextCursor& in) {
-  std::unordered_map<std::int64_t, Fields> out;
+boost::unordered_flat_map<std::int64_t, Fields> read_fields_by_number(TextCursor& in) {
+  boost::unordered_flat_map<std::int64_t, Fields> out;
   while (in.peek() >= '0' && in.peek() <= '9') {
     Fields& fields = out[in.integer("a number")];
     in.expect("{", "before the fields");
     while (!in.take("}")) {
-      const std::string name(in.identifier("the name of a field"));
+      const std::string_view name = in.identifier("the name of a field");
       in.expect("=", "after the name of a field");
       fields[name] = in.integer("a number");
     }
@@ -107,9 +109,9 @@ SourceTables read_source_tables(TextCursor& in) {
   in.skip_blanks();
   const auto start = in.position();
   auto end = start;
-  std::unordered_map<std::int64_t, std::string> files;
-  std::unordered_map<std::int64_t, Fields> places;
-  std::unordered_map<std::int64_t, Fields> frames;
+  boost::unordered_flat_map<std::int64_t, std::string> files;
+  boost::unordered_flat_map<std::int64_t, Fields> places;
+  boost::unordered_flat_map<std::int64_t, Fields> frames;
   while (true) {
     if (in.take_word("FileNames"))
       files = read_names_by_number(in);

@@ -360,8 +360,7 @@ class ShardingAttacher {
   }
 
   void attach_all() {
-    std::unordered_map<std::string, std::pair<ShardingRef, std::string>>
-        made;  // by texts and type, to share equal ones
+    ByText<std::pair<ShardingRef, std::string>> made;  // by texts and type, to share equal ones
     for (std::size_t i = 0; i < state_.shardings.size();) {
       const auto id = state_.shardings[i].computation;
       auto computation = std::make_shared<Computation>(*at(state_.program.computations, id));
@@ -384,10 +383,10 @@ class ShardingAttacher {
   const ModuleHeader& header_;
   std::vector<Mesh> sdy_meshes_;
   std::int64_t most_devices_ = 1;  // the number of devices that Shardy's single-device meshes require
-  std::unordered_map<std::string, std::vector<HloSharding>> parsed_;
+  ByText<std::vector<HloSharding>> parsed_;
   std::vector<std::pair<HloSharding, int>> leaves_;
   std::vector<const PendingSharding*> leaf_items_;
-  std::unordered_map<std::string, std::size_t> index_;
+  ByText<std::size_t> index_;
   std::vector<Sharding> converted_;
 };
 

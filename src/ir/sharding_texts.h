@@ -3,6 +3,7 @@
 // if a reader could not derive the same axes from HLO's text.
 #pragma once
 
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -46,7 +47,7 @@ class ShardingTexts {
 
   std::vector<Leaf> leaves_;
   std::unordered_map<std::size_t, std::vector<std::size_t>> by_hash_;
-  std::unordered_map<const Shardings*, Entry> entries_;
+  boost::unordered_flat_map<const Shardings*, Entry> entries_;
   std::vector<Mesh> meshes_;
   std::string meshes_text_;
 };

@@ -2,11 +2,11 @@
 // The parts of the HLO text reader.
 #pragma once
 
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,14 +34,19 @@ Literal read_literal(TextCursor& in, const Type& type);
 /// Reads `{k="v",k2={raw}}`.
 std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::string_view text);
 
+/// Values or computations by name. The names refer to the text that is read.
+using IdsByName = boost::unordered_flat_map<std::string_view, Id, HashText>;
+template <class V>
+using ByText = boost::unordered_flat_map<std::string, V, HashText>;
+
 /// The tables of files and source locations that newer texts have after the header.
 struct SourceTables {
   struct Place {
     std::string file;
     int line = 0;
   };
-  std::unordered_map<std::int64_t, Place> frames;  // by stack_frame_id
-  std::string text;                                // as it is in the text
+  boost::unordered_flat_map<std::int64_t, Place> frames;  // by stack_frame_id
+  std::string text;                                       // as it is in the text
 };
 SourceTables read_source_tables(TextCursor& in);
 
@@ -80,7 +85,7 @@ struct PendingElided {
 };
 
 /// A hint for the message of an unknown value: the nearest known name, or that operands must precede their consumers.
-std::string nearest_value(const std::unordered_map<std::string_view, Id>& names, std::string_view name);
+std::string nearest_value(const IdsByName& names, std::string_view name);
 
 /// Sorts the frontend attributes of an instruction: one may contain its sharding, some are attributes of the row
 /// (`own`), others go to the notes.
@@ -117,7 +122,7 @@ struct ModuleState {
   TextCursor in;
   const OpTable& table;
   Program program;
-  std::unordered_map<std::string_view, ComputationId> computations;
+  IdsByName computations;
   std::vector<PendingSharding> shardings;
   SourceTables sources{};
   std::set<std::pair<std::string_view, std::string>> warned{};  // op and attribute that it does not have

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <boost/dynamic_bitset.hpp>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -48,18 +49,19 @@ void verify_instruction(const Program& program, ComputationId computation_id, co
 }
 
 void verify_parameters(const Computation& computation) {
-  std::unordered_set<Id> listed;
-  for (const Id id : computation.parameters) {
+  boost::dynamic_bitset<> listed(computation.instructions.size());
+  for (int place = 0; place < isize(computation.parameters); ++place) {
+    const Id id = at(computation.parameters, place);
     ensure(id >= 0 && id < computation.size() && computation[id].op->role == Role::kParameter,
            "%{} lists instruction {} as a parameter, which it is not", computation.name, id);
-    const auto place = isize(listed);
-    ensure(listed.insert(id).second, "%{} lists %{} as a parameter twice", computation.name, computation[id].name);
+    ensure(!listed.test_set(static_cast<std::size_t>(id)), "%{} lists %{} as a parameter twice", computation.name,
+           computation[id].name);
     if (const auto number = parameter_number(computation[id]); number != place)
       ensure(false, "%{} in %{} is parameter({}) but is at position {} of the {} parameters", computation[id].name,
              computation.name, number, place, computation.parameters.size());
   }
   for (Id id = 0; id < computation.size(); ++id)
-    if (computation[id].op->role == Role::kParameter && !listed.contains(id))
+    if (computation[id].op->role == Role::kParameter && !at(listed, id))
       ensure(false, "%{} in %{} is not listed as a parameter", computation[id].name, computation.name);
 }
 

@@ -4,8 +4,9 @@
 // heads, or rows of queries, at a time. Instead of keeping scores for the backward pass, it rematerializes them from
 // queries and keys (Dao et al., FlashAttention, 2022), with the maxima and sums of rows, which are kept.
 #include <algorithm>
+#include <boost/container/flat_set.hpp>
+#include <boost/dynamic_bitset.hpp>
 #include <map>
-#include <set>
 
 #include "chunk_region.h"
 #include "tessera/base/text.h"
@@ -16,6 +17,8 @@
 
 namespace tessera {
 namespace {
+
+using Ids = boost::container::flat_set<Id>;
 
 bool is_as_large(const Type& type, std::int64_t elements) {
   return type.is_array() && type.element_count() == elements;
@@ -41,16 +44,17 @@ struct Traced {
 // The scores that are still to be chunked.
 class Scores {
  public:
-  explicit Scores(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
+  Scores(const Program& program, std::int64_t most_bytes)
+      : most_bytes_(most_bytes), given_up_(program.entry_computation().instructions.size()) {}
   [[nodiscard]] bool contain(const Computation& computation, Id id, Id origin) const {
-    return !given_up_.contains(origin) && makes_scores(computation, id, most_bytes_);
+    return !at(given_up_, origin) && makes_scores(computation, id, most_bytes_);
   }
   [[nodiscard]] std::int64_t most_bytes() const { return most_bytes_; }
-  void give_up(Id origin) { given_up_.insert(origin); }
+  void give_up(Id origin) { at(given_up_, origin) = true; }
 
  private:
   std::int64_t most_bytes_;
-  std::set<Id> given_up_;
+  boost::dynamic_bitset<> given_up_;
 };
 
 // ---- rematerialization ----------------------------------------------------------------------------------------------
@@ -69,8 +73,8 @@ class Chain {
   [[nodiscard]] bool works() const { return works_; }
   [[nodiscard]] const std::vector<Id>& members() const { return members_; }
   /// The members that late readers need rematerialized. Small ones are kept instead.
-  [[nodiscard]] std::set<Id> rematerialized() const {
-    std::set<Id> out;
+  [[nodiscard]] Ids rematerialized() const {
+    Ids out;
     for (const Id reader : late_)
       for (const Id operand : computation_[reader].operands) need(operand, out);
     return out;
@@ -107,7 +111,7 @@ class Chain {
       works_ = id != computation_.root;
     }
   }
-  void need(Id id, std::set<Id>& out) const {
+  void need(Id id, Ids& out) const {
     if (at(what_, id) != What::kMember || !is_as_large(computation_[id].type, elements_) || !out.insert(id).second)
       return;
     for (const Id operand : computation_[id].operands) need(operand, out);
@@ -125,7 +129,7 @@ class Chain {
 class Rematerialization {
  public:
   void add(const Chain& chain) {
-    const std::set<Id> rematerialized = chain.rematerialized();
+    const Ids rematerialized = chain.rematerialized();
     if (rematerialized.empty()) return;
     at_[chain.late().front()].insert(rematerialized.begin(), rematerialized.end());
     for (const Id reader : chain.late()) late_[reader].insert(rematerialized.begin(), rematerialized.end());
@@ -163,8 +167,8 @@ class Rematerialization {
     return origin;
   }
 
-  std::map<Id, std::set<Id>> at_;    // by the first late reader: the members to copy
-  std::map<Id, std::set<Id>> late_;  // by reader: the members of which it reads the copy
+  std::map<Id, Ids> at_;    // by the first late reader: the members to copy
+  std::map<Id, Ids> late_;  // by reader: the members of which it reads the copy
 };
 
 // Rewrites the program such that no scores are needed after the product for which they are computed. Scores that cannot
@@ -222,8 +226,12 @@ std::pair<int, std::int64_t> best_batch_chunks(const Instruction& dot, std::int6
 class Planner {
  public:
   Planner(const Program& program, std::int64_t most_bytes)
-      : program_(program), entry_(program.entry_computation()), users_(entry_.users()), most_bytes_(most_bytes) {}
-  [[nodiscard]] bool is_taken(Id id) const { return taken_.contains(id); }
+      : program_(program),
+        entry_(program.entry_computation()),
+        users_(entry_.users()),
+        most_bytes_(most_bytes),
+        taken_(entry_.instructions.size()) {}
+  [[nodiscard]] bool is_taken(Id id) const { return at(taken_, id); }
   [[nodiscard]] const std::vector<ChunkPlan>& plans() const { return plans_; }
 
   /// Returns whether the scores can be chunked.
@@ -238,7 +246,7 @@ class Planner {
     const ChunkRegion region = plan.front().region;
     if (!add_plan(program_, plans_, std::move(plan))) return false;
     for (const auto& [member, dim] : region.dims())
-      if (!region.is_own(member)) taken_.insert(member);
+      if (!region.is_own(member)) at(taken_, member) = true;
     return true;
   }
 
@@ -273,7 +281,7 @@ class Planner {
   std::vector<std::vector<Id>> users_;
   std::int64_t most_bytes_;
   std::vector<ChunkPlan> plans_;
-  std::set<Id> taken_;
+  boost::dynamic_bitset<> taken_;
 };
 
 // Nullopt if scores had to be given up, because their rematerialized values are then useless.
@@ -301,7 +309,7 @@ bool has_scores(const Program& program, const Scores& scores) {
 }  // namespace
 
 std::optional<Program> chunk_attention(const Program& program, std::int64_t most_bytes) {
-  Scores scores(most_bytes);
+  Scores scores(program, most_bytes);
   while (has_scores(program, scores))
     if (auto out = split(rematerialize_scores(program, scores), scores)) return out;
   return std::nullopt;

@@ -4,6 +4,7 @@
 // never in memory. Results of the chunks are either small (losses, the gradient of the hidden rows) and concatenated,
 // or they are sums over the dim (the gradient of the weights) and added in place.
 #include <algorithm>
+#include <boost/dynamic_bitset.hpp>
 
 #include "chunk_region.h"
 #include "tessera/base/text.h"
@@ -50,15 +51,15 @@ std::optional<Program> chunk_logits(const Program& program, std::int64_t most_by
   const Computation& entry = program.entry_computation();
   std::vector<std::vector<Id>> users;
   std::vector<ChunkPlan> plans;
-  std::set<Id> taken;
+  boost::dynamic_bitset<> taken(entry.instructions.size());
   for (Id id = 0; id < entry.size(); ++id) {
-    if (taken.contains(id) || entry[id].op != &rows::kDot || entry[id].type.byte_size() <= most_bytes) continue;
+    if (at(taken, id) || entry[id].op != &rows::kDot || entry[id].type.byte_size() <= most_bytes) continue;
     if (users.empty()) users = entry.users();
     ChunkPlan plan = plan_for(program, users, id, most_bytes);
     if (plan.empty()) continue;
     const ChunkRegion region = plan.front().region;
     if (!add_plan(program, plans, std::move(plan))) continue;
-    for (const auto& [member, dim] : region.dims()) taken.insert(member);
+    for (const auto& [member, dim] : region.dims()) at(taken, member) = true;
   }
   return plans.empty() ? std::nullopt : std::optional(chunk_regions(program, plans));
 }

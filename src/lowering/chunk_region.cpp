@@ -47,7 +47,12 @@ bool same_members(const ChunkRegion& a, const ChunkRegion& b) {
 
 ChunkRegion::ChunkRegion(const Program& program, const Computation& computation,
                          const std::vector<std::vector<Id>>& users, Id seed, int dim, IsLarge is_large)
-    : program_(program), computation_(computation), users_(users), is_large_(std::move(is_large)) {
+    : program_(program),
+      computation_(computation),
+      users_(users),
+      is_large_(std::move(is_large)),
+      own_(computation.instructions.size()),
+      depends_(computation.instructions.size()) {
   dims_[seed] = dim;
   size_ = computation[seed].type.dim(dim);
   recomputable_.assign(computation.instructions.size(), Answer::kUnknown);
@@ -74,7 +79,7 @@ bool ChunkRegion::grow() {
   return is_closed();
 }
 bool ChunkRegion::add_readers(bool& changed) {
-  const std::map<Id, int> now = dims_;
+  const auto now = dims_;
   for (const auto& [id, dim] : now) {
     if (dim == kSummed || is_own(id) || !is_large(id)) continue;
     if (id == computation_.root) return false;
@@ -87,7 +92,7 @@ bool ChunkRegion::add_readers(bool& changed) {
   return true;
 }
 bool ChunkRegion::add_sliced(bool& changed) {
-  const std::set<std::pair<Id, int>> now = sliced_;
+  const auto now = sliced_;
   for (const auto& [id, dim] : now) {
     if (is_own(id) || is_in_memory(id)) continue;
     if (contains(id)) {
@@ -96,7 +101,7 @@ bool ChunkRegion::add_sliced(bool& changed) {
     }
     const bool is_own_one = !depends(id) && is_recomputable(id);
     if (!is_own_one && !depends(id) && !is_large(id)) continue;
-    if (is_own_one) own_.insert(id);
+    if (is_own_one) at(own_, id) = true;
     if (!add(id, dim)) return false;
     changed = true;
   }
@@ -135,7 +140,7 @@ bool ChunkRegion::find_recomputable(Id id) {
 // If a transpose is the only reader outside, the transpose becomes a member: products can write their result
 // transposed.
 void ChunkRegion::absorb_transposes() {
-  const std::map<Id, int> now = dims_;
+  const auto now = dims_;
   for (const auto& [id, dim] : now) {
     const auto& readers = at(users_, id);
     if (dim == kSummed || is_own(id) || readers.size() != 1 || contains(readers[0])) continue;
@@ -163,10 +168,10 @@ void ChunkRegion::follow() {
   const auto is_member = [&](Id id) { return contains(id) && !is_own(id); };
   const auto first =
       std::find_if(dims_.begin(), dims_.end(), [&](const auto& member) { return is_member(member.first); });
-  depends_.assign(computation_.instructions.size(), false);
+  depends_.reset();
   for (Id id = first->first; id < computation_.size(); ++id) {
     const auto& operands = computation_[id].operands;
-    depends_[static_cast<std::size_t>(id)] =
+    at(depends_, id) =
         is_member(id) || std::any_of(operands.begin(), operands.end(), [&](Id operand) { return depends(operand); });
   }
 }

@@ -4,10 +4,12 @@
 // up.
 #pragma once
 
+#include <boost/container/flat_map.hpp>
+#include <boost/container/flat_set.hpp>
+#include <boost/dynamic_bitset.hpp>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <functional>
-#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -34,13 +36,13 @@ class ChunkRegion {
   /// Whether the region is closed: no large value leaves it, and no member depends on a value after it.
   [[nodiscard]] bool works() const { return works_; }
   /// The members, and the dim along which each is chunked.
-  [[nodiscard]] const std::map<Id, int>& dims() const { return dims_; }
+  [[nodiscard]] const boost::container::flat_map<Id, int>& dims() const { return dims_; }
   /// The dim along which a member reads each operand: chunks of members, slices of other values.
   [[nodiscard]] const std::vector<int>& reads(Id member) const { return reads_.at(member); }
   [[nodiscard]] bool contains(Id id) const { return dims_.contains(id); }
   /// Whether the member is a mask or a random number computed from small values: each chunk computes its own, and the
   /// complete value stays for other readers.
-  [[nodiscard]] bool is_own(Id id) const { return own_.contains(id); }
+  [[nodiscard]] bool is_own(Id id) const { return at(own_, id); }
   /// Whether an instruction outside of the region reads the member.
   [[nodiscard]] bool leaves(Id id) const;
   /// The chunked size. It may be only the major factor of a dim.
@@ -71,11 +73,11 @@ class ChunkRegion {
   const std::vector<std::vector<Id>>& users_;
   IsLarge is_large_;
   std::int64_t size_ = 0;  // of the chunked dim
-  std::map<Id, int> dims_;
-  std::map<Id, std::vector<int>> reads_;
-  std::set<Id> own_;
-  std::set<std::pair<Id, int>> sliced_;  // operands from outside of the region that are chunked too
-  std::vector<bool> depends_;            // whether it is a member (but not an own one) or depends on one
+  boost::container::flat_map<Id, int> dims_;
+  boost::unordered_flat_map<Id, std::vector<int>> reads_;
+  boost::dynamic_bitset<> own_;
+  boost::container::flat_set<std::pair<Id, int>> sliced_;  // operands from outside of the region that are chunked too
+  boost::dynamic_bitset<> depends_;  // whether it is a member (but not an own one) or depends on one
   enum class Answer : std::uint8_t { kUnknown, kYes, kNo };
   std::vector<Answer> recomputable_;
   bool works_ = false;

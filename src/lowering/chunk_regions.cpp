@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rewrites regions into chunks.
 #include <algorithm>
+#include <boost/container/flat_map.hpp>
+#include <boost/container/flat_set.hpp>
 #include <functional>
+#include <map>
 #include <queue>
-#include <set>
 
 #include "chunk_region.h"
 #include "tessera/base/text.h"
@@ -87,28 +89,29 @@ class UnitOrder {
 // Emits the chunks of one region, and combines their results.
 class Parts {
  public:
+  using ValueById = boost::container::flat_map<Id, Value>;
   Parts(ComputationRewriter& rewriter, const ChunkPlan& plan)
       : rewriter_(rewriter), from_(rewriter.from()), plan_(plan) {
     for (const Chunking& chunking : plan)
       for (const auto& [id, dim] : chunking.region.dims()) members_.insert(id);
   }
   /// The results of the region, by member.
-  std::map<Id, Value> run() { return along(0); }
+  ValueById run() { return along(0); }
 
  private:
   // Emits level `level` of the plan and those after it, for the current chunk of the previous levels.
-  std::map<Id, Value> along(std::size_t level) {
+  ValueById along(std::size_t level) {
     if (level == plan_.size()) return part();
     const Chunking& chunking = plan_[level];
     const std::int64_t size = chunking.region.size();
     const std::int64_t step = ceil_div(size, chunking.parts);
-    std::map<Id, std::vector<Value>> made;
+    boost::container::flat_map<Id, std::vector<Value>> made;
     for (std::int64_t start = 0; start < size; start += step) {
       ranges_.emplace_back(start, std::min(start + step, size));
       for (const auto& [id, value] : along(level + 1)) add(made[id], value, chunking.region.dims().at(id));
       ranges_.pop_back();
     }
-    std::map<Id, Value> out;
+    ValueById out;
     for (const auto& [id, values] : made) out[id] = whole(id, values, level);
     return out;
   }
@@ -129,9 +132,9 @@ class Parts {
     return is_sum && values.front().type().dtype() != dtype ? ops::convert(values.front(), dtype) : values.front();
   }
 
-  std::map<Id, Value> part() {
+  ValueById part() {
     here_.clear();
-    std::map<Id, Value> out;
+    ValueById out;
     for (const Id id : members_) {
       here_[id] = member(id);
       if (const ChunkRegion& region = plan_.front().region; region.contains(id) && region.leaves(id))
@@ -202,9 +205,9 @@ class Parts {
   ComputationRewriter& rewriter_;
   const Computation& from_;
   const ChunkPlan& plan_;
-  std::set<Id> members_;
+  boost::container::flat_set<Id> members_;
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // by level: the current chunk
-  std::map<Id, Value> here_;                                   // members of the current chunk
+  ValueById here_;                                             // members of the current chunk
   std::map<std::vector<std::int64_t>, Value> slices_;
 };
 

@@ -2,7 +2,7 @@
 // Keeps 16-bit floats in f32 within a fused group: they are widened at the start of the group and rounded at its end,
 // not at every op. Like XLA's excess precision, this is more accurate and needs fewer conversions.
 #include <algorithm>
-#include <map>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <optional>
 
 #include "tessera/lowering/lowering.h"
@@ -117,7 +117,7 @@ class Widening {
     if (is_repeated)
       wide = ops::broadcast(wide, instruction.type.dims(),
                             attributes_as<DimensionsAttributes>(instruction.attributes).dimensions);
-    return entered_[{step, operand}] = wide;
+    return place->second = wide;
   }
   Value rounded(ComputationRewriter& rewriter, Id id) const {
     const Value out = ops::convert(wide_.at(id), computation_[id].type.dtype());
@@ -126,9 +126,9 @@ class Widening {
   }
   const Computation& computation_;
   std::shared_ptr<const Schedule> schedule_;
-  std::vector<int> step_of_;                     // of fused instructions in groups for which this is worthwhile
-  std::map<Id, Value> wide_;                     // members in f32
-  std::map<std::pair<int, Id>, Value> entered_;  // by step and operand
+  std::vector<int> step_of_;                   // of fused instructions in groups for which this is worthwhile
+  boost::unordered_flat_map<Id, Value> wide_;  // members in f32
+  boost::unordered_flat_map<std::pair<int, Id>, Value> entered_;  // by step and operand
 };
 
 }  // namespace

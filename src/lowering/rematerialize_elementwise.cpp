@@ -2,7 +2,7 @@
 // Rematerializes elementwise values for later groups, if their operands are in memory anyway and computing them is less
 // expensive than writing and reading them.
 #include <algorithm>
-#include <map>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <optional>
 
 #include "tessera/lowering/lowering.h"
@@ -140,7 +140,7 @@ class Recomputing {
   std::vector<int> last_step_;            // the last step that reads it
   std::vector<std::vector<Id>> readers_;  // of the data, in steps
   std::vector<bool> is_marked_;
-  std::map<std::pair<int, Id>, Id> made_;  // by step and old id
+  boost::unordered_flat_map<std::pair<int, Id>, Id> made_;  // by step and old id
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 //   a = while(x), condition=c, body=b      b = while(y), condition=c, body=b
 //
 // Otherwise both loops would need the same shardings. Reductions and other scalar computations stay shared.
-#include <unordered_set>
+#include <boost/dynamic_bitset.hpp>
 
 #include "tessera/ir/builder.h"
 #include "tessera/ir/op_def.h"
@@ -20,7 +20,8 @@ bool runs_callees(const Instruction& instruction) {
 
 class Separator {
  public:
-  explicit Separator(const Program& program) : program_(program), out_(header_of(program)) {}
+  explicit Separator(const Program& program)
+      : program_(program), out_(header_of(program)), taken_(program.computations.size()) {}
 
   Program run() {
     for (ComputationId c = 0; c < isize(program_.computations); ++c) {
@@ -49,7 +50,8 @@ class Separator {
   // shared.
   ComputationId own(ComputationId callee) {
     constexpr Id kMost = 1 << 20;
-    if (taken_.insert(callee).second || size_ + program_[callee].size() > kMost) return at(new_ids_, callee);
+    if (!taken_.test_set(static_cast<std::size_t>(callee)) || size_ + program_[callee].size() > kMost)
+      return at(new_ids_, callee);
     size_ += program_[callee].size();
     return with_own_callees(callee);
   }
@@ -57,17 +59,17 @@ class Separator {
   const Program& program_;
   ProgramBuilder out_;
   std::vector<ComputationId> new_ids_;
-  std::unordered_set<ComputationId> taken_;
+  boost::dynamic_bitset<> taken_;
   Id size_ = 0;
 };
 
 bool shares_callees(const Program& program) {
-  std::unordered_set<ComputationId> taken;
+  boost::dynamic_bitset<> taken(program.computations.size());
   for (const ComputationRef& computation : program.computations)
     for (const Instruction& instruction : computation->instructions)
       if (runs_callees(instruction))
         for (const ComputationId callee : instruction.called)
-          if (!taken.insert(callee).second) return true;
+          if (taken.test_set(static_cast<std::size_t>(callee))) return true;
   return false;
 }
 

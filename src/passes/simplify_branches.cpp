@@ -5,8 +5,8 @@
 //
 // If nothing reads b and the first branch does not read y: (a) = conditional(p, (x), (z)).
 #include <algorithm>
+#include <boost/dynamic_bitset.hpp>
 #include <map>
-#include <unordered_set>
 #include <utility>
 
 #include "tessera/base/text.h"
@@ -99,8 +99,9 @@ class BranchSimplifier {
       caller_ = &r.from();
       read_ = elements_read(r.from(), is_conditional);
       changed_results_.clear();
+      changed_results_.resize(r.from().instructions.size());
     }
-    if (instruction.op->role == Role::kGetTupleElement && changed_results_.contains(instruction.operands.front())) {
+    if (instruction.op->role == Role::kGetTupleElement && at(changed_results_, instruction.operands.front())) {
       Instruction get = r.translated(id);
       get.attributes =
           make_attributes(IndexAttributes{read_.at(instruction.operands.front()).place(element_index(instruction))});
@@ -129,7 +130,7 @@ class BranchSimplifier {
     if (!changes) return {};
     changed_ = true;
     if (!fewer_results) return builder.append(std::move(conditional));
-    changed_results_.insert(id);
+    at(changed_results_, id) = true;
     return builder.append(with_some(std::move(conditional), read->second));
   }
 
@@ -148,7 +149,7 @@ class BranchSimplifier {
   bool changed_ = false;
   const Computation* caller_ = nullptr;
   std::unordered_map<Id, Elements> read_;  // of the caller's conditionals
-  std::unordered_set<Id> changed_results_;
+  boost::dynamic_bitset<> changed_results_;
   std::map<ComputationId, std::vector<std::pair<BranchPlan, ComputationId>>> known_;
 };
 

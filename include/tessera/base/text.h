@@ -36,6 +36,11 @@ constexpr std::size_t hash_mix(std::size_t seed, std::size_t value) {
 /// A hash of the bytes that is equal in every process.
 std::size_t hash_bytes(const void* data, std::size_t size);
 inline std::size_t hash_text(std::string_view text) { return hash_bytes(text.data(), text.size()); }
+/// hash_text for hash maps.
+struct HashText {
+  using is_avalanching = void;  // for Boost: the bits are mixed already
+  std::size_t operator()(std::string_view text) const { return hash_text(text); }
+};
 
 /// `1.25GB`, `512B`.
 std::string format_bytes(double bytes);

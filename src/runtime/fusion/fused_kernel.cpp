@@ -4,8 +4,8 @@
 #include "fusion/fused_kernel.h"
 
 #include <algorithm>
+#include <boost/dynamic_bitset.hpp>
 #include <map>
-#include <set>
 
 #include "fusion/accumulator.h"
 #include "fusion/philox_fusion.h"
@@ -146,15 +146,16 @@ class TileBuilder {
   }
   // Returns true if no other instruction reads the intermediate values, and the keys are in memory.
   bool stays_inside(const PhiloxRounds& rounds, int last) const {
-    std::set<Id> inside(rounds.members.begin(), rounds.members.end());
-    for (const Id member : rounds.members)
+    boost::dynamic_bitset<> inside(computation_.instructions.size());
+    at(inside, at(step_.instructions, last)) = true;
+    for (const Id member : rounds.members) {
       if (at(member_of_, member) < 0 || access(member).buffer != kNoBuffer) return false;
-    inside.insert(at(step_.instructions, last));
+      at(inside, member) = true;
+    }
     for (const Id id : step_.instructions)
-      if (!inside.contains(id))
+      if (!at(inside, id))
         for (const Id operand : computation_[id].operands)
-          if (const Id source = access(operand).source;
-              inside.contains(source) && source != at(step_.instructions, last))
+          if (const Id source = access(operand).source; at(inside, source) && source != at(step_.instructions, last))
             return false;
     return std::all_of(rounds.keys.begin(), rounds.keys.end(), [&](Id key) {
       const Access& from = access(key);
