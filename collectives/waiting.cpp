@@ -31,6 +31,11 @@ std::string line_of(int rank, const RankActivity& activity) {
       return activity.awaited.empty()
                  ? fmt::format("rank {} waits in {}", rank, activity.text)
                  : fmt::format("rank {} waits for {} in {}", rank, rank_list(activity.awaited), activity.text);
+    case kStopped:
+      return fmt::format(
+          "rank {} is the cause: process {} is stopped by a signal (SIGSTOP, SIGTSTP) or a debugger; `kill -CONT {}` "
+          "continues it",
+          rank, activity.text, activity.text);
     case kFinished: return fmt::format("rank {} is the cause: it has finished", rank);
     case kElsewhere:
       return fmt::format(

@@ -14,9 +14,9 @@ namespace tessera::collectives {
 
 /// The known state of a rank for which others wait.
 struct RankActivity {
-  enum class State { kWorks, kWaits, kFinished, kElsewhere };
+  enum class State { kWorks, kWaits, kStopped, kFinished, kElsewhere };
   State state = State::kWorks;
-  std::string text;            // its activity, the collective in which it waits, or its host
+  std::string text;            // its activity, the collective in which it waits, its process, or its host
   std::vector<int> awaited{};  // kWaits: the ranks for which it waits
 };
 using ActivityOf = std::function<RankActivity(int world_rank)>;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "mpi/deadline.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -83,6 +84,7 @@ bool has_launcher() { return launched_size() != 1 || std::getenv("OMPI_COMM_WORL
 void start_mpi(int* argc, char*** argv) {
   if (is_running()) return;
   int provided = 0;
+  const Deadline limit("MPI_Init", launched_rank(), launched_size());
   // Serialized: one thread at a time, but not always the thread that started MPI.
   const int code = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
   require(code == MPI_SUCCESS, "MPI_Init_thread failed with code {}", code);

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "process_status.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 
@@ -100,6 +101,8 @@ RankActivity Node::activity(int world_rank) const {
     return {kElsewhere, hosts_.empty() ? "?" : at(hosts_, world_rank)};
   const RankPage& page = page_of(world_rank);
   if (page.state.load(std::memory_order_acquire) == RankState::kFinished) return {kFinished, ""};
+  if (peer != peers_.end() && process_status(peer->process).is_stopped())
+    return {kStopped, std::to_string(peer->process)};
   const auto text = [](const auto& field) { return std::string(field.data(), strnlen(field.data(), field.size())); };
   if (page.waiting.load(std::memory_order_acquire) == 0) return {kWorks, text(page.work)};
   const auto end = std::find(page.awaited.begin(), page.awaited.end(), -1);

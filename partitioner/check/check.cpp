@@ -14,7 +14,6 @@
 #include "check/widen_to_double.h"
 #include "explain/explain.h"
 #include "localize/localize.h"
-#include "normalize/degenerate_collectives.h"
 #include "normalize/manual.h"
 #include "pipeline/leaves.h"
 #include "tessera/base/text.h"

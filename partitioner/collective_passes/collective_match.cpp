@@ -24,8 +24,8 @@ bool is_reduction(CollectiveKind kind) {
 // Compares in place: copies or texts of large groups would be expensive.
 bool same_attributes(const Instruction& a, const Instruction& b) {
   if (a.attributes == b.attributes) return true;
-  if (const auto* left = attributes_if<PermuteAttributes>(a)) {
-    const auto* right = attributes_if<PermuteAttributes>(b);
+  if (const auto* left = attributes_if<PermuteAttributes>(a.attributes)) {
+    const auto* right = attributes_if<PermuteAttributes>(b.attributes);
     return (left->channel_id == 0) == (right->channel_id == 0) &&
            left->source_target_pairs == right->source_target_pairs;
   }
@@ -48,7 +48,7 @@ bool same_exchange(const Program& program, const Instruction& a, const Instructi
 std::size_t hash_exchange(const Instruction& instruction) {
   std::size_t key = hash_text(instruction.op->name);
   const auto add = [&](std::int64_t number) { key = hash_mix(key, static_cast<std::size_t>(number)); };
-  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) {
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction.attributes)) {
     add(isize(permute->source_target_pairs.pairs));
     for (const auto& [source, target] : permute->source_target_pairs.pairs) add(source * 4096 + target);
     return key;
@@ -114,8 +114,9 @@ std::int64_t channel_kept_of(const Instruction& instruction) {
 }
 
 std::int64_t channel_of(const Instruction& instruction) {
-  if (const auto* collective = attributes_if<CollectiveAttributes>(instruction)) return collective->channel_id;
-  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return permute->channel_id;
+  if (const auto* collective = attributes_if<CollectiveAttributes>(instruction.attributes))
+    return collective->channel_id;
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction.attributes)) return permute->channel_id;
   return channel_kept_of(instruction);
 }
 

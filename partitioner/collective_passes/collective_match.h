@@ -10,12 +10,6 @@
 
 namespace tessera {
 
-/// The attributes of an instruction; null if they have another type.
-template <class T>
-const T* attributes_if(const Instruction& instruction) {
-  const auto* typed = dynamic_cast<const AttributesOf<T>*>(instruction.attributes.get());
-  return typed != nullptr ? &typed->value : nullptr;
-}
 /// Whether the instruction is a collective of this kind with a single array as operand and result.
 bool is_single(const Instruction& instruction, CollectiveKind kind);
 

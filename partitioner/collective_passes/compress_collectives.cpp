@@ -65,7 +65,7 @@ class Compressor {
  private:
   // Whether this is an all-to-all in which each member sends one part along a dim to each member.
   static bool is_exchange(const Instruction& collective) {
-    const auto* attributes = attributes_if<CollectiveAttributes>(collective);
+    const auto* attributes = attributes_if<CollectiveAttributes>(collective.attributes);
     return collective.op->collective == CollectiveKind::kAllToAll && attributes != nullptr &&
            attributes->dimensions.size() == 1;
   }
@@ -154,7 +154,7 @@ class Compressor {
       attributes.channel_id = next_channel_++;
       collective.attributes = make_attributes(std::move(attributes));
     };
-    if (const auto* permute = attributes_if<PermuteAttributes>(collective)) return set(*permute);
+    if (const auto* permute = attributes_if<PermuteAttributes>(collective.attributes)) return set(*permute);
     set(attributes_as<CollectiveAttributes>(collective.attributes));
   }
   Value noted(ComputationRewriter& r, const Instruction& old, Value sent) const {

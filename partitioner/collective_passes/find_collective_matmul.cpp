@@ -127,13 +127,13 @@ class Finder {
   [[nodiscard]] bool is_dot(Id id) const {
     const Instruction& dot = c_[id];
     const DType dtype = dot.type.is_array() ? dot.type.dtype() : DType::kPred;
-    return attributes_if<DotAttributes>(dot) != nullptr && dot.operands.size() == 2 && dtype != DType::kPred &&
-           !is_narrow(dtype) && !at(ordered_, id);
+    return attributes_if<DotAttributes>(dot.attributes) != nullptr && dot.operands.size() == 2 &&
+           dtype != DType::kPred && !is_narrow(dtype) && !at(ordered_, id);
   }
   [[nodiscard]] DotDim dim_where(Id dot, std::size_t place, int dim) const {
     const Instruction& d = c_[dot];
-    for (const DotDim& one :
-         dims_of(*attributes_if<DotAttributes>(d), c_[d.operands[0]].type.ndim(), c_[d.operands[1]].type.ndim()))
+    for (const DotDim& one : dims_of(*attributes_if<DotAttributes>(d.attributes), c_[d.operands[0]].type.ndim(),
+                                     c_[d.operands[1]].type.ndim()))
       if (one.at(place) == dim) return one;
     ensure(false, "dim {} is none of dot %{}", dim, d.name);
     return {};
@@ -171,7 +171,7 @@ class Finder {
 
   // Whether the instruction is a slice that only removes the end of `dim`.
   [[nodiscard]] bool trims(Id id, int dim) const {
-    const auto* slice = attributes_if<SliceAttributes>(c_[id]);
+    const auto* slice = attributes_if<SliceAttributes>(c_[id].attributes);
     if (slice == nullptr || at(ordered_, id)) return false;
     const Dims& before = c_[c_[id].operands[0]].type.dims();
     for (int d = 0; d < isize(before); ++d) {
@@ -182,9 +182,9 @@ class Finder {
   }
   // Whether the instruction is a pad that only adds zeros at the end of `dim`.
   [[nodiscard]] bool lengthens(Id id, int dim) const {
-    const auto* pad = attributes_if<PadAttributes>(c_[id]);
+    const auto* pad = attributes_if<PadAttributes>(c_[id].attributes);
     if (pad == nullptr || at(ordered_, id)) return false;
-    const auto* with = attributes_if<ConstantAttributes>(c_[c_[id].operands[1]]);
+    const auto* with = attributes_if<ConstantAttributes>(c_[c_[id].operands[1]].attributes);
     if (with == nullptr || !(with->value == Literal(with->value.type()))) return false;
     for (int d = 0; d < isize(pad->padding); ++d) {
       const PaddingDim& one = at(pad->padding, d);

@@ -43,7 +43,7 @@ ProgramStats counted(const Program& program) {
 }  // namespace
 
 ProgramStats program_stats(const Program& scheduled) {
-  const Program program = make_synchronous(scheduled);  // start and done count once
+  const Program program = without_replica_collectives(make_synchronous(scheduled));  // start and done count once
   ProgramStats stats = counted(program);
   stats.peak_bytes_per_device = peak_bytes(program);
   return stats;

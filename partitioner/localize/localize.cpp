@@ -369,6 +369,7 @@ Program localize(const Program& program, const LocalizeOptions& options) {
   const auto used = partitioned_computations(program);
   Program header = header_of(program);
   header.partitioned = true;
+  header.lowered = false;
   header.aliases = aliases_of_shards(program);
   header.propagate_to_parameters.clear();
   header.propagate_to_output.clear();

@@ -15,9 +15,9 @@ using Group = std::vector<std::int64_t>;
 
 std::vector<Group> groups_or_pairs(const Instruction& collective) {
   std::vector<Group> out;
-  if (const auto* permute = attributes_if<PermuteAttributes>(collective))
+  if (const auto* permute = attributes_if<PermuteAttributes>(collective.attributes))
     for (const auto& [source, target] : permute->source_target_pairs.pairs) out.push_back({source, target});
-  else if (const auto* other = attributes_if<CollectiveAttributes>(collective))
+  else if (const auto* other = attributes_if<CollectiveAttributes>(collective.attributes))
     out = other->replica_groups.groups;
   return out;
 }
@@ -45,7 +45,7 @@ void check_region_collective(const Instruction& collective) {
   const Sharding& region = collective.sharding->front();
   const auto places = places_of(region.mesh, region.manual);
   const std::int64_t copies = region.mesh.device_count() / axes_size(region.manual);
-  const auto* groups = attributes_if<CollectiveAttributes>(collective);
+  const auto* groups = attributes_if<CollectiveAttributes>(collective.attributes);
   require(copies == 1 || groups == nullptr || !groups->replica_groups.groups.empty(),
           "{} %{} has one group of all devices, but some axes of {} are not manual in its region; the devices of a "
           "group may differ only along manual axes",

@@ -9,7 +9,6 @@
 #include "explain/explain.h"
 #include "explain/remedies.h"
 #include "localize/localize.h"
-#include "normalize/degenerate_collectives.h"
 #include "normalize/duplicate_cheap_values.h"
 #include "normalize/loop_state.h"
 #include "normalize/manual.h"

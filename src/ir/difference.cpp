@@ -105,6 +105,7 @@ std::string header_difference(const Program& a, const Program& b) {
     return fmt::format("replica_count is {}, and {}", a.replica_count, b.replica_count);
   if (a.aliases != b.aliases) return "input_output_alias differs";
   if (a.partitioned != b.partitioned) return "one program is marked as partitioned, the other not";
+  if (a.lowered != b.lowered) return "one program is marked as lowered, the other not";
   if (a.propagate_to_parameters != b.propagate_to_parameters)
     return "allow_spmd_sharding_propagation_to_parameters differs";
   if (a.propagate_to_output != b.propagate_to_output) return "allow_spmd_sharding_propagation_to_output differs";

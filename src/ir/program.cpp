@@ -91,7 +91,7 @@ std::size_t hash_instruction(std::size_t seed, const Instruction& instruction) {
 
 std::size_t Program::hash() const {
   std::size_t seed = hash_mix(static_cast<std::size_t>(num_partitions), static_cast<std::size_t>(entry));
-  seed = hash_mix(seed, partitioned ? 1 : 0);
+  seed = hash_mix(seed, (partitioned ? 1U : 0U) + (lowered ? 2U : 0U));
   for (const auto& alias : aliases)
     seed = hash_mix(hash_mix(seed, hash_text(fmt::format("{}", fmt::join(alias.output, ",")))),
                     static_cast<std::size_t>(alias.parameter));

@@ -82,10 +82,10 @@ void take_frontend_attributes(std::size_t position, std::string_view text, Progr
       header.is_shardy = key == kShardyMeshesKey;
       header.meshes_position = position;
       header.meshes = std::move(value);
-    } else if (key == kPartitionedKey) {
+    } else if (key == kPartitionedKey || key == kLoweredKey) {
       bool flag = false;
       parse_field(value, flag);
-      program.partitioned = flag;
+      (key == kLoweredKey ? program.lowered : program.partitioned) = flag;
     } else {
       program.frontend_attributes.emplace_back(key, std::move(value));
     }

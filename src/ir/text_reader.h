@@ -154,5 +154,6 @@ inline constexpr std::string_view kLayoutsKey =
     "tessera.layouts";  // the type where its layouts have tails: f32[8]{0:T(8)}
 inline constexpr std::string_view kSourceTablesKey = "StackFrames";  // in Program::other: the tables after the header
 inline constexpr std::string_view kPartitionedKey = "tessera.partitioned";
+inline constexpr std::string_view kLoweredKey = "tessera.lowered";
 
 }  // namespace tessera

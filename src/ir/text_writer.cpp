@@ -187,6 +187,7 @@ class Printer {
       if (shardings_ != nullptr && !shardings_->meshes_text().empty())
         frontend.emplace_back(kMeshesKey, shardings_->meshes_text());
       if (program_.partitioned) frontend.emplace_back(kPartitionedKey, "true");
+      if (program_.lowered) frontend.emplace_back(kLoweredKey, "true");
     }
     if (!frontend.empty()) all.push_back({"frontend_attributes", frontend_text(frontend)});
     for (const auto& attribute : all) out_ += fmt::format(", {}={}", attribute.name, attribute.text);

@@ -114,8 +114,7 @@ void find_iota_form(HloSharding& leaf) {
 
 }  // namespace
 
-std::optional<std::vector<Digits>> tile_digits(const Dims& tile_dims,
-                                               const std::vector<std::int64_t>& positions) {
+std::optional<std::vector<Digits>> tile_digits(const Dims& tile_dims, const std::vector<std::int64_t>& positions) {
   if (positions.empty() || positions.front() != 0) return std::nullopt;
   const auto strides = row_major_strides(tile_dims);
   std::vector<Digits> out;

@@ -25,8 +25,7 @@ using Digits = std::vector<Digit>;
 
 /// The digits of each tile dim, each as large as possible; null if the positions (a permutation, row-major over the
 /// tile dims) have no such form.
-std::optional<std::vector<Digits>> tile_digits(const Dims& tile_dims,
-                                               const std::vector<std::int64_t>& positions);
+std::optional<std::vector<Digits>> tile_digits(const Dims& tile_dims, const std::vector<std::int64_t>& positions);
 
 /// Normalizes a kTiled leaf: removes size-1 subgroups, merges types in XLA's order, sorts replicas, finds the iota
 /// form, and uses other kinds than kTiled where they are equivalent. Expects devices to be a permutation of 0..n-1.

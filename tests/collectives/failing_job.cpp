@@ -8,6 +8,7 @@
 #include <fstream>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -76,6 +77,7 @@ void run(Communicator& world, const std::string& how) {
   if (how.starts_with("started")) return run_started(world, how);
   if (how == "throw" && world.rank() == last) fail("out of paper");
   if (how == "kill" && world.rank() == last) raise(SIGKILL);
+  if (how == "stop" && world.rank() == last) raise(SIGSTOP);
   if (how == "finish" && world.rank() == last) return;
   if (how == "late" && world.rank() == last) sleep_for_milliseconds(4000);
   if (how == "kind" && world.rank() == last) return group.barrier({17, "barrier %9"});
@@ -86,8 +88,10 @@ void run(Communicator& world, const std::string& how) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Communicator world = make_world(argc, argv);
   const std::string how = argc > 1 ? argv[1] : "";
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (how == "stop-early" && rank != nullptr && std::string_view(rank) == "1") raise(SIGSTOP);
+  Communicator world = make_world(argc, argv);
   if (how == "uncaught") {
     if (world.rank() == 0) fail("nobody catches this");
     world.group().barrier();

@@ -11,6 +11,7 @@
 #include "tessera/base/options.h"
 #include "tessera/ir/text.h"
 #include "tessera/lowering/execution_plan.h"
+#include "tessera/lowering/lowering.h"
 #include "tessera/ops/op_table.h"
 #include "training/gpt2_training.h"
 
@@ -89,6 +90,14 @@ TEST_P(Accounting, TheCommandReportsTheMemoryAndFlopsOfTheExecutedStep) {
   const Counts stats = counts_by_command("stats '" + local + "'", folder.file("stats.json"));
   EXPECT_EQ(stats.peak_bytes, executed.program.memory.peak_bytes());
   EXPECT_EQ(stats.flops, executed.flops);
+
+  // The dump run/program.hlo is the lowered program. It is not lowered again.
+  const auto how = ExecutionOptions::for_plan(static_cast<int>(device_count_of(GetParam())));
+  const Program lowered = lower(executed.program.program, how.ranks, how.lowering);
+  const Counts of_dump =
+      counts_by_command("stats '" + folder.write("run.hlo", print_program(lowered)) + "'", folder.file("run.json"));
+  EXPECT_EQ(of_dump.peak_bytes, executed.program.memory.peak_bytes());
+  EXPECT_EQ(of_dump.flops, executed.flops);
 
   // The command may choose another partitioning than the front end, so its partitioned program is compiled unchanged.
   const std::string global = folder.write("global.hlo", print_program(executed.program.global));

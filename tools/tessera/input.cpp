@@ -275,7 +275,11 @@ namespace {
 // The bytes count all iterations of the enclosing loops. Adds a note if an instruction runs more than once.
 std::string runs_text(const ProgramStats::Kind& kind) {
   std::string out;
-  if (kind.runs != static_cast<double>(kind.count)) out += fmt::format("  run {:.0f} times", kind.runs);
+  constexpr double kMostExact = 1e15;  // a double holds all integers up to 2^53
+  if (kind.runs > kMostExact)
+    out += fmt::format("  run about {:.3g} times", kind.runs);
+  else if (kind.runs != static_cast<double>(kind.count))
+    out += fmt::format("  run {:.0f} times", kind.runs);
   if (!kind.runs_known) out += "  in loops of unknown rounds, counted as one round";
   return out;
 }
@@ -286,7 +290,7 @@ std::string stats_text(const ProgramStats& stats) {
   std::string out = fmt::format("num_partitions          {}\n", stats.num_partitions);
   out += stats.collectives.empty() ? "collectives             none\n" : "collectives             count       bytes\n";
   for (const auto& kind : stats.collectives)
-    out += fmt::format("  {:<22}{:>5}{:>12}{}\n", kind.opcode, kind.count, kind.bytes, runs_text(kind));
+    out += fmt::format("  {:<22}{:>5} {:>11}{}\n", kind.opcode, kind.count, kind.bytes, runs_text(kind));
   out += fmt::format("total_collective_bytes  {}\n", stats.total_collective_bytes);
   out += fmt::format("flops_per_device        {:.0f}\n", stats.flops_per_device);
   return out + fmt::format("peak_bytes_per_device   {}\n", stats.peak_bytes_per_device);

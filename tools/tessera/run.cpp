@@ -18,6 +18,7 @@
 #include "tessera/ops/evaluate.h"
 #include "tessera/partitioner/check/check.h"
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
+#include "tessera/passes/passes.h"
 #include "tessera/runtime/executable/executable.h"
 #include "tessera/runtime/executable/safetensors.h"
 #include "tessera/sharding/placement.h"
@@ -236,7 +237,7 @@ Results run_local(const Program& program, const std::vector<Literal>& arguments,
 Results run_reference(const Program& program, const std::vector<Literal>& arguments) {
   require(!program.partitioned,
           "--engine reference evaluates global programs; `tessera check --engine reference` compares partitioned ones");
-  const auto leaves = evaluate(program, arguments).leaves();
+  const auto leaves = evaluate(without_replica_collectives(make_synchronous(program)), arguments).leaves();
   const auto names = leaf_names("result", program.entry_computation().root_type());
   Results out;
   for (std::size_t i = 0; i < leaves.size(); ++i) add_result(out, names[i], leaves[i]);

@@ -162,6 +162,12 @@ const T& attributes_as(const Attributes& attributes) {
   ensure(typed != nullptr, "attributes of another type than requested");
   return typed->value;
 }
+/// Returns the struct; null if it has another type.
+template <class T>
+const T* attributes_if(const Attributes& attributes) {
+  const auto* typed = dynamic_cast<const AttributesOf<T>*>(attributes.get());
+  return typed != nullptr ? &typed->value : nullptr;
+}
 template <class T>
 Attributes parse_attributes(AttributeReader& reader) {
   T value{};

@@ -104,6 +104,7 @@ struct Program {
   std::vector<Alias> aliases;
   std::vector<Mesh> meshes;  // the meshes of the shardings; the first is the default
   bool partitioned = false;  // a per-device program from the partitioner, or marked as such in its text
+  bool lowered = false;      // a program that lower() made: what a rank executes
   std::vector<bool> propagate_to_parameters;  // allow_spmd_sharding_propagation_to_parameters; one entry = for all
   std::vector<bool> propagate_to_output;
   std::vector<std::pair<std::string, std::string>> frontend_attributes;

@@ -46,5 +46,12 @@ Program expand_ops(const Program& program);
 
 /// Merges every start and done (async_half) into one op, because a global program is not scheduled yet.
 Program make_synchronous(const Program& program);
+/// Replaces collectives whose groups have one device by their operands, and partition-id in a program for one device by
+/// 0. Dumps of programs over axes of size 1 contain both outside of manual regions.
+Program without_degenerate_collectives(const Program& program);
+/// The same for collectives without a channel and without use_global_device_ids in a program with replica_count=1: their
+/// groups consist of replicas, of which there is one.
+///   %r = f32[8] all-reduce(%x), replica_groups={{0}}, to_apply=%sum        is %x
+Program without_replica_collectives(const Program& program);
 
 }  // namespace tessera

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "normalize/degenerate_collectives.h"
-
 #include <algorithm>
 #include <functional>
 
-#include "collective_passes/collective_match.h"
-#include "normalize/manual.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/structural.h"
+#include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
 
 namespace tessera {
@@ -33,15 +30,16 @@ bool is_alone(std::int64_t among, const Computation& computation, const Instruct
   std::vector<Type> given;
   for (const Id operand : instruction.operands) given.push_back(computation[operand].type);
   if (given.empty() || instruction.type != (given.size() == 1 ? given[0] : Type::tuple(given))) return false;
-  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return each_to_itself(*permute, among);
-  const auto* collective = attributes_if<CollectiveAttributes>(instruction);
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction.attributes))
+    return each_to_itself(*permute, among);
+  const auto* collective = attributes_if<CollectiveAttributes>(instruction.attributes);
   return collective != nullptr && groups_of_one(*collective, among);
 }
 
 // Whether the groups of the collective consist of replicas, in a program of one replica.
 bool is_over_replicas(const Instruction& instruction) {
-  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return permute->channel_id == 0;
-  const auto* collective = attributes_if<CollectiveAttributes>(instruction);
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction.attributes)) return permute->channel_id == 0;
+  const auto* collective = attributes_if<CollectiveAttributes>(instruction.attributes);
   return collective != nullptr && collective->channel_id == 0 && !collective->use_global_device_ids;
 }
 
@@ -78,9 +76,17 @@ Program without_degenerate_collectives(const Program& program) {
 }
 
 Program without_replica_collectives(const Program& program) {
-  return with_operands_for(program, [](const Computation& computation, const Instruction& instruction) {
+  const bool counts_devices = program.num_partitions > 1;  // otherwise the number of ranks of the job counts
+  if (program.replica_count != 1 || !counts_devices) return program;
+  const auto is_identity = [](const Computation& computation, const Instruction& instruction) {
     return is_over_replicas(instruction) && is_alone(1, computation, instruction);
-  });
+  };
+  const auto has_one = [&](const ComputationRef& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(),
+                       [&](const Instruction& i) { return is_identity(*computation, i); });
+  };
+  if (std::none_of(program.computations.begin(), program.computations.end(), has_one)) return program;
+  return with_operands_for(program, is_identity);
 }
 
 }  // namespace tessera
