@@ -84,10 +84,10 @@ bool all_reduces_in_one_round(const NodeLinks& links, std::size_t members, std::
 bool broadcasts_in_slices(const NodeLinks& links, std::size_t members, std::size_t bytes) {
   if (members < 3) return false;
   const auto whole = static_cast<double>(bytes);
-  constexpr double kWorthIt = 0.85;  // many small messages cost more than the model predicts
+  constexpr double kMostRatio = 0.85;  // many small messages cost more than the model predicts
   const double targets = static_cast<double>(members) - 1;
   const double tree = doubling_rounds(members) * step(links, 1, whole);
-  return step(links, targets, whole) + step(links, targets, whole / targets * (targets - 1)) < kWorthIt * tree;
+  return step(links, targets, whole) + step(links, targets, whole / targets * (targets - 1)) < kMostRatio * tree;
 }
 
 // The overlap hides all chunks but one, and every chunk adds its latencies.

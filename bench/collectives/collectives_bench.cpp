@@ -12,8 +12,8 @@
 // is compared with MPI_Sendrecv.
 //
 // With TESSERA_NODE=a,a,b,b there are several nodes, and collectives that overlap with other work. In rows
-// `behind_work` every rank starts an all_reduce, computes for as long as a blocking one takes, and waits. In
-// `behind_sleep` it sleeps instead, as if every rank had a spare core. `hidden` is the part of the blocking time that
+// `beside_work` every rank starts an all_reduce, computes for as long as a blocking one takes, and waits. In
+// `beside_sleep` it sleeps instead, as if every rank had a spare core. `hidden` is the part of the blocking time that
 // the work hides: 1 if the all_reduce costs nothing. TESSERA_PROGRESS=0 and 1 differ here.
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
@@ -166,8 +166,8 @@ std::vector<Contender> contenders() {
        }},
       {"staged_reduce_scatter", 1, 1, reduce_scatter, reduce_scatter_by_mpi, false},
       {"staged_all_reduce", 3, -1, all_reduce, all_reduce_by_mpi, false},
-      beside("behind_work", work),
-      beside("behind_sleep", sleep),
+      beside("beside_work", work),
+      beside("beside_sleep", sleep),
       {"barrier", 0, 0, [](ProcessGroup& g, Buffers&) { g.barrier(); }, [](Buffers&) { MPI_Barrier(MPI_COMM_WORLD); }},
   };
 }

@@ -62,7 +62,7 @@ std::string message_of(const std::exception_ptr& error) {
 }
 
 // How a rank ends the job: it reports an error, only follows another rank, or timed out.
-enum class Ending { kSpeaks, kFollows, kTimedOut };
+enum class Ending { kReports, kFollows, kTimedOut };
 
 Ending ending_of(const std::exception_ptr& error) {
   try {
@@ -72,7 +72,7 @@ Ending ending_of(const std::exception_ptr& error) {
   } catch (const collectives::CollectiveTimeout&) {
     return Ending::kTimedOut;
   } catch (...) {
-    return Ending::kSpeaks;
+    return Ending::kReports;
   }
 }
 
@@ -166,7 +166,7 @@ void meet_at_end(MpiFabric& fabric, int size) {
   const std::string message = error ? message_of(error) : "terminated";
   if (fabric != nullptr)
     end_job(*fabric, static_cast<int>(fabric->locations().nodes.size()), message,
-            error ? ending_of(error) : Ending::kSpeaks);
+            error ? ending_of(error) : Ending::kReports);
   std::_Exit(fail_before_world(message, 1));
 }
 
@@ -208,7 +208,7 @@ void Communicator::finalize() {
 }
 
 void Communicator::abort(const std::string& message) {
-  if (state_->fabric) end_job(*state_->fabric, size(), message, Ending::kSpeaks);
+  if (state_->fabric) end_job(*state_->fabric, size(), message, Ending::kReports);
   std::fprintf(stderr, "%s\n", message.c_str());
   std::exit(1);
 }

@@ -45,7 +45,7 @@ void share_along_manual_axes(const Program& program, std::vector<Literal>& resul
   if (!has_manual_regions(program) || !regions) return;
   std::vector<AxisRef> automatic;
   for (int a = 0; a < regions->mesh.axis_count(); ++a)
-    if (!overlaps_any(regions->manual, regions->mesh.whole_axis(a))) automatic.push_back(regions->mesh.whole_axis(a));
+    if (!overlaps_any(regions->manual, regions->mesh.full_axis(a))) automatic.push_back(regions->mesh.full_axis(a));
   std::map<std::int64_t, Literal> first;  // by the coordinate along the automatic axes
   for (int device = 0; device < isize(results); ++device) {
     const std::int64_t place = regions->mesh.coordinate(regions->mesh.position_of(device), automatic);

@@ -173,7 +173,7 @@ class Remedies {
       if (!outcome) continue;
       Remedy tried = judged(candidate, note, *outcome);
       if (tried.trial == Remedy::Trial::kWorks) return tried;
-      if (!best || tried.bytes_spared > best->bytes_spared) best = std::move(tried);
+      if (!best || tried.bytes_saved > best->bytes_saved) best = std::move(tried);
     }
     if (best) return *best;
     Remedy out = note.remedy;
@@ -194,11 +194,11 @@ class Remedies {
       out.kind = Remedy::Kind::kChange;
     else if (out.kind == Remedy::Kind::kChange)
       out.kind = Remedy::Kind::kAnnotate;
-    out.spares_collective = is_gone(note, after);
-    out.bytes_spared = before_.bytes - after.bytes;
+    out.removes_collective = is_gone(note, after);
+    out.bytes_saved = before_.bytes - after.bytes;
     if (before_.flops > 0) out.work = after.flops / before_.flops;
-    const bool works = out.spares_collective && isize(after.notes) < isize(before_.notes) && out.bytes_spared > 0;
-    out.trial = works ? Remedy::Trial::kWorks : out.bytes_spared > 0 ? Remedy::Trial::kHelps : Remedy::Trial::kFails;
+    const bool works = out.removes_collective && isize(after.notes) < isize(before_.notes) && out.bytes_saved > 0;
+    out.trial = works ? Remedy::Trial::kWorks : out.bytes_saved > 0 ? Remedy::Trial::kHelps : Remedy::Trial::kFails;
     return out;
   }
 

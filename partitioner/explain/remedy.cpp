@@ -94,12 +94,12 @@ std::string Remedy::text() const {
           value, spec);
     case Trial::kWorks: return advice(*this) + more_work(*this);
     case Trial::kHelps:
-      return fmt::format("{}: {} bytes fewer, {}{}", advice(*this), bytes_spared,
-                         spares_collective ? "with other collectives" : "but this collective remains",
+      return fmt::format("{}: {} bytes fewer, {}{}", advice(*this), bytes_saved,
+                         removes_collective ? "with other collectives" : "but this collective remains",
                          more_work(*this));
     case Trial::kFails:
       return fmt::format("none found: with %{} as {} other collectives receive {}", value, spec,
-                         bytes_spared == 0 ? "as many bytes" : fmt::format("{} bytes more", -bytes_spared));
+                         bytes_saved == 0 ? "as many bytes" : fmt::format("{} bytes more", -bytes_saved));
   }
   return "";
 }
@@ -112,7 +112,7 @@ std::string Remedy::attribute() const {
   std::string out =
       fmt::format("{}|{}|{}|{}|{}", kind_name(), escaped(value), escaped(spec), escaped(mesh), escaped(detail));
   if (trial != Trial::kNone)
-    out += fmt::format("|{}|{}|{}|{}", trial_name(), spares_collective ? 1 : 0, bytes_spared, work);
+    out += fmt::format("|{}|{}|{}|{}", trial_name(), removes_collective ? 1 : 0, bytes_saved, work);
   return out;
 }
 
@@ -127,8 +127,8 @@ Remedy Remedy::from_attribute(std::string_view text) {
   out.mesh = unescaped(fields[3]);
   out.detail = unescaped(fields[4]);
   out.trial = static_cast<Trial>(number_of_name(kRemedyTrials, fields[5]));
-  out.spares_collective = fields[6] == "1";
-  out.bytes_spared = number_in<std::int64_t>(fields[7], 0);
+  out.removes_collective = fields[6] == "1";
+  out.bytes_saved = number_in<std::int64_t>(fields[7], 0);
   out.work = number_in<double>(fields[8], 1);
   return out;
 }

@@ -74,7 +74,7 @@ Axes RegionMesh::manual_of(const Sharding& sharding) const {
   if (sharding.kind != Sharding::Kind::kManual) return on_mesh(sharding).manual;
   Axes all;
   for (int a = 0; a < mesh().axis_count(); ++a)
-    if (mesh().axes()[static_cast<std::size_t>(a)].size > 1) all.push_back(mesh().whole_axis(a));
+    if (mesh().axes()[static_cast<std::size_t>(a)].size > 1) all.push_back(mesh().full_axis(a));
   return all;
 }
 
@@ -85,7 +85,7 @@ Axes RegionMesh::named_axes(const std::string& text) const {
     if (to == std::string::npos) break;
     std::string name = text.substr(from + 1, to - from - 1);
     if (!name.empty() && name.back() == '\\') name.pop_back();
-    const AxisRef axis = mesh().whole_axis(name);
+    const AxisRef axis = mesh().full_axis(name);
     if (axis.size > 1) out.push_back(axis);  // an axis of one device has no effect
     from = to + 1;
   }

@@ -382,7 +382,7 @@ Program normalize_manual(const Program& program) {
 }
 
 // Values outside of all regions that are annotated as manual stay so, because XLA reads these annotations.
-Program spelled_as_gspmd(const Program& program) {
+Program in_gspmd_form(const Program& program) {
   Program out = has_raw_borders(program) ? Normalizer(program).run() : program;
   for (auto& computation : out.computations) {
     Computation changed = *computation;

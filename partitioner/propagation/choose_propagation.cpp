@@ -192,7 +192,7 @@ class Chooser {
 
   // Returns true if it replaced `best` by a better outcome.
   bool improve(Outcome& best) {
-    constexpr double kWorthIt = 0.999;
+    constexpr double kMostRatio = 0.999;
     for (const Trial& trial : trials_for(best)) {
       if (!tried_.insert(fmt::format("{} {}", trial.hint.slot, trial.hint.sharding.str())).second) continue;
       if (trials_ == 0) return false;
@@ -203,7 +203,7 @@ class Chooser {
       --trials_;
       choose_by_weight(other);
       // Reject less work in exchange for more bytes; only the propagation orders may make that trade.
-      if (!(other.weight.all < kWorthIt * best.weight.all) || other.weight.moved > best.weight.moved) continue;
+      if (!(other.weight.all < kMostRatio * best.weight.all) || other.weight.moved > best.weight.moved) continue;
       if (trial.spares_work && other.weight.work > best.weight.work) continue;
       best = std::move(other);
       return true;

@@ -135,7 +135,7 @@ ReshardPlan plan_across(const Type& global, const Sharding& from, const Sharding
 std::vector<AxisRef> all_axes(const Mesh& mesh) {
   std::vector<AxisRef> axes;
   for (int a = 0; a < mesh.axis_count(); ++a)
-    if (mesh.whole_axis(a).size > 1) axes.push_back(mesh.whole_axis(a));
+    if (mesh.full_axis(a).size > 1) axes.push_back(mesh.full_axis(a));
   return axes;
 }
 

@@ -14,7 +14,7 @@ bool is_logged(LogLevel level) {
          options().choice("TESSERA_LOG_LEVEL");  // the choices are in the order of the enum
 }
 
-bool speaks_for_job() { return RankContext::current().rank() == 0; }
+bool is_rank_zero() { return RankContext::current().rank() == 0; }
 
 void log_line(LogLevel level, std::string_view text) {
   if (!is_logged(level)) return;

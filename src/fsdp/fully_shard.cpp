@@ -142,7 +142,7 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
   return units;
 }
 
-void share_out_input(const Tensor& input, const FsdpOptions& options) {
+void shard_input(const Tensor& input, const FsdpOptions& options) {
   const Node& node = *input.impl().node;
   if (input.ndim() == 0 || !node.has_data() || node.sharding || input.impl().has_optimizer_state) return;
   const Axis axis = sharding_axis(options);

@@ -190,7 +190,7 @@ std::vector<std::int64_t> order_by_tiles(const std::vector<HloSharding>& shardin
 std::vector<AxisRef> all_axes(const Mesh& mesh) {
   std::vector<AxisRef> out;
   for (int axis = 0; axis < mesh.axis_count(); ++axis)
-    if (at(mesh.axes(), axis).size > 1) out.push_back(mesh.whole_axis(axis));
+    if (at(mesh.axes(), axis).size > 1) out.push_back(mesh.full_axis(axis));
   return out;
 }
 

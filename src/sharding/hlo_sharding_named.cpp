@@ -103,7 +103,7 @@ Mesh read_mesh(TextCursor& in) {
 }
 
 AxisRef read_axis(TextCursor& in, const Mesh& mesh) {
-  AxisRef ref = mesh.whole_axis(read_axis_name(in));
+  AxisRef ref = mesh.full_axis(read_axis_name(in));
   if (!in.take(":")) return ref;
   in.expect("(", "before the prefix of a sub-axis");
   ref.pre = in.integer("the prefix of a sub-axis");

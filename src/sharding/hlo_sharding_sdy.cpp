@@ -177,7 +177,7 @@ class ShardingReader {
     in_.skip_blanks();
     const auto place = in_.position();
     const auto name = in_.quoted("an axis in quotes");
-    AxisRef ref = out_.mesh.whole_axis(name);
+    AxisRef ref = out_.mesh.full_axis(name);
     const auto whole = ref.size;
     if (in_.take(":(")) {
       ref.pre = in_.integer("the prefix of the sub-axis");

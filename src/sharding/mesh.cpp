@@ -179,7 +179,7 @@ int Mesh::axis_index(std::string_view name) const {
   fail("mesh has no axis \"{}\"; axes are {}{}", name, fmt::join(axis_names(axes()), ", "), hint);
 }
 
-AxisRef Mesh::whole_axis(int axis) const { return {axis, 1, at(axes(), axis).size}; }
+AxisRef Mesh::full_axis(int axis) const { return {axis, 1, at(axes(), axis).size}; }
 
 std::int64_t Mesh::coordinate(std::int64_t position, const AxisRef& ref) const {
   const auto size = at(axes(), ref.axis).size;

@@ -15,8 +15,8 @@ namespace {
 // Parses `x` or `x:(2)3` for a mesh.
 AxisRef axis_from_text(const Mesh& mesh, std::string_view text) {
   const auto colon = text.find(":(");
-  if (colon == std::string_view::npos) return mesh.whole_axis(text);
-  AxisRef ref = mesh.whole_axis(text.substr(0, colon));
+  if (colon == std::string_view::npos) return mesh.full_axis(text);
+  AxisRef ref = mesh.full_axis(text.substr(0, colon));
   const auto whole = ref.size;
   const auto close = text.find(')', colon);
   require(close != std::string_view::npos, "part of an axis is written axis:(prefix)size, got \"{}\"", text);

@@ -128,7 +128,7 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
 // `--fsdp hybrid_shard` replicates over one axis and shards over another.
 std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
-  const auto is_sharded_over = [&](const char* name) { return mesh.has_axis(name) && mesh.whole_axis(name).size > 1; };
+  const auto is_sharded_over = [&](const char* name) { return mesh.has_axis(name) && mesh.full_axis(name).size > 1; };
   if (!mode.hybrid || (is_sharded_over("data") && is_sharded_over("fsdp"))) return "";
   return fmt::format(
       "--fsdp {} shards over fsdp and replicates over data, and {} does not have both axes, so this is {}; --mesh "

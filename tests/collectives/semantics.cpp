@@ -120,13 +120,13 @@ void split_follows_the_mesh(ProcessGroup& g) {
     const Mesh mesh({{"a", n / columns}, {"b", columns}});
     for (const char* axis : {"a", "b"}) {
       std::vector<std::vector<int>> groups;
-      for (const auto& devices : mesh.groups({mesh.whole_axis(axis)}))
+      for (const auto& devices : mesh.groups({mesh.full_axis(axis)}))
         groups.emplace_back(devices.begin(), devices.end());
       const std::string name = std::string(axis) + " of " + mesh.str();
       const auto sub = g.split(groups, name);
       EXPECT_EQ(sub->name(), name);
       EXPECT_EQ(sub->size(), mesh.axes()[static_cast<std::size_t>(mesh.axis_index(axis))].size);
-      EXPECT_EQ(sub->rank(), mesh.coordinate(g.rank(), mesh.whole_axis(axis)));
+      EXPECT_EQ(sub->rank(), mesh.coordinate(g.rank(), mesh.full_axis(axis)));
       EXPECT_EQ(g.split(groups, name), sub) << "a group is made once";
       exercise(*sub);
       if (sub->size() > 1) all_to_all_transposes(*sub);

@@ -95,7 +95,7 @@ TEST(CompiledCalls, AnArgumentMayBeAVariableThatTheFunctionAssigns) {
   EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{59, 63}));
   EXPECT_EQ(kept.to_vector<float>(), (std::vector<float>{54, 58}));
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{5, 5}));
-  EXPECT_EQ(traced, 2) << "once more for a variable that an argument, read behind the assignment, may be";
+  EXPECT_EQ(traced, 2) << "once more for a variable that an argument, read after the assignment, may be";
 }
 
 TEST(CompiledCalls, ReadingAnAssignedVariableThroughAnArgumentIsAnError) {

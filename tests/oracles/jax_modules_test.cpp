@@ -55,7 +55,7 @@ TEST_P(JaxModule, KeepsTheShardingsOfItsParameters) { EXPECT_GE(sharded_paramete
 
 TEST_P(JaxModule, InGspmdFormHasNoShardyCallsAndIsTheSameProgram) {
   const Program program = read(GetParam());
-  const std::string text = print_program(spelled_as_gspmd(program), {.for_xla = true});
+  const std::string text = print_program(in_gspmd_form(program), {.for_xla = true});
   EXPECT_EQ(text.find("custom_call_target=\"xla.sdy."), std::string::npos);
   const Program again = parse_program(text, op_table());
   EXPECT_EQ(again.entry_computation().parameter_types(), program.entry_computation().parameter_types());

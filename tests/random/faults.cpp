@@ -220,7 +220,7 @@ const std::vector<Fault>& faults() {
       {"an init value counted on every device", is_counted_once, without_mask},
       {"a shard's start taken for 0", is_start, no_start},
       {"a shard's start one too far", is_start, next_start},
-      {"a coordinate not cut to its axis", is_digit, first},
+      {"a coordinate not reduced to its axis", is_digit, first},
       {"a coordinate of the minor axes", is_stride, first},
       {"an iota that starts at 0 on every device", is_shifted_ramp, first},
       {"a clamp left out", is_inserted_clamp, unclamped},

@@ -110,7 +110,7 @@ RandomShardings::RandomShardings(Dice& dice, Kind kind) : dice_(dice) {
 
 std::vector<AxisRef> RandomShardings::manual_axes(bool all) {
   std::vector<AxisRef> out;
-  for (int a = 0; a < mesh_.axis_count(); ++a) out.push_back(mesh_.whole_axis(a));
+  for (int a = 0; a < mesh_.axis_count(); ++a) out.push_back(mesh_.full_axis(a));
   while (!all && out.size() > 1) {
     out.erase(out.begin() + dice_.below(isize(out)));
     all = dice_.one_in(2);
@@ -123,8 +123,8 @@ Sharding RandomShardings::tiled(int ndim, const Mesh& mesh, const std::vector<Ax
   out.manual = manual;
   std::vector<AxisRef> axes;
   for (int a = 0; a < mesh.axis_count(); ++a)
-    if (!overlaps_any(manual, mesh.whole_axis(a)))
-      axes.insert(axes.begin() + dice_.below(isize(axes) + 1), mesh.whole_axis(a));
+    if (!overlaps_any(manual, mesh.full_axis(a)))
+      axes.insert(axes.begin() + dice_.below(isize(axes) + 1), mesh.full_axis(a));
   for (const AxisRef& axis : axes) {
     if (ndim == 0 || dice_.one_in(8)) continue;
     const auto part = axis.size % 2 == 0 ? 2 : 3;
@@ -149,7 +149,7 @@ bool RandomShardings::add_partial(Sharding& sharding, DType dtype) {
   if (dtype == DType::kPred) return false;
   const auto used = sharding.used_axes();
   for (int a = 0; a < sharding.mesh.axis_count(); ++a) {
-    const AxisRef axis = sharding.mesh.whole_axis(a);
+    const AxisRef axis = sharding.mesh.full_axis(a);
     if (axis.size == 1 || overlaps_any(used, axis)) continue;
     sharding.partial = {axis};
     return true;

@@ -111,7 +111,7 @@ TEST(HloShardingAxes, ASpecPrintsAsItsTileArray) {
   EXPECT_EQ(hlo_sharding_text(spec(mesh, "model+data")), "{devices=[6]<=[2,3]T(1,0)}");
   EXPECT_EQ(hlo_sharding_text(Sharding::replicated(mesh, 2)), "{replicated}");
   Sharding partial = spec(mesh, "data,-");
-  partial.partial = {mesh.whole_axis("model")};
+  partial.partial = {mesh.full_axis("model")};
   EXPECT_EQ(hlo_sharding_text(partial), "{devices=[2,1,3]<=[6] last_tile_dims={unreduced}}");
 }
 

@@ -116,7 +116,7 @@ TEST(Placement, PaddingHoldsTheFillBytes) {
 TEST(Placement, PartialShardsAreTheValueOnOneDeviceAndTheIdentityOnOthers) {
   const Mesh mesh({{"x", 2}, {"y", 2}});
   Sharding sharding = sharded(mesh, "x");
-  sharding.partial = {mesh.whole_axis("y")};
+  sharding.partial = {mesh.full_axis("y")};
   const struct {
     Reduction reduction;
     std::int32_t others;
@@ -153,7 +153,7 @@ TEST(Placement, EqualPlacementsAreTheSameMapOfDevicesToIntervals) {
   EXPECT_FALSE(same_placement(global, sharded(mesh, "x,-"), sharded(mesh, "-,x")));
   EXPECT_FALSE(same_placement(global, sharded(mesh, "x,-"), sharded(flat, "all:(3)2,-")));
   Sharding sum = sharded(mesh, "x,-");
-  sum.partial = {mesh.whole_axis("y")};
+  sum.partial = {mesh.full_axis("y")};
   EXPECT_FALSE(same_placement(global, sum, sum.without_partial()));
   Sharding sum_flat = sharded(flat, "all:(1)2,-");
   sum_flat.partial = {{0, 2, 3}};
@@ -184,7 +184,7 @@ TEST(Placement, AMismatchedShardingIsAnErrorWithTheReason) {
   const Type global = Type::array(DType::kF32, {4, 3});
   expect_error(global, sharded(mesh, "x"), "sharding {x} is for 1 dim, f32[4,3] has 2");
   Sharding twice = sharded(mesh, "x,-");
-  twice.partial = {mesh.whole_axis("x")};
+  twice.partial = {mesh.full_axis("x")};
   expect_error(global, twice, "sharding {x,-} partial sum{x} uses axis \"x\" twice");
   Sharding part = sharded(mesh, "-,-");
   at(part.dims, 0).axes = {{1, 4, 2}};

@@ -5,8 +5,7 @@
 namespace tessera::command_tests {
 namespace {
 
-constexpr const char* kSum =
-    "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n";
+constexpr const char* kSum = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n";
 
 // Both all-reduces are identities, so the result is 2 * sin(x).
 std::string module_of(const std::string& header, const std::string& sharding) {

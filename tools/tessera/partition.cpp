@@ -54,7 +54,7 @@ JsonObject remedy_json(const Remedy& remedy) {
   out.set("mesh", remedy.mesh);
   if (!remedy.detail.empty()) out.set("detail", remedy.detail);
   out.set("trial", std::string(remedy.trial_name()));
-  if (remedy.trial != Remedy::Trial::kNone) out.set("bytes_spared", remedy.bytes_spared);
+  if (remedy.trial != Remedy::Trial::kNone) out.set("bytes_saved", remedy.bytes_saved);
   return out;
 }
 

@@ -104,7 +104,7 @@ int run(const Arguments& arguments) {
   }
   const bool for_xla = arguments.has("for-xla");
   write_text(arguments.value_or("o", "-"),
-             print_program(for_xla ? spelled_as_gspmd(program) : program, {.for_xla = for_xla}));
+             print_program(for_xla ? in_gspmd_form(program) : program, {.for_xla = for_xla}));
   return kGood;
 }
 

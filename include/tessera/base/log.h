@@ -14,7 +14,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 /// True if the current rank prints lines of this level (TESSERA_LOG_LEVEL).
 bool is_logged(LogLevel level);
 /// Whether the current rank prints messages that are equal on all ranks.
-bool speaks_for_job();
+bool is_rank_zero();
 /// Prints one or more lines in one write, so that lines of several ranks do not mix. Prints nothing if the level is
 /// not logged.
 void log_line(LogLevel level, std::string_view text);
@@ -28,7 +28,7 @@ void log_warning(fmt::format_string<const Args&...> format, const Args&... args)
 /// prints it.
 template <class... Args>
 void log_shared_warning(fmt::format_string<const Args&...> format, const Args&... args) {
-  if (speaks_for_job()) log_warning(format, args...);
+  if (is_rank_zero()) log_warning(format, args...);
 }
 /// Prints a line for debugging.
 template <class... Args>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A position in a text, for hand-written readers. It skips blanks and comments and writes the errors.
 //
-//   <input>:3:14: expected ")" behind the operands
+//   <input>:3:14: expected ")" after the operands of add
 //     %x = f32[2] add(%a, %b
 //                          ^
 #pragma once

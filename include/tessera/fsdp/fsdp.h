@@ -66,7 +66,7 @@ std::string unit_report(const std::vector<FsdpUnit>& units);
 
 /// Shards the rows of an input over `data` and `fsdp` (and the axis of the options), if the input holds data and has
 /// no sharding.
-void share_out_input(const Tensor& input, const FsdpOptions& options);
+void shard_input(const Tensor& input, const FsdpOptions& options);
 
 template <class M>
 class FullyShardedDataParallel {
@@ -76,7 +76,7 @@ class FullyShardedDataParallel {
   template <class... Args>
   auto operator()(Args&&... args) {
     const auto input = [this]<class T>(const T& arg) {
-      if constexpr (std::is_same_v<T, Tensor>) share_out_input(arg, options_);
+      if constexpr (std::is_same_v<T, Tensor>) shard_input(arg, options_);
     };
     (input(args), ...);
     return module_(std::forward<Args>(args)...);

@@ -52,8 +52,8 @@ class Mesh {
   [[nodiscard]] bool has_axis(std::string_view name) const;
   /// Returns the index of the axis. The error lists the axes and the nearest name.
   [[nodiscard]] int axis_index(std::string_view name) const;
-  [[nodiscard]] AxisRef whole_axis(int axis) const;
-  [[nodiscard]] AxisRef whole_axis(std::string_view name) const { return whole_axis(axis_index(name)); }
+  [[nodiscard]] AxisRef full_axis(int axis) const;
+  [[nodiscard]] AxisRef full_axis(std::string_view name) const { return full_axis(axis_index(name)); }
   /// The coordinate of a position along a (sub-)axis, in [0, ref.size).
   [[nodiscard]] std::int64_t coordinate(std::int64_t position, const AxisRef& ref) const;
   /// The coordinate over several axes, major to minor: a mixed-radix number of their coordinates.

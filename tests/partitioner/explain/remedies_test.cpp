@@ -77,9 +77,9 @@ TEST_P(Remedies, HaveThePredictedEffect) {
       known->second = notes_of(
           annotate(without_annotation(program, remedy.value), program.meshes.front(), remedy.value, *spec), false);
     const auto& after = known->second;
-    EXPECT_EQ(bytes_of(after), bytes_of(before) - remedy.bytes_spared);
-    EXPECT_EQ(count_alike(after, note) == 0, remedy.spares_collective);
-    EXPECT_EQ(remedy.bytes_spared > 0, remedy.trial != Remedy::Trial::kFails);
+    EXPECT_EQ(bytes_of(after), bytes_of(before) - remedy.bytes_saved);
+    EXPECT_EQ(count_alike(after, note) == 0, remedy.removes_collective);
+    EXPECT_EQ(remedy.bytes_saved > 0, remedy.trial != Remedy::Trial::kFails);
     if (remedy.trial == Remedy::Trial::kWorks) {
       EXPECT_LT(after.size(), before.size());
     }
@@ -93,8 +93,8 @@ TEST(Remedy, ReadsBackEqualFromItsAttribute) {
                       .mesh = "mesh<a=2, b=3>",
                       .detail = "100% of %x | %y",
                       .trial = Remedy::Trial::kHelps,
-                      .spares_collective = true,
-                      .bytes_spared = -24,
+                      .removes_collective = true,
+                      .bytes_saved = -24,
                       .work = 1.25};
   EXPECT_EQ(Remedy::from_attribute(remedy.attribute()), remedy);
   EXPECT_EQ(Remedy::from_attribute(Remedy().attribute()), Remedy());

@@ -162,7 +162,7 @@ TEST(Unreduced, AnExtraSumAndPartialValuesUsedAsTheValueAreFound) {
 TEST(Unreduced, PartialValuesAddUpExactly) {
   const Mesh mesh = Mesh::parse("x=2,y=3");
   Sharding sharding = Sharding::replicated(mesh, 1);
-  sharding.partial = {mesh.whole_axis("x"), mesh.whole_axis("y")};
+  sharding.partial = {mesh.full_axis("x"), mesh.full_axis("y")};
   const Literal value = in_units(Literal::from<float>({4}, {0.9F, -0.3F, 0.01F, -1.F}), 0.125);
   EXPECT_EQ(value, Literal::from<float>({4}, {0.875F, -0.25F, 0.125F, -1.F}));
   const auto partial_values = random_partial_values(value, sharding, 0.125, 7);

@@ -246,7 +246,7 @@ TEST(Partition, ManualAnnotationsAreWrittenForXla) {
     const Program program = parse_program(
         fmt::format("HloModule m, num_partitions=8\nENTRY e {{ ROOT a = f32[8,4] parameter(0), sharding={} }}", text),
         op_table());
-    const std::string written = print_program(spelled_as_gspmd(program), {.for_xla = true});
+    const std::string written = print_program(in_gspmd_form(program), {.for_xla = true});
     EXPECT_NE(written.find("sharding=" + text), std::string::npos) << written;
   }
 }

@@ -24,7 +24,7 @@ void place_axes(const Sharding& sharding, int axis, bool with_partial, std::vect
     return;
   }
   place_axes(sharding, axis + 1, with_partial, out);
-  const AxisRef ref = sharding.mesh.whole_axis(axis);
+  const AxisRef ref = sharding.mesh.full_axis(axis);
   for (int d = 0; d < sharding.ndim(); ++d)
     for (std::size_t i = 0; i <= at(sharding.dims, d).axes.size(); ++i) {
       Sharding next = sharding;

@@ -19,7 +19,7 @@ const Type kArray = Type::array(DType::kF32, {8, 16});  // 512 bytes
 
 Sharding spec(std::string_view text, const std::string& partial = "") {
   Sharding out = Sharding::from_spec(kMesh, PartitionSpec::parse(text), 2);
-  if (!partial.empty()) out.partial = {kMesh.whole_axis(partial)};
+  if (!partial.empty()) out.partial = {kMesh.full_axis(partial)};
   return out;
 }
 

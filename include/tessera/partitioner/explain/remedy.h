@@ -40,9 +40,9 @@ struct Remedy {
   std::string mesh{};    // of which these are axes: mesh<data=2, model=2>
   std::string detail{};  // text for people
   Trial trial = Trial::kNone;
-  bool spares_collective = false;  // of kHelps: the collective is gone, and others receive the remaining bytes
-  std::int64_t bytes_spared = 0;   // received by one device; negative: more
-  double work = 1;                 // operations of a device with the remedy, divided by those without
+  bool removes_collective = false;  // of kHelps: the collective is gone, and others receive the remaining bytes
+  std::int64_t bytes_saved = 0;     // received by one device; negative: more
+  double work = 1;                  // operations of a device with the remedy, divided by those without
 
   /// The option value for --annotate, if the remedy is an annotation; nullopt if it is not, or cannot be written as
   /// one.

@@ -105,7 +105,7 @@ std::vector<std::string> replaced_annotations(const Program& program, const Prog
 
 /// Returns the program with Shardy's marks and manual regions in the form of GSPMD, which XLA's partitioner reads
 /// without Shardy's attributes.
-Program spelled_as_gspmd(const Program& program);
+Program in_gspmd_form(const Program& program);
 
 struct ProgramStats {
   struct Kind {
