@@ -29,7 +29,8 @@ ProgramStats counted(const Program& program) {
       ++kind.count;
       kind.runs += times;
       kind.runs_known &= at(counts, c).is_known;
-      const auto once = static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions));
+      const std::int64_t devices = program.num_partitions * program.replica_count;
+      const auto once = static_cast<double>(collective_bytes(program[c], instruction, devices));
       kind.bytes = (Checked(kind.bytes) + saturated(once * times)).value_or_most();
     }
   }
