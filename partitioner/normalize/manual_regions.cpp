@@ -32,12 +32,16 @@ std::vector<const Sharding*> shardings_of_regions(const Program& program) {
 
 Mesh mesh_of_regions(const Program& program, const std::vector<Mesh>& meshes) {
   const auto all = shardings_of_regions(program);
-  for (const Mesh& mesh : meshes) {
-    const auto is_on_mesh = [&](const Sharding* sharding) {
-      return sharding->mesh == mesh || to_axes(to_hlo(*sharding), mesh, sharding->ndim()).has_value();
-    };
-    if (std::all_of(all.begin(), all.end(), is_on_mesh)) return mesh;
-  }
+  // Another mesh may pair the devices of a partly manual region differently, so it is only the second choice.
+  for (const bool is_own_mesh : {true, false})
+    for (const Mesh& mesh : meshes) {
+      const auto is_on_mesh = [&](const Sharding* sharding) {
+        if (sharding->mesh == mesh) return true;
+        if (is_own_mesh && !sharding->manual.empty()) return false;
+        return to_axes(to_hlo(*sharding), mesh, sharding->ndim()).has_value();
+      };
+      if (std::all_of(all.begin(), all.end(), is_on_mesh)) return mesh;
+    }
   return all.empty() ? meshes.front() : all.front()->mesh;
 }
 

@@ -167,6 +167,14 @@ class ShardingAttacher {
     return computation[instruction.operands[0]].type.leaves();
   }
 
+  // Whether the only sharding of an outfeed is that of its token: it has no dims, only the manual axes of a region.
+  static bool is_of_token(const std::vector<HloSharding>& given) {
+    if (given.size() != 1 || given.front().kind != HloSharding::Kind::kTiled) return false;
+    const auto& types = given.front().subgroup_types;
+    return given.front().tile_dims.size() == types.size() &&
+           std::find(types.begin(), types.end(), SubgroupType::kManual) != types.end();
+  }
+
   // An outfeed returns a token, but its shardings describe the arrays that it sends, and possibly a token. Only that of
   // the token is the sharding of its result.
   template <class T>
@@ -175,7 +183,8 @@ class ShardingAttacher {
     if (sent == 0) return given;
     if (isize(given) == sent + 1) return {given.back()};
     if constexpr (std::is_same_v<T, HloSharding>)
-      if (isize(given) == sent && given.front().kind == HloSharding::Kind::kTiled) return {HloSharding{}};
+      if (isize(given) == sent && given.front().kind == HloSharding::Kind::kTiled && !is_of_token(given))
+        return {HloSharding{}};
     return given;
   }
 
@@ -184,6 +193,7 @@ class ShardingAttacher {
     const std::size_t sent = sent_by(item).size();
     if (sent == 0 || item.hlo.empty() || is_named_sharding(item.hlo)) return false;
     const auto& given = parsed(item);
+    if (is_of_token(given)) return false;
     const auto end = given.begin() + static_cast<std::ptrdiff_t>(std::min(sent, given.size()));
     return std::any_of(given.begin(), end, [](const HloSharding& leaf) {
       return leaf.kind == HloSharding::Kind::kTiled || leaf.kind == HloSharding::Kind::kMaximal;
@@ -194,7 +204,7 @@ class ShardingAttacher {
   void check_sent(const PendingSharding& item) {
     const auto types = sent_by(item);
     const auto& given = parsed(item);
-    if (types.empty() || isize(given) < isize(types)) return;
+    if (types.empty() || isize(given) < isize(types) || is_of_token(given)) return;
     for (std::size_t i = 0; i < types.size(); ++i) check_ndim(given[i], types[i]);
   }
   static void check_ndim(const HloSharding& leaf, const Type& type) {

@@ -112,6 +112,18 @@ std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh,
   return out;
 }
 
+// Whether the mesh has the order that the text gives to the replicas in the subgroups of a manual subgroup. Collectives
+// of a region connect devices at the same place of this order, so their groups vary only along axes of such a mesh.
+bool keeps_order_of_replicas(const HloSharding& leaf, const Mesh& mesh) {
+  const auto size = subgroup_sizes(leaf);
+  if (size.manual == 1 || size.replicated == 1) return true;
+  const auto position_of = inverse(mesh.device_order());
+  std::vector<std::int64_t> positions = leaf.devices;
+  if (!position_of.empty())
+    for (auto& device : positions) device = at(position_of, device);
+  return positions == sorted_positions(leaf, position_of);
+}
+
 // ---- meshes for texts without meshes --------------------------------------------------------------------------------
 
 // A mesh under construction: a device order and the strides at which shardings divide the position.
@@ -274,9 +286,13 @@ std::optional<Sharding> to_axes(const HloSharding& sharding, const Mesh& mesh, i
 std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& shardings_and_ndims,
                               std::int64_t device_count, std::vector<Mesh>& known) {
   const auto find = [&](const HloSharding& leaf, int ndim) -> std::optional<Sharding> {
-    for (const auto& mesh : known)
-      if (auto found = to_axes(leaf, mesh, ndim)) return found;
-    return std::nullopt;
+    std::optional<Sharding> best;
+    for (const auto& mesh : known) {
+      auto found = to_axes(leaf, mesh, ndim);
+      if (found && keeps_order_of_replicas(leaf, mesh)) return found;
+      if (found && !best) best = std::move(found);
+    }
+    return best;
   };
   std::vector<std::optional<Sharding>> found(shardings_and_ndims.size());
   std::vector<HloSharding> homeless;
