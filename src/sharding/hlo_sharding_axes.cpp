@@ -112,12 +112,11 @@ std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh,
   return out;
 }
 
-// Whether the mesh has the order that the text gives to the replicas in the subgroups of a manual subgroup. Collectives
-// of a region connect devices at the same place of this order, so their groups vary only along axes of such a mesh.
-bool keeps_order_of_replicas(const HloSharding& leaf, const Mesh& mesh) {
+// Whether a device order has the order that the text gives to the replicas of a manual subgroup. Collectives of a region
+// connect devices at the same place of this order, so their groups vary only along axes of a mesh with such an order.
+bool keeps_order_of_replicas(const HloSharding& leaf, const std::vector<std::int64_t>& position_of) {
   const auto size = subgroup_sizes(leaf);
   if (size.manual == 1 || size.replicated == 1) return true;
-  const auto position_of = inverse(mesh.device_order());
   std::vector<std::int64_t> positions = leaf.devices;
   if (!position_of.empty())
     for (auto& device : positions) device = at(position_of, device);
@@ -134,6 +133,7 @@ struct MeshGroup {
 
   // Adds a sharding. Returns false without changes if the sharding does not nest with the previous ones.
   bool add(const HloSharding& leaf) {
+    if (!keeps_order_of_replicas(leaf, position_of)) return false;
     const auto digits = tile_digits(leaf.tile_dims, sorted_positions(leaf, position_of));
     if (!digits) return false;
     auto all = cuts;
@@ -289,7 +289,7 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
     std::optional<Sharding> best;
     for (const auto& mesh : known) {
       auto found = to_axes(leaf, mesh, ndim);
-      if (found && keeps_order_of_replicas(leaf, mesh)) return found;
+      if (found && keeps_order_of_replicas(leaf, inverse(mesh.device_order()))) return found;
       if (found && !best) best = std::move(found);
     }
     return best;
