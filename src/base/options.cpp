@@ -224,6 +224,7 @@ namespace {
 
 // A user who sets a variable with such a name expects an effect.
 constexpr std::string_view kOurs[] = {"TESSERA_", "PT_XLA_", "XLA_METRICS_"};
+constexpr std::string_view kOfTheBuild = "TESSERA_CCACHE";  // tools/configure.sh
 constexpr std::string_view kOfXrt[] = {"TPU_IP_ADDRESS", "XRT_TPU_CONFIG"};
 
 // Returns the warning about a variable, or "" if there is none.
@@ -232,7 +233,7 @@ std::string complaint(std::string_view name, const std::vector<std::string>& kno
     return fmt::format("{} is ignored: it belongs to the XRT runtime; here addresses come from MPI", name);
   const bool is_ours =
       std::any_of(std::begin(kOurs), std::end(kOurs), [&](auto start) { return name.starts_with(start); });
-  if (!is_ours || std::find(known.begin(), known.end(), name) != known.end()) return "";
+  if (!is_ours || name == kOfTheBuild || std::find(known.begin(), known.end(), name) != known.end()) return "";
   return fmt::format("unknown environment variable {}{}", name, suggest_name(name, known));
 }
 
