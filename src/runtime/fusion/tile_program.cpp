@@ -140,19 +140,28 @@ class Runner {
     totals_.resize(program_.steps.size());
     for (std::int64_t row = 0; row < program_.rows; ++row)
       for (int phase = 0; phase < program_.phases; ++phase) {
-        for_each_reduction(phase, [&]<class T, class A>(const TileStep& step, A& total) {
-          total = static_cast<A>(*reinterpret_cast<const T*>(at(starts_, step.in[1])));
-        });
+        for (std::size_t i = 0; i < program_.steps.size(); ++i)
+          if (is_reduction_of(phase, program_.steps[i])) begin_total(i);
         // A phase with only per_row steps still needs pointers to one element.
         const std::int64_t columns = is_in(program_.busy_phases, phase) ? program_.columns : 1;
         for (std::int64_t start = 0; start < columns; start += program_.piece)
           run_piece(row, phase, start, std::min(program_.piece, columns - start));
-        for_each_reduction(phase, [&]<class T, class A>(const TileStep& step, A& total) {
-          *reinterpret_cast<T*>(at(pointers_, step.out)) = static_cast<T>(total);
-        });
-        for (const TileStep& step : program_.steps)
-          if (step.per_row && step.phase == phase && step.kind != TileStep::Kind::kReduce) run_step(step, 1);
+        end_phase(phase);
       }
+  }
+  // Writes the totals and runs the per_row steps in the order of the steps: a result may overwrite an operand of an
+  // earlier step.
+  void end_phase(int phase) {
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      const TileStep& step = program_.steps[i];
+      if (is_reduction_of(phase, step))
+        write_total(i);
+      else if (step.per_row && step.phase == phase)
+        run_step(step, 1);
+    }
+  }
+  static bool is_reduction_of(int phase, const TileStep& step) {
+    return step.kind == TileStep::Kind::kReduce && step.phase == phase;
   }
   static bool is_in(std::uint64_t phases, int phase) {
     constexpr int kBits = 64;
@@ -178,19 +187,26 @@ class Runner {
         run_on(step, count);
     }
   }
+  void begin_total(std::size_t step) {
+    with_total(step, [&]<class T, class A>(const TileStep& reduction, A& total) {
+      total = static_cast<A>(*reinterpret_cast<const T*>(at(starts_, reduction.in[1])));
+    });
+  }
+  void write_total(std::size_t step) {
+    with_total(step, [&]<class T, class A>(const TileStep& reduction, A& total) {
+      *reinterpret_cast<T*>(at(pointers_, reduction.out)) = static_cast<T>(total);
+    });
+  }
   // Calls f(step, accumulator) with the element type and the type of the accumulator.
   template <class F>
-  void for_each_reduction(int phase, F&& f) {
-    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
-      const TileStep& step = program_.steps[i];
-      if (step.kind != TileStep::Kind::kReduce || step.phase != phase) continue;
-      visit_dtype(step.dtype, [&]<class T>() {
-        if (step.is_extremum)
-          f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, true>*>(totals_[i].bytes));
-        else
-          f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, false>*>(totals_[i].bytes));
-      });
-    }
+  void with_total(std::size_t number, F&& f) {
+    const TileStep& step = program_.steps[number];
+    visit_dtype(step.dtype, [&]<class T>() {
+      if (step.is_extremum)
+        f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, true>*>(totals_[number].bytes));
+      else
+        f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, false>*>(totals_[number].bytes));
+    });
   }
 
   void run_step(const TileStep& step, std::int64_t rows) {
