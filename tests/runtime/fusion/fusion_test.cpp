@@ -10,10 +10,12 @@
 #include "runtime/on_each_isa.h"
 #include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ir/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/indexing.h"
+#include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/runtime/executable/executable.h"
 #include "tessera/schedule/schedule.h"
@@ -133,6 +135,24 @@ TEST(Rows, AResultMayReuseTheBufferOfTheOperandOfItsReduction) {
   program.aliases.push_back({{}, 0, {}, false});
   EXPECT_EQ(make_schedule(program)->arena_bytes, 0);
   expect_on_each_isa(program, testing::random_arguments(program, 2));
+}
+
+// The sum is written over the operand of the quotient, which the same phase of a long row computes.
+TEST(Rows, AReductionMayOverwriteAnOperandOfAnEarlierStepOfLongRows) {
+  for (const int columns : {4, 4096, 4097, 9001}) {
+    const std::string text = fmt::format(
+        R"(HloModule m
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[4,{0}] parameter(0) n = f32[4] parameter(1) k = f32[4,4] parameter(2)
+  den = f32[4] dot(k, n), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  z = f32[] constant(0) q = f32[4] divide(n, den) qb = f32[4,{0}] broadcast(q), dimensions={{0}}
+  s = f32[4,{0}] multiply(x, x) r = f32[4] reduce(s, z), dimensions={{1}}, to_apply=sum
+  m = f32[4,{0}] multiply(qb, s) ROOT t = (f32[4], f32[4,{0}]) tuple(r, m) }})",
+        columns);
+    const Program program = parse_program(text, op_table());
+    expect_on_each_isa(program, testing::random_arguments(program, 9));
+  }
 }
 
 TEST(Rows, AReductionOfAllElementsMayBeAppliedToAllElements) {
