@@ -55,6 +55,17 @@ double rounding_epsilon_of(const Program& program) {
   return most;
 }
 
+// The largest number of terms in an element of a result.
+double longest_sum(const Program& program) {
+  double most = 0;
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      if (instruction.type.is_array() && instruction.type.element_count() > 0)
+        most = std::max(most, flops_of(view_of(program, *computation, instruction)) /
+                                  static_cast<double>(instruction.type.element_count()));
+  return most;
+}
+
 template <class F>
 void for_each_constant(const Program& program, F&& f) {
   for (const auto& computation : program.computations)
@@ -94,7 +105,12 @@ double folding_epsilon_of(const Program& program, const Program& partitioned) {
 
 }  // namespace
 
-double relative_bound_of(const Program& program) { return epsilon_of(program) * kRoundings; }
+// The effect of rounding is measured by computing in a wider type. There is none for double precision, so the bound
+// contains one rounding for each term of a sum.
+double relative_bound_of(const Program& program) {
+  const double epsilon = epsilon_of(program);
+  return epsilon * (epsilon > epsilon_of(DType::kF64) ? kRoundings : std::max(kRoundings, longest_sum(program)));
+}
 
 double relative_epsilon_of(const Program& program) { return epsilon_of(program); }
 
