@@ -44,7 +44,7 @@ ProgramStats counted(const Program& program) {
 }  // namespace
 
 ProgramStats program_stats(const Program& scheduled) {
-  const Program program = without_replica_collectives(make_synchronous(scheduled));  // start and done count once
+  const Program program = with_groups_of_devices(make_synchronous(scheduled));  // start and done count once
   ProgramStats stats = counted(program);
   stats.peak_bytes_per_device = peak_bytes(program);
   return stats;

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "emit_checks.h"
+#include "maximal_meshes.h"
 #include "tessera/base/text.h"
 #include "tessera/sharding/hlo_sharding.h"
 #include "tessera/sharding/placement.h"
@@ -61,19 +62,9 @@ class ShardingAttacher {
     return Mesh({{"devices", std::max(partitions, most_devices_)}});
   }
 
-  // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; its shardings use the mesh with the device.
   void name_maximal_meshes() {
-    constexpr std::string_view kNoAxes = "#sdy.mesh<[]";
-    const std::string& all = header_.meshes;
-    for (auto mesh = all.find(kNoAxes); mesh != std::string::npos; mesh = all.find(kNoAxes, mesh + 1)) {
-      TextCursor in(all);
-      in.seek(mesh + kNoAxes.size());
-      if (!in.take(",") || !in.take_word("device_ids") || !in.take("=") || !in.take("[")) continue;
-      const auto device = in.integer("a device number");
+    for (const auto& [name, device] : maximal_meshes_in(header_.meshes)) {
       if (device >= 0 && device < std::int64_t{1} << 20) most_devices_ = std::max(most_devices_, device + 1);
-      auto end = all.find_last_not_of(" =\t\n", mesh - 1);
-      auto start = all.find_last_of(" {,\t\n", end) + 1;
-      const std::string name = all.substr(start, end + 1 - start);
       for (auto& item : state_.shardings) item.sdy = with_mesh(item.sdy, name, fmt::format("maximal_mesh_{}", device));
     }
   }

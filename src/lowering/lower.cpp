@@ -48,7 +48,7 @@ std::size_t LoweringOptions::hash() const {
 
 Program lower(const Program& program, int ranks, const LoweringOptions& options) {
   if (program.lowered) return program;
-  Program out = expand_reductions(without_replica_collectives(make_synchronous(program)), ranks);
+  Program out = expand_reductions(with_groups_of_devices(make_synchronous(program)), ranks);
   if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
   out.lowered = true;
   verify(out, "invalid program after lowering");

@@ -21,10 +21,11 @@ namespace tessera {
 namespace rows {
 namespace {
 
-// The size of the groups; nullopt if the text does not specify it.
+// The size of the groups; nullopt if the text does not specify it: replicas may have several partitions.
 std::optional<std::int64_t> group_size(const CollectiveAttributes& a) {
   const auto& groups = a.replica_groups.groups;
-  if (groups.empty() || names_one_replica(a)) return std::nullopt;
+  const bool lists_replicas = a.channel_id != 0 && !a.use_global_device_ids;
+  if (groups.empty() || lists_replicas) return std::nullopt;
   for (const auto& group : groups)
     require(group.size() == groups[0].size(), "groups differ in size: {}",
             [&] { return field_text(a.replica_groups); });

@@ -89,4 +89,49 @@ Program without_replica_collectives(const Program& program) {
   return with_operands_for(program, is_identity);
 }
 
+namespace {
+
+// Whether the collective lists replicas, each of which stands for all its partitions.
+bool lists_replicas(const Program& program, const Instruction& instruction) {
+  const auto* collective = attributes_if<CollectiveAttributes>(instruction.attributes);
+  if (collective == nullptr || collective->channel_id == 0 || collective->use_global_device_ids) return false;
+  const auto& groups = collective->replica_groups.groups;
+  const auto has_replicas = [&](const auto& group) {
+    return std::all_of(group.begin(), group.end(), [&](auto id) { return id >= 0 && id < program.replica_count; });
+  };
+  return program.num_partitions > 1 && !groups.empty() && std::all_of(groups.begin(), groups.end(), has_replicas);
+}
+
+// Device number = replica * number of partitions + partition.
+Attributes with_devices_of(const CollectiveAttributes& collective, std::int64_t partitions) {
+  CollectiveAttributes out = collective;
+  std::vector<std::vector<std::int64_t>> groups;
+  for (const auto& replicas : collective.replica_groups.groups) {
+    groups.emplace_back();
+    for (const auto replica : replicas)
+      for (std::int64_t partition = 0; partition < partitions; ++partition)
+        groups.back().push_back(replica * partitions + partition);
+  }
+  out.replica_groups = ReplicaGroups{std::move(groups)};
+  out.use_global_device_ids = true;
+  return make_attributes(std::move(out));
+}
+
+}  // namespace
+
+Program with_groups_of_devices(const Program& program) {
+  Program out = without_replica_collectives(program);
+  for (ComputationRef& computation : out.computations) {
+    const auto lists = [&](const Instruction& i) { return lists_replicas(program, i); };
+    if (std::none_of(computation->instructions.begin(), computation->instructions.end(), lists)) continue;
+    auto changed = std::make_shared<Computation>(*computation);
+    for (Instruction& instruction : changed->instructions)
+      if (lists(instruction))
+        instruction.attributes =
+            with_devices_of(attributes_as<CollectiveAttributes>(instruction.attributes), program.num_partitions);
+    computation = std::move(changed);
+  }
+  return out;
+}
+
 }  // namespace tessera

@@ -58,6 +58,39 @@ ENTRY e { x = f32[6] parameter(0) ROOT r = f32[6] all-reduce(x), replica_groups=
       << stats.out;
 }
 
+// With a channel, a group of replicas is the group of all their partitions.
+TEST_F(TesseraCommand, GroupsOfReplicasContainTheirPartitions) {
+  const auto bytes = [&](int replicas, const std::string& groups) {
+    const auto stats =
+        run("stats " +
+            file("replicas.hlo", fmt::format(R"(HloModule m, num_partitions=2, replica_count={}
+{}ENTRY e {{ x = f32[4] parameter(0) r = f32[4] all-reduce(x), channel_id=1, replica_groups={}, to_apply=sum
+  g = f32[{}] all-gather(x), channel_id=2, replica_groups={}, dimensions={{0}}
+  ROOT t = (f32[4], f32[{}]) tuple(r, g) }})",
+                                             replicas, kSum, groups, groups == "{{0},{1}}" || replicas == 1 ? 8 : 16,
+                                             groups, groups == "{{0},{1}}" || replicas == 1 ? 8 : 16)));
+    EXPECT_EQ(stats.code, 0) << stats.error;
+    const auto found = stats.out.find("total_collective_bytes  ");
+    return stats.out.substr(found + 24, stats.out.find('\n', found) - found - 24);
+  };
+  EXPECT_EQ(bytes(1, "{{0}}"), "32");  // 2 devices: 16 + 16
+  EXPECT_EQ(bytes(2, "{{0},{1}}"), "32");
+  EXPECT_EQ(bytes(2, "{{0,1}}"), "72");  // 4 devices: 24 + 48
+}
+
+TEST_F(TesseraCommand, SeededInputsOfAPerDeviceProgramMustBeEqual) {
+  allow_mpirun();
+  const auto module =
+      file("local.hlo", R"(HloModule m, num_partitions=2, frontend_attributes={tessera.partitioned="true"}
+ENTRY e { x = f32[4] parameter(0), sharding={replicated} ROOT y = f32[4] sine(x) })");
+  const std::string tessera = TESSERA_COMMAND;
+  const std::string line = fmt::format("'{}' -np 1 '{}' run '{}' --seed 1 : -np 1 '{}' run '{}' --seed 2 > '{}' 2>&1",
+                                       TESSERA_MPIEXEC, tessera, module, tessera, module, path("out"));
+  EXPECT_NE(std::system(line.c_str()), 0);
+  EXPECT_NE(content(path("out")).find("parameter %x f32[4] is not the same on all ranks"), std::string::npos)
+      << content(path("out"));
+}
+
 TEST_F(TesseraCommand, LargeCountsOfStatsStayInTheirColumns) {
   const auto module = file("loop.hlo", R"(HloModule m, num_partitions=2
 more { s = (s64[], f32[6]) parameter(0) i = s64[] get-tuple-element(s), index=0

@@ -29,7 +29,7 @@ int run(const Arguments& arguments) {
   CollectivePassOptions options;
   read_pass_options(arguments, skip, options);
   check_skipped_passes(arguments, [&](const Program& small) { (void)optimize_collectives(small, options, skip); });
-  const Program program = without_replica_collectives(read_program(arguments));
+  const Program program = with_groups_of_devices(read_program(arguments));
   verify(program);
   require_partitioned(program);
   fmt::print(stderr, "{}", elided_constants_warning(program));

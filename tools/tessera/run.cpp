@@ -97,12 +97,22 @@ std::vector<std::int64_t> ranks_with_another(const std::vector<std::uint64_t>& a
   return ranks;
 }
 
-// Each rank takes its shards of the arguments of a global program, so the arguments must be equal on all ranks.
-void check_same_arguments(const Program& program, const std::vector<Literal>& arguments, ProcessGroup& world) {
+// Whether a device of a per-device program may have another value of the parameter than the other devices.
+bool may_differ(const Program& program, const Instruction& parameter) {
+  const auto is_replicated = [](const Sharding& leaf) { return leaf.is_replicated(); };
+  return program.partitioned &&
+         (!parameter.sharding || !std::all_of(parameter.sharding->begin(), parameter.sharding->end(), is_replicated));
+}
+
+// Each rank takes its shards of the arguments of a global program, so the arguments must be equal on all ranks. Seeded
+// arguments are equal for every program. The file of a rank may hold its shards of a per-device program.
+void check_same_arguments(const Program& program, const std::vector<Literal>& arguments, bool from_file,
+                          ProcessGroup& world) {
   if (world.size() == 1 || !options().flag("TESSERA_CHECK_INPUTS")) return;
   const Computation& entry = program.entry_computation();
   std::vector<std::uint64_t> hashes;
-  for (const Literal& argument : arguments) hashes.push_back(argument.hash());
+  for (std::size_t k = 0; k < arguments.size(); ++k)
+    hashes.push_back(from_file && may_differ(program, entry[entry.parameters[k]]) ? 0 : arguments[k].hash());
   const auto bytes = std::as_bytes(std::span(hashes));
   const std::vector<std::uint64_t> mine = {program.hash(), hash_bytes(bytes.data(), bytes.size())};
   const auto both = from_all_ranks(mine, world);
@@ -274,7 +284,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
             : "");
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
-  if (!program.partitioned) check_same_arguments(program, arguments, world);
+  check_same_arguments(program, arguments, path.has_value(), world);
   const Results results = by_reference          ? run_reference(program, arguments)
                           : program.partitioned ? run_local(program, arguments, world)
                                                 : run_global(program, arguments, world);

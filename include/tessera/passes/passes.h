@@ -53,5 +53,8 @@ Program without_degenerate_collectives(const Program& program);
 /// groups consist of replicas, of which there is one.
 ///   %r = f32[8] all-reduce(%x), replica_groups={{0}}, to_apply=%sum        is %x
 Program without_replica_collectives(const Program& program);
+/// The groups of all collectives as numbers of devices: without_replica_collectives(), and a group of replicas in a
+/// collective with a channel but without use_global_device_ids becomes the group of all their partitions.
+Program with_groups_of_devices(const Program& program);
 
 }  // namespace tessera
