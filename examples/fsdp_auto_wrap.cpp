@@ -51,7 +51,8 @@ int wrap(int argc, char** argv) {
     return 0;
   }
   ts::set_default_mesh(ts::Mesh({{"fsdp", runtime.rank_count()}}));
-  show(runtime, "size_based_auto_wrap_policy(20000): every module with 20000 parameters that are in no unit yet",
+  show(runtime,
+       "size_based_auto_wrap_policy(20000): every module with at least 20000 parameters that are in no unit yet",
        ts::size_based_auto_wrap_policy(20000));
   show(runtime, "transformer_auto_wrap_policy({GPT2Block})", ts::transformer_auto_wrap_policy({"GPT2Block"}));
   return 0;

@@ -108,9 +108,8 @@ Sharding Sharding::replicated(const Mesh& mesh, int ndim) {
 
 Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int ndim) {
   const int entries = isize(spec.entries());
-  require(entries == ndim, "partition spec {} has {} {}, the tensor has {} dim{}; give one entry per dim ({})", spec,
-          entries, entries == 1 ? "entry" : "entries", ndim, ndim == 1 ? "" : "s",
-          entries > ndim ? "the spec is too long" : "the spec is too short");
+  require(entries == ndim, "partition spec {} has {} {}, the tensor has {} dim{}; give one entry per dim", spec,
+          entries, entries == 1 ? "entry" : "entries", ndim, ndim == 1 ? "" : "s");
   Sharding out = replicated(mesh, ndim);
   std::vector<AxisRef> used;
   for (int d = 0; d < ndim; ++d) {

@@ -75,7 +75,8 @@ int dry_run_clm(const TrainingArguments& arguments) {
   if (RankContext::current().rank() != 0) return 0;  // one rank prints the plan
   plan_for_devices(device_count());
   ClmModel setup = make_clm_model(arguments);
-  const std::string text = banner(arguments, setup) + sharding_report(setup) + plan_report(arguments, setup);
+  const std::string text =
+      banner(arguments, setup) + "\n" + sharding_report(setup) + "\n" + plan_report(arguments, setup);
   write_standard_output(text);
   return 0;
 }

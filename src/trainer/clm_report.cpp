@@ -36,7 +36,10 @@ std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
   std::string out =
       fmt::format("model      GPT-2, {} layers, width {}, {} heads, vocabulary {}: {} parameters\n", config.n_layer,
                   config.n_embd, config.n_head, config.vocab_size, setup.model->parameter_count());
-  out += fmt::format("ranks      {}{} on {}\n", job.ranks, job.is_virtual ? " virtual" : "", hosts_text(job));
+  if (is_planning())
+    out += fmt::format("ranks      none: a plan for {} devices\n", device_count());
+  else
+    out += fmt::format("ranks      {}{} on {}\n", job.ranks, job.is_virtual ? " virtual" : "", hosts_text(job));
   out += fmt::format("mesh       {}\n", setup.mesh.str());
   out +=
       fmt::format("batch      {} x {} accumulation = {} sequences of {} tokens, rows over {}\n", rows,
@@ -98,6 +101,15 @@ std::string memory_report(const ClmModel& setup, const ExecutableMemory& memory)
   return out;
 }
 
+namespace {
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::int64_t kKilo = 1024;
+  return bytes < kKilo ? fmt::format("{}B", bytes) : format_bytes(static_cast<double>(bytes));
+}
+
+}  // namespace
+
 std::string collective_report(const std::vector<CollectiveNote>& notes) {
   struct Group {
     CollectiveNote first;
@@ -117,14 +129,24 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
   std::stable_sort(rows.begin(), rows.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
   if (notes.empty()) return "no collectives\n";
   const std::int64_t count = collective_count(notes);
-  std::string out = fmt::format("{} collectives{}, {} received by each device:\n", count,
-                                count == isize(notes) ? "" : fmt::format(" that carry {} values", notes.size()),
-                                format_bytes(static_cast<double>(total)));
-  for (const auto& row : rows)
-    out += fmt::format("  {:>4} x {:<20} {:<12} {:>10}  {}{}\n", row.count, row.first.opcode,
-                       "{" + row.first.axes + "}", format_bytes(static_cast<double>(row.bytes)), row.first.reason,
-                       row.first.source.empty() ? "" : "  (" + row.first.source + ")");
-  return out;
+  std::string out =
+      fmt::format("{} collectives{}, {} received by each device:\n", count,
+                  count == isize(notes) ? "" : fmt::format(" that carry {} values", notes.size()), bytes_text(total));
+  out +=
+      fmt::format("  {:>6}  {:<20} {:<12} {:>10}  {}\n", "values", "collective", "axes", "bytes", "why, for the first");
+  constexpr std::size_t kMostRows = 12;
+  for (std::size_t i = 0; i < std::min(kMostRows, rows.size()); ++i)
+    out += fmt::format("  {:>6}  {:<20} {:<12} {:>10}  {}{}\n", rows[i].count, rows[i].first.opcode, rows[i].first.axes,
+                       bytes_text(rows[i].bytes), rows[i].first.reason,
+                       rows[i].first.source.empty() ? "" : "  (" + rows[i].first.source + ")");
+  if (rows.size() <= kMostRows) return out;
+  std::int64_t values = 0;
+  std::int64_t bytes = 0;
+  for (std::size_t i = kMostRows; i < rows.size(); ++i) {
+    values += rows[i].count;
+    bytes += rows[i].bytes;
+  }
+  return out + fmt::format("  {:>6}  {:<33} {:>10}\n", values, "in other collectives", bytes_text(bytes));
 }
 
 }  // namespace tessera::trainer

@@ -111,6 +111,7 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
     try {
       (void)out.mesh.axis_index(arguments.tensor_parallel);
     } catch (Error& error) {
+      if (arguments.mesh.empty()) error.note("  the mesh is the default; --mesh data=-1,model=2 has such an axis");
       throw error.prefix("--tensor_parallel: ");
     }
     nn::shard_tensor_parallel(*out.model, out.mesh, arguments.tensor_parallel);
@@ -134,6 +135,18 @@ std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
       "--fsdp {} shards over fsdp and replicates over data, and {} does not have both axes, so this is {}; --mesh "
       "data=2,fsdp=-1 gives two replicas",
       arguments.fsdp, mesh.str(), mode.reshard_after_forward ? "full_shard" : "shard_grad_op");
+}
+
+// Attention is sharded by heads.
+std::string uneven_heads_note(const TrainingArguments& arguments, const ClmModel& setup) {
+  if (arguments.tensor_parallel.empty()) return "";
+  const std::int64_t heads = setup.model->config().n_head;
+  const std::int64_t devices = setup.mesh.full_axis(arguments.tensor_parallel).size;
+  const std::int64_t each = ceil_div(heads, devices);
+  const std::int64_t idle = devices - ceil_div(heads, each);
+  if (heads % devices == 0) return "";
+  return fmt::format("{} heads over {} devices of {}: a device computes up to {}, {} compute none", heads, devices,
+                     arguments.tensor_parallel, each, idle);
 }
 
 // Names the axes that shard neither batches nor weights.
@@ -188,7 +201,8 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   out.block_size = block_size_of(arguments, config);
   out.model = std::make_unique<nn::GPT2LMHeadModel>(config);
   shard(arguments, out);
-  for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out)})
+  for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out),
+                                       uneven_heads_note(arguments, out)})
     if (!note.empty()) out.notes.push_back(std::move(note));
   out.optimizer = make_optimizer(arguments, *out.model);
   return out;

@@ -218,7 +218,7 @@ class Run {
   // A job of one rank does not communicate.
   static std::string exposed_text(const LogEntry& entry) {
     if (job_info().ranks == 1) return "";
-    return fmt::format("  exposed_communication_seconds {:.3g}", *entry.exposed_communication_seconds);
+    return fmt::format("  exposed communication {:.3g} s", *entry.exposed_communication_seconds);
   }
 
   void log(double learning_rate) {

@@ -77,8 +77,8 @@ TEST_F(FrontendErrors, OfMarkSharding) {
       [&] {
         return mark_sharding(x, Mesh({{"data", 2}, {"model", 2}}), {"data", {}});
       },
-      "mark_sharding: mesh<data=2, model=2> has 4 devices, but this job has 8: the product of the axes must be the "
-      "number of ranks" +
+      "mark_sharding: mesh<data=2, model=2> has 4 devices, but this job has 8: start 4 ranks (mpirun -np 4, or "
+      "--virtual_ranks 4), or give a mesh for 8" +
           of + kHere);
   expect(
       [&] {

@@ -173,7 +173,12 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
           "--num-partitions {} does not match this job of {} rank{}", options.num_partitions, partitions,
           partitions == 1 ? "" : "s");
   if (const auto mesh = arguments.value("mesh")) {
-    options.meshes = {Mesh::parse(*mesh, options.num_partitions)};
+    try {
+      options.meshes = {Mesh::parse(*mesh, options.num_partitions)};
+    } catch (Error& error) {
+      if (partitions > 0) error.note("  mpirun -np N and --virtual-ranks N create N ranks");
+      throw;
+    }
     options.num_partitions = options.meshes.front().device_count();
   }
   Program program = parse_for_job(text, options, partitions);

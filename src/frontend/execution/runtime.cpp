@@ -179,9 +179,11 @@ void plan_for_devices(std::int64_t devices) {
 bool is_planning() { return session().planned_devices > 0; }
 
 void set_default_mesh(const Mesh& mesh) {
-  require(mesh.device_count() == device_count(),
-          "{} has {} devices, but this job has {}: the product of the axes must be the number of ranks", mesh,
-          mesh.device_count(), device_count());
+  require(
+      mesh.device_count() == device_count(),
+      "{0} has {1} devices, but this job has {2}: start {1} ranks (mpirun -np {1}, or --virtual_ranks {1}), or give a "
+      "mesh for {2}",
+      mesh, mesh.device_count(), device_count());
   session().mesh = mesh;
 }
 

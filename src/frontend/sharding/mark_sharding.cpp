@@ -12,9 +12,11 @@ namespace tessera {
 namespace {
 
 Sharding sharding_for(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
-  require(mesh.device_count() == device_count(),
-          "{} has {} devices, but this job has {}: the product of the axes must be the number of ranks", mesh,
-          mesh.device_count(), device_count());
+  require(
+      mesh.device_count() == device_count(),
+      "{0} has {1} devices, but this job has {2}: start {1} ranks (mpirun -np {1}, or --virtual_ranks {1}), or give a "
+      "mesh for {2}",
+      mesh, mesh.device_count(), device_count());
   Sharding sharding = Sharding::from_spec(mesh, spec, tensor.ndim());
   check_sharding(tensor.type(), sharding);
   return sharding;

@@ -190,7 +190,7 @@ TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
             "partition spec {modle,-}: mesh has no axis \"modle\"; axes are data, model; did you mean \"model\"?\n  "
             "%x: f32[4,4]");
   EXPECT_EQ(message("x", "data"),
-            "partition spec {data} has 1 entry, the tensor has 2 dims; give one entry per dim (the spec is too short)\n"
+            "partition spec {data} has 1 entry, the tensor has 2 dims; give one entry per dim\n"
             "  %x: f32[4,4]");
   EXPECT_EQ(
       message("x", "data,data"),
