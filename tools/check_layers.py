@@ -26,7 +26,8 @@ USES = {
     "optim": ["frontend"],
     "data": ["frontend"],
     "fsdp": ["nn"],
-    "trainer": ["nn", "optim", "data", "fsdp"],
+    "checkpoint": ["nn", "optim"],
+    "trainer": ["nn", "optim", "data", "fsdp", "checkpoint"],
 }
 
 # Interfaces of a lower layer that a higher layer implements: header -> the layer to which it belongs.

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "file_errors.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
@@ -29,10 +30,6 @@ std::string who() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
   return fmt::format("rank {} on host {} cannot", context.rank(), host.data());
-}
-
-[[noreturn]] void fail_io(std::string_view verb, std::string_view path, int error) {
-  fail("{} {} {}: {}", who(), verb, path, reason_text(error));
 }
 
 // Closes a file descriptor at the end of a scope.
@@ -87,6 +84,10 @@ std::string temporary_beside(const std::string& path) {
 }
 
 }  // namespace
+
+void fail_io(std::string_view verb, std::string_view path, int error) {
+  fail("{} {} {}: {}", who(), verb, path, reason_text(error));
+}
 
 std::string why_unreadable(const std::string& path) {
   int descriptor = -1;

@@ -58,6 +58,21 @@ std::vector<NamedParameter> Module::named_buffers() const {
   return out;
 }
 
+StateDict Module::state_dict() const {
+  std::vector<NamedTensor> entries = named_parameters();
+  for (const auto& path : all_parameter_paths())
+    for (auto& entry : entries)
+      if (same_variable(entry.tensor, path.tensor) && entry.name != path.name) entry.aliases.push_back(path.name);
+  StateDict out;
+  for (auto& entry : entries) out.add(std::move(entry));
+  for (auto& buffer : named_buffers()) out.add(std::move(buffer));
+  return out;
+}
+
+LoadStateResult Module::load_state_dict(const StateDict& source, const LoadStateOptions& options) {
+  return load_state(state_dict(), source, class_name(), options);
+}
+
 std::vector<NamedModule> Module::named_modules() {
   std::vector<NamedModule> out;
   visit_modules(*this, "", out);

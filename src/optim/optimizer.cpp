@@ -5,6 +5,11 @@
 #include "tessera/frontend/tracing/trace.h"
 
 namespace tessera::optim {
+namespace {
+
+constexpr const char* kStepName = "step";
+
+}  // namespace
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, double learning_rate)
     : groups_(std::move(groups)), learning_rate_(learning_rate) {
@@ -28,6 +33,19 @@ std::vector<Tensor> Optimizer::parameters() const {
   std::vector<Tensor> out;
   for (const auto& group : groups_) out.insert(out.end(), group.parameters.begin(), group.parameters.end());
   return out;
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict out;
+  for (auto& state : named_state()) out.add({std::move(state.name), std::move(state.tensor), {}});
+  out.add({kStepName, Tensor::from_host(scalar_of(DType::kS64, static_cast<double>(steps_))), {}});
+  return out;
+}
+
+LoadStateResult Optimizer::load_state_dict(const StateDict& source, const LoadStateOptions& options) {
+  const LoadStateResult result = load_state(state_dict(), source, "the optimizer", options);
+  if (const NamedTensor* step = source.find(kStepName)) set_step_count(static_cast<std::int64_t>(step->tensor.item()));
+  return result;
 }
 
 DType Optimizer::state_dtype(const Tensor& parameter) {

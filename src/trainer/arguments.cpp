@@ -15,7 +15,8 @@ namespace tessera::trainer {
 
 void TrainingArguments::add_flags(ArgumentParser& parser) {
   parser.group("model and data")
-      .flag("config_name", config_name, "JSON file with the keys of Hugging Face's GPT2Config")
+      .flag("model_name_or_path", model_name_or_path, "folder with config.json and model.safetensors to start from")
+      .flag("config_name", config_name, "JSON file with the keys of GPT2Config; default: that of model_name_or_path")
       .flag("tokenizer_name", tokenizer_name,
             "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json")
       .flag("train_file", train_file, "text to train on")
@@ -59,7 +60,7 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("dry_run", dry_run, "partition and plan for the mesh, print memory and collectives, do not train")
       .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   parser.group("output")
-      .flag("output_dir", output_dir, "folder of trainer_state.json")
+      .flag("output_dir", output_dir, "folder of the trained model and trainer_state.json")
       .flag("overwrite_output_dir", overwrite_output_dir, "write into output_dir even if it holds a run")
       .flag("logging_steps", logging_steps, "updates between two entries of the log")
       .flag("logging_first_step", logging_first_step, "log the first update too")
@@ -109,7 +110,9 @@ std::vector<std::pair<std::string, std::string>> TrainingArguments::values() con
 }
 
 void TrainingArguments::check() const {
-  require(!config_name.empty(), "--config_name is needed: a JSON file with the keys of GPT2Config");
+  require(!config_name.empty() || !model_name_or_path.empty(),
+          "--config_name is needed: a JSON file with the keys of GPT2Config; or --model_name_or_path: a folder with "
+          "config.json and model.safetensors");
   require(!train_file.empty() || !dataset_name.empty() || dry_run,
           "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
   const bool is_word = tokenizer_name.find_first_of("/.:") == std::string::npos;
@@ -152,6 +155,10 @@ void TrainingArguments::check() const {
 
 namespace {
 constexpr std::int64_t kRowsPerShard = 8;
+}
+
+std::string TrainingArguments::config_file() const {
+  return config_name.empty() ? model_name_or_path + "/config.json" : config_name;
 }
 
 std::int64_t TrainingArguments::micro_batch_rows(std::int64_t data_shards) const {

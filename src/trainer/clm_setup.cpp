@@ -7,6 +7,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
+#include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/trainer/clm.h"
@@ -35,7 +36,7 @@ std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Con
   constexpr std::int64_t kLongestByDefault = 1024;
   if (arguments.block_size == 0) return std::min(config.n_positions, kLongestByDefault);
   require(arguments.block_size <= config.n_positions, "--block_size {} is more than the n_positions {} of {}",
-          arguments.block_size, config.n_positions, arguments.config_name);
+          arguments.block_size, config.n_positions, arguments.config_file());
   return arguments.block_size;
 }
 
@@ -196,10 +197,11 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
     out.data_axes.push_back(axis.name);
     out.data_shards *= axis.size;
   }
-  nn::GPT2Config config = nn::GPT2Config::from_file(arguments.config_name);
+  nn::GPT2Config config = nn::GPT2Config::from_file(arguments.config_file());
   config.dtype = arguments.dtype == "float64" ? DType::kF64 : DType::kF32;
   out.block_size = block_size_of(arguments, config);
   out.model = std::make_unique<nn::GPT2LMHeadModel>(config);
+  if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
   shard(arguments, out);
   for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out),
                                        uneven_heads_note(arguments, out)})

@@ -14,6 +14,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/optim/schedule.h"
@@ -86,7 +87,7 @@ class Run {
     const std::int64_t model_vocabulary = setup_.model->config().vocab_size;
     require(vocabulary <= model_vocabulary,
             "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
-            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_name);
+            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
     state_.max_steps = steps_;
     state_.num_train_epochs = arguments.num_train_epochs;
     state_.logging_steps = arguments.logging_steps;
@@ -100,6 +101,8 @@ class Run {
     print(peak_line(peak_));
     print(sharding_report(setup_));
     if (arguments_.do_train) train();
+    if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped())
+      save_pretrained(*setup_.model, arguments_.output_dir);
     if (arguments_.do_eval && data_.validation && !is_stopped()) evaluate();
     if (arguments_.sample_tokens > 0 && !is_stopped()) sample();
     bar_.finish();
@@ -329,7 +332,7 @@ void check_output(const TrainingArguments& arguments) {
 
 // Returns the files that every rank reads.
 std::vector<std::string> files_of(const TrainingArguments& arguments) {
-  std::vector<std::string> out = {arguments.config_name, arguments.fsdp_config};
+  std::vector<std::string> out = {arguments.config_file(), arguments.fsdp_config};
   if (arguments.dry_run) return out;
   out.push_back(arguments.train_file);
   out.push_back(arguments.validation_file);

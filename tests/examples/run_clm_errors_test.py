@@ -62,7 +62,7 @@ def flags():
     expect(usage("--max_steps", "many"), 'run_clm: --max_steps takes an integer, got "many"', 2)
     expect(usage("train.txt"), 'run_clm: unexpected argument "train.txt": an option starts with --, and a value follows its option', 2)
     expect(usage("--optim", "adam"), 'run_clm: --optim takes one of adamw_torch, sgd, got "adam"', 2)
-    expect(usage("--train_file", "t"), "run_clm: --config_name is needed: a JSON file with the keys of GPT2Config", 2)
+    expect(usage("--train_file", "t"), "run_clm: --config_name is needed: a JSON file with the keys of GPT2Config; or --model_name_or_path: a folder with config.json and model.safetensors", 2)
     expect(usage("--config_name", "c", "--train_file", "t", "--global_batch_size", 4, "--per_device_train_batch_size", 2),
            "run_clm: --per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, "
            "the second over all", 2)

@@ -57,6 +57,24 @@ def sampling():
     check(f"sample:\n{expected}\n" in result.stdout, f"instead of {expected}:\n{result.stdout[-300:]}{result.stderr[-600:]}")
 
 
+def held_out_loss(result):
+    return float(re.search(r"held out: loss ([0-9.]+) nats", result.stdout)[1])
+
+
+def pretrained():
+    """The saved model is the trained one, for other ranks and meshes: its held-out loss is equal, and a run starts from it."""
+    common = ["--train_file", FOLDER / "text.txt", "--block_size", 16, "--sample_tokens", 0]
+    first = run("--config_name", FOLDER / "config.json", *common, "--max_steps", 5, "--output_dir", FOLDER / "trained")
+    check(first.returncode == 0, first.stderr)
+    names = sorted(path.name for path in (FOLDER / "trained").iterdir())
+    check(names == ["config.json", "model.safetensors", "trainer_state.json"], names)
+    held_out = held_out_loss(first)
+    for more in ([], ["--virtual_ranks", 3, "--fsdp", "full_shard"]):
+        again = run("--model_name_or_path", FOLDER / "trained", *common, "--do_train", "false", *more)
+        check(again.returncode == 0, again.stderr)
+        check(abs(held_out_loss(again) - held_out) < 2e-4, f"{again.stdout} instead of {held_out}")
+
+
 def advice():
     """run_clm does nothing that the profiler advises against: it reads values every few steps, not at every step."""
     result = subprocess.run(
@@ -148,7 +166,7 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
-    for part in (sampling, advice, peaks):
+    for part in (sampling, pretrained, advice, peaks):
         part()
 
 

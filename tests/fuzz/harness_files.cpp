@@ -11,8 +11,8 @@
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/images.h"
 #include "tessera/nn/gpt2.h"
-#include "tessera/runtime/executable/safetensors.h"
 #include "tessera/sharding/sharding.h"
+#include "tessera/tensor/safetensors.h"
 #include "tessera/trainer/arguments.h"
 
 namespace tessera::fuzz {

@@ -20,8 +20,8 @@
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
 #include "tessera/passes/passes.h"
 #include "tessera/runtime/executable/executable.h"
-#include "tessera/runtime/executable/safetensors.h"
 #include "tessera/sharding/placement.h"
+#include "tessera/tensor/safetensors.h"
 
 namespace tessera::command {
 namespace {

@@ -133,6 +133,7 @@ class GPT2Model : public Callable<GPT2Model> {
 /// GPT-2 with the language-model head. The head is tied to the token embedding unless tie_word_embeddings is false.
 class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
  public:
+  using Config = GPT2Config;
   explicit GPT2LMHeadModel(const GPT2Config& config);
   /// s32 [b, t] -> [b, t, vocabulary].
   Tensor logits(const Tensor& tokens);
@@ -145,6 +146,8 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
   [[nodiscard]] const GPT2Config& config() const { return config_; }
   [[nodiscard]] Tensor head_weight() const { return head_weight_; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2LMHeadModel"; }
+  /// The masks in files of Hugging Face are not parameters here.
+  [[nodiscard]] FileNames file_names() const override { return {"transformer.", {".attn.bias", ".attn.masked_bias"}}; }
 
  private:
   class Head : public Module {

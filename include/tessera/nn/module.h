@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/frontend/tensor/state_dict.h"
 #include "tessera/frontend/tensor/tensor.h"
 #include "tessera/frontend/tracing/trace.h"
 
@@ -27,15 +28,18 @@ namespace tessera::nn {
 
 class Module;
 
-/// A parameter and its name in the model.
-struct NamedParameter {
-  std::string name;  // transformer.h.0.attn.c_attn.weight
-  Tensor tensor;
-  Dims exported_dims;  // the shape in files and other frameworks; the same elements in the same order
-};
+using NamedParameter = NamedTensor;
 struct NamedModule {
   std::string path;  // "" for the module itself
   Module* module = nullptr;
+};
+
+/// How files name the state of a module.
+struct FileNames {
+  /// Files of the body alone have names without this prefix: `wte.weight` for `transformer.wte.weight`.
+  std::string prefix;
+  /// Names with these ends are in files of other frameworks, but nothing needs them: `.attn.masked_bias`.
+  std::vector<std::string> ignored_suffixes;
 };
 
 class Module {
@@ -69,6 +73,14 @@ class Module {
   /// parameters.
   [[nodiscard]] std::vector<NamedParameter> named_buffers() const;
   [[nodiscard]] const std::vector<NamedParameter>& own_buffers() const { return buffers_; }
+
+  /// The parameters and buffers of this module and its submodules under their names. A tied parameter is one entry, with
+  /// its further names as aliases.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Gives the parameters and buffers the values of another state, with load_state(). Error listing missing and
+  /// unexpected names, with the nearest ones, and shapes that do not fit.
+  LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
+  [[nodiscard]] virtual FileNames file_names() const { return {}; }
 
   /// Switches between training and evaluation mode (dropout, batch statistics), also for submodules.
   void train(bool on = true);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/frontend/tensor/state_dict.h"
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera::optim {
@@ -41,6 +42,11 @@ class Optimizer {
     Tensor tensor;
   };
   [[nodiscard]] virtual std::vector<NamedState> named_state() const = 0;
+  /// named_state() and the number of steps so far, `step`. Names contain the name of the parameter, so state belongs to
+  /// the parameter of this name, in any order of parameters and groups.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Gives the state the values of another state dict. Errors as Module::load_state_dict.
+  LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
 
  protected:
   Optimizer(std::vector<ParameterGroup> groups, double learning_rate);

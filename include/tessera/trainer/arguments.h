@@ -15,7 +15,8 @@ namespace tessera::trainer {
 /// The defaults are Hugging Face's.
 struct TrainingArguments {
   // Model and data.
-  std::string config_name;
+  std::string model_name_or_path;  // a folder with config.json and weights; "": initial values
+  std::string config_name;         // "": that of model_name_or_path
   std::string tokenizer_name = "bytes";
   std::string train_file;
   std::string validation_file;
@@ -78,6 +79,8 @@ struct TrainingArguments {
   /// Name and value of every flag, as text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
+  /// The path of the configuration.
+  [[nodiscard]] std::string config_file() const;
   /// The rows of a micro-batch over all data shards.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t data_shards) const;
   [[nodiscard]] std::int64_t eval_batch_rows(std::int64_t data_shards) const;

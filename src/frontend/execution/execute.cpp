@@ -150,7 +150,25 @@ void run_step(ExtractedProgram extracted, const StepResults& results, const RunR
 
 // ---- initial values -----------------------------------------------------------------------------------------------------
 
+namespace {
+
+void read_shard(Node& node) {
+  if (is_planning()) {
+    node.is_abstract = true;
+  } else {
+    const Sharding sharding = storage_of(node);
+    DeviceArray shard = DeviceArray::zeros(shard_type(node.type, sharding));
+    node.reader(node.type, sharding, RankContext::current().rank(), shard.mutable_bytes());
+    node.shard = std::move(shard);
+  }
+  node.reader = nullptr;
+}
+
+}  // namespace
+
 void materialize(const std::vector<std::shared_ptr<Node>>& given) {
+  for (const auto& node : given)
+    if (node->reader) read_shard(*node);
   std::vector<std::shared_ptr<Node>> nodes;
   std::copy_if(given.begin(), given.end(), std::back_inserter(nodes),
                [](const auto& node) { return node->is_deferred(); });

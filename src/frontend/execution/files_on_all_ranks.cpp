@@ -78,6 +78,11 @@ void check_same_content(ProcessGroup& world, const std::string& path) {
 
 }  // namespace
 
+std::vector<std::string> gather_texts(ProcessGroup& world, const std::string& mine) {
+  if (world.size() == 1) return {mine};
+  return gather_texts_from_ranks(world, mine);
+}
+
 void check_files_on_all_ranks(const std::vector<std::string>& paths) {
   ProcessGroup& world = *session().world;
   const std::uint64_t first = first_unreadable(paths);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/runtime/executable/safetensors.h"
+#include "tessera/tensor/safetensors.h"
 
 #include <gtest/gtest.h>
 

@@ -105,6 +105,9 @@ const std::vector<CompiledProgram>& compiled_programs();
 /// the others stop with it.
 void check_files_on_all_ranks(const std::vector<std::string>& paths);
 
+/// Returns the text of every rank of `world`, by rank. Collective.
+std::vector<std::string> gather_texts(ProcessGroup& world, const std::string& mine);
+
 /// Checks that all ranks pass the same named values, such as the flags of their command lines. Collective. The error,
 /// on every rank, names each value that differs, with the values and their ranks.
 void check_same_on_all_ranks(const std::vector<std::pair<std::string, std::string>>& values);

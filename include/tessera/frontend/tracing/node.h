@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "tessera/frontend/tensor/state_dict.h"
 #include "tessera/frontend/tensor/tensor.h"
 #include "tessera/ir/builder.h"
 #include "tessera/runtime/executable/buffer.h"
@@ -36,10 +37,11 @@ struct Node {
   std::uint64_t epoch = 0;
   std::shared_ptr<Node> replaces;  // traced: the data whose memory it may reuse
 
-  Initializer initializer;  // deferred
+  Initializer initializer;  // deferred: computes the value
+  ShardReader reader;       // deferred: reads this rank's shard
 
   [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_under_way || is_abstract; }
-  [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
+  [[nodiscard]] bool is_deferred() const { return initializer != nullptr || reader != nullptr; }
   /// The number of tensors with this value. A step may write its results into the memory of a value that no tensor
   /// has any more.
   [[nodiscard]] int holders() const { return holders_.load(std::memory_order_relaxed); }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are read or written at given offsets, so that several ranks can work on one file. Errors name the rank,
+// the host and the path.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tessera {
+
+/// A file that is read in parts. It stays readable if another process deletes or replaces it.
+class InputFile {
+ public:
+  /// Error if the file does not exist or cannot be read.
+  explicit InputFile(std::string path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  /// Fills `into` with the bytes from `offset`. Error if the file ends before. Several threads may read.
+  void read(std::uint64_t offset, std::span<std::byte> into) const;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+/// A file that is written in parts, by one or several processes.
+class OutputFile {
+ public:
+  enum class Mode { kCreate, kExisting };
+  /// kCreate replaces an existing file by an empty one. kExisting is an error if there is none.
+  OutputFile(std::string path, Mode mode);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Reserves space for `bytes` bytes on the disk, so that a full disk is found before data is written.
+  void resize(std::uint64_t bytes);
+  void write(std::uint64_t offset, std::span<const std::byte> from);
+  /// Waits until the data is on the disk, and closes the file.
+  void finish();
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+/// Renames a file or folder, and waits until the new name is on the disk. An existing file is replaced.
+void commit_rename(const std::string& from, const std::string& to);
+
+/// The bytes that the current rank has read through InputFile. For tests and reports.
+std::uint64_t bytes_read_from_files();
+
+}  // namespace tessera

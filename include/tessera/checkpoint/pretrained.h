@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in Hugging Face's folders: config.json, model.safetensors, or several files with model.safetensors.index.json.
+// Names and layouts are Hugging Face's.
+//
+//   auto model = from_pretrained<nn::GPT2LMHeadModel>("gpt2");      reads no weights yet
+//   fully_shard(*model, {.mesh = mesh});
+//   …                                                               every rank reads its shards at the first use
+//   save_pretrained(*model, "trained");
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tessera/frontend/tensor/state_dict.h"
+#include "tessera/nn/gpt2.h"
+#include "tessera/nn/module.h"
+
+namespace tessera {
+
+/// Gives the parameters and buffers of the module the values of the safetensors files in `folder`. A rank reads only the
+/// bytes of its shards, when a value is first needed, in the sharding that the variable has then. The files may be
+/// deleted after this call. Floats are converted to the element type of the variable. Not collective.
+/// Errors: no such folder; only torch's pickle files (with the way to convert them); a damaged file or index; names and
+/// shapes that do not fit, all in one message.
+LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, const LoadStateOptions& options = {});
+
+/// A model with the configuration and the weights in `folder`.
+template <class M>
+std::unique_ptr<M> from_pretrained(const std::string& folder) {
+  auto model = std::make_unique<M>(M::Config::from_file(folder + "/config.json"));
+  load_pretrained(*model, folder);
+  return model;
+}
+
+struct SavePretrainedOptions {
+  /// A file has at most this size, unless a single tensor is larger.
+  std::int64_t max_shard_bytes = 5'000'000'000;
+};
+/// Writes the state to safetensors files in `folder`, which is created if it does not exist. Collective: every rank
+/// writes the elements that it holds, and no rank gathers a tensor. Readers see the old or the new files: these are
+/// renamed after all of them are on the disk. Error, on all ranks, naming the rank and the file that failed.
+void save_state(const StateDict& state, const std::string& folder, const SavePretrainedOptions& options = {});
+/// save_state() of the parameters and buffers, and config.json.
+void save_pretrained(const nn::GPT2LMHeadModel& model, const std::string& folder,
+                     const SavePretrainedOptions& options = {});
+
+}  // namespace tessera

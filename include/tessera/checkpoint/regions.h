@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of arrays: which elements a shard holds, and where they are in a file. Pure arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+
+/// The elements of an array whose index lies in an interval of each dim.
+struct Region {
+  std::vector<Interval> dims;
+  [[nodiscard]] std::int64_t element_count() const;
+  friend bool operator==(const Region&, const Region&) = default;
+};
+
+/// All elements of an array.
+Region complete_region(const Type& type);
+/// The elements of the array that `device` holds under the sharding, without padding.
+Region region_of(const Type& type, const Sharding& sharding, std::int64_t device);
+/// The elements that `device` writes to files: devices with equal shards divide them, so that every element is written
+/// once. May be empty.
+Region written_region(const Type& type, const Sharding& sharding, std::int64_t device);
+
+/// A row-major buffer of `sizes` elements. Its first element has the index `origin` in the array.
+struct RegionBuffer {
+  Dims sizes;
+  Dims origin;
+  /// The buffer of a complete array.
+  static RegionBuffer complete(const Type& type);
+  /// The buffer of the shard that holds `region`.
+  static RegionBuffer shard(const Type& type, const Sharding& sharding, const Region& region);
+};
+
+/// Calls `run(from, to, count)`, in elements, for each run of elements of `region` that is contiguous in both buffers, in
+/// row-major order. Runs are as long as possible.
+void for_each_run(const Region& region, const RegionBuffer& from, const RegionBuffer& to,
+                  const std::function<void(std::int64_t from, std::int64_t to, std::int64_t count)>& run);
+
+}  // namespace tessera

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/random_access.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "file_errors.h"
+#include "tessera/base/error.h"
+#include "tessera/base/rank_context.h"
+
+namespace tessera {
+namespace {
+
+struct BytesRead {
+  std::uint64_t count = 0;
+};
+
+// The kernel transfers at most about 2 GiB in a call.
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
+
+}  // namespace
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (descriptor_ < 0) fail_io("read", path_, errno);
+  struct stat status {};
+  const int error = fstat(descriptor_, &status) != 0 ? errno
+                    : S_ISREG(status.st_mode)        ? 0
+                    : S_ISDIR(status.st_mode)        ? EISDIR
+                                                     : ESPIPE;
+  if (error != 0) {
+    close(descriptor_);
+    fail_io("read", path_, error);
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::~InputFile() { close(descriptor_); }
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> into) const {
+  RankContext::current().get<BytesRead>().count += into.size();
+  while (!into.empty()) {
+    const std::size_t wanted = std::min(into.size(), kMostAtOnce);
+    const ssize_t got = pread(descriptor_, into.data(), wanted, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("read", path_, errno);
+    require(got > 0, "{}: the file ends at byte {}, but bytes {} to {} are needed; it is truncated", path_, offset,
+            offset, offset + into.size());
+    offset += static_cast<std::uint64_t>(got);
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+OutputFile::OutputFile(std::string path, Mode mode) : path_(std::move(path)) {
+  const int flags = O_WRONLY | O_CLOEXEC | (mode == Mode::kCreate ? O_CREAT | O_TRUNC : 0);
+  descriptor_ = open(path_.c_str(), flags, 0666);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (descriptor_ < 0) fail_io("write", path_, errno);
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void OutputFile::resize(std::uint64_t bytes) {
+  int error = ftruncate(descriptor_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  if (error == 0 && bytes > 0) error = posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  const bool is_supported = error != EOPNOTSUPP && error != EINVAL;  // not all file systems can reserve space
+  if (error != 0 && is_supported) fail_io("write", path_, error);
+}
+
+void OutputFile::write(std::uint64_t offset, std::span<const std::byte> from) {
+  while (!from.empty()) {
+    const ssize_t put =
+        pwrite(descriptor_, from.data(), std::min(from.size(), kMostAtOnce), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_io("write", path_, errno);
+    offset += static_cast<std::uint64_t>(put);
+    from = from.subspan(static_cast<std::size_t>(put));
+  }
+}
+
+void OutputFile::finish() {
+  int error = fsync(descriptor_) == 0 ? 0 : errno;
+  const int closed = close(descriptor_);
+  descriptor_ = -1;
+  if (error == 0 && closed != 0) error = errno;
+  if (error != 0) fail_io("write", path_, error);
+}
+
+void commit_rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+  const auto parent = std::filesystem::path(to).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const int descriptor =
+      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (descriptor < 0) fail_io("write", folder, errno);
+  const int error = fsync(descriptor) == 0 ? 0 : errno;
+  close(descriptor);
+  if (error != 0 && error != EINVAL) fail_io("write", folder, error);  // EINVAL: this file system cannot
+}
+
+std::uint64_t bytes_read_from_files() { return RankContext::current().get<BytesRead>().count; }
+
+}  // namespace tessera

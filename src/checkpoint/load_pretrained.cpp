@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "file_names.h"
+#include "read_elements.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
+#include "tessera/base/text.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tessera/checkpoint/regions.h"
+#include "tessera/tensor/safetensors.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A tensor in one of the files.
+struct Source {
+  NamedType tensor;
+  std::shared_ptr<const InputFile> file;
+  std::uint64_t offset = 0;
+};
+
+void add_file(const std::string& path, std::vector<Source>& out) {
+  const auto file = std::make_shared<const InputFile>(path);
+  const SafetensorsHeader header = SafetensorsHeader::from_file(*file);
+  for (const auto& entry : header.tensors)
+    out.push_back({{entry.name, entry.type}, file, header.data_begin + entry.begin});
+}
+
+// A path in an index must not leave its folder.
+void check_file_name(const std::string& name, const std::string& index) {
+  require(!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+              name.find('\0') == std::string::npos,
+          "{}: weight_map names the file \"{}\"; it must be the name of a file in the folder of the index", index,
+          name);
+}
+
+std::vector<Source> sources_of_index(const std::string& folder) {
+  const std::string path = folder + "/" + kIndexFile;
+  const JsonObject index = JsonObject::from_file(path);
+  JsonObject map;
+  require(index.read("weight_map", map), "{}: weight_map is missing", path);
+  std::map<std::string, std::string> file_of;
+  std::set<std::string> files;
+  for (const std::string& name : map.keys()) {
+    map.read(name, file_of[name]);
+    check_file_name(file_of[name], path);
+    files.insert(file_of[name]);
+  }
+  std::vector<Source> out;
+  for (const std::string& file : files) {
+    std::vector<Source> found;
+    add_file(folder + "/" + file, found);
+    for (Source& source : found) {
+      const auto entry = file_of.find(source.tensor.name);
+      if (entry == file_of.end() || entry->second != file) continue;
+      file_of.erase(entry);
+      out.push_back(std::move(source));
+    }
+  }
+  require(
+      file_of.empty(), "{}: {} should be in {}, but that file does not contain it", path,
+      [&] { return file_of.begin()->first; }, [&] { return file_of.begin()->second; });
+  return out;
+}
+
+[[noreturn]] void fail_without_safetensors(const std::string& folder) {
+  require(fs::is_directory(folder), "{} is not a folder; give a folder with config.json and {}", folder, kSingleFile);
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    require(!fs::exists(fs::path(folder) / name),
+            "{0} has only {1}, a pickle file that could run any code; convert it with: python3 -c \"from transformers "
+            "import AutoModelForCausalLM as M; M.from_pretrained('{0}').save_pretrained('{0}')\"",
+            folder, name);
+  fail("{} has neither {} nor {}", folder, kSingleFile, kIndexFile);
+}
+
+std::vector<Source> sources_in(const std::string& folder) {
+  if (fs::exists(fs::path(folder) / kIndexFile)) return sources_of_index(folder);
+  if (!fs::exists(fs::path(folder) / kSingleFile)) fail_without_safetensors(folder);
+  std::vector<Source> out;
+  add_file(folder + "/" + kSingleFile, out);
+  return out;
+}
+
+// Files of a model without head have names without the prefix that the body has here.
+void add_prefix(const StateDict& state, const std::string& prefix, std::vector<Source>& sources) {
+  const auto fits = [&](const Source& source) { return state.find(prefix + source.tensor.name) != nullptr; };
+  const auto has_prefix = [&](const Source& source) { return source.tensor.name.starts_with(prefix); };
+  if (prefix.empty() || std::any_of(sources.begin(), sources.end(), has_prefix)) return;
+  for (Source& source : sources)
+    if (fits(source)) source.tensor.name = prefix + source.tensor.name;
+}
+
+ShardReader reader_of(const Source& source) {
+  return [file = source.file, offset = source.offset, stored = source.tensor.type.dtype()](
+             const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard) {
+    const Region region = region_of(type, sharding, device);
+    const auto size = static_cast<std::int64_t>(dtype_size(type.dtype()));
+    for_each_run(region, RegionBuffer::complete(type), RegionBuffer::shard(type, sharding, region),
+                 [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+                   read_elements(
+                       *file, offset, from, stored, type.dtype(),
+                       shard.subspan(static_cast<std::size_t>(to * size), static_cast<std::size_t>(count * size)));
+                 });
+  };
+}
+
+}  // namespace
+
+LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, const LoadStateOptions& options) {
+  const StateDict state = module.state_dict();
+  const nn::FileNames names = module.file_names();
+  std::vector<Source> sources = sources_in(folder);
+  add_prefix(state, names.prefix, sources);
+  LoadStateOptions with_names = options;
+  with_names.ignores = [&](std::string_view name) {
+    const bool is_known = std::any_of(names.ignored_suffixes.begin(), names.ignored_suffixes.end(),
+                                      [&](const std::string& suffix) { return name.ends_with(suffix); });
+    return is_known || (options.ignores && options.ignores(name));
+  };
+  std::vector<NamedType> given;
+  for (const Source& source : sources) given.push_back(source.tensor);
+  LoadStateResult result;
+  const auto chosen = match_state(state, given, folder, with_names, result);
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (chosen[i] >= 0) read_when_needed(state.entries()[i].tensor, reader_of(at(sources, chosen[i])));
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/tensor/state_dict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "execution/execute.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/trace.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kMostListed = 8;
+
+bool has_name(const NamedTensor& entry, std::string_view name) {
+  return entry.name == name || std::find(entry.aliases.begin(), entry.aliases.end(), name) != entry.aliases.end();
+}
+
+// `  missing: a, b (nearest in the source: "c"), and 3 more`
+std::string key_lines(const char* problem, const std::vector<std::string>& keys,
+                      const std::vector<std::string>& others) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min(keys.size(), kMostListed); ++i)
+    out += fmt::format("\n  {} {}{}", problem, keys[i], suggest_name(keys[i], others));
+  if (keys.size() > kMostListed) out += fmt::format("\n  and {} more {} names", keys.size() - kMostListed, problem);
+  return out;
+}
+
+// Returns "" if a value of the given type can be loaded.
+std::string mismatch(const NamedTensor& entry, const NamedType& given) {
+  const bool same_dims = given.type.dims() == entry.exported_dims || given.type.dims() == entry.tensor.dims();
+  const Type wanted = entry.tensor.type().with_dims(entry.exported_dims);
+  if (!same_dims)
+    return fmt::format("\n  shape of {}: {} is needed, the source has {}", entry.name, wanted.str(), given.type.str());
+  const DType to = entry.tensor.dtype();
+  const bool converts = given.type.dtype() == to || (is_float(to) && is_float(given.type.dtype()));
+  return converts ? ""
+                  : fmt::format("\n  element type of {}: {} is needed, the source has {}", entry.name, wanted.str(),
+                                given.type.str());
+}
+
+std::vector<std::string> names_of(const std::vector<NamedType>& given) {
+  std::vector<std::string> out;
+  for (const auto& one : given) out.push_back(one.name);
+  return out;
+}
+
+std::vector<std::string> names_of(const StateDict& state) {
+  std::vector<std::string> out;
+  for (const auto& entry : state.entries()) out.push_back(entry.name);
+  return out;
+}
+
+}  // namespace
+
+void StateDict::add(NamedTensor entry) {
+  require(find(entry.name) == nullptr, "the state has two entries named {}", entry.name);
+  if (entry.exported_dims.empty()) entry.exported_dims = entry.tensor.dims();
+  entries_.push_back(std::move(entry));
+}
+
+const NamedTensor* StateDict::find(std::string_view name) const {
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const NamedTensor& entry) { return has_name(entry, name); });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+std::vector<int> match_state(const StateDict& state, const std::vector<NamedType>& given, std::string_view what,
+                             const LoadStateOptions& options, LoadStateResult& result) {
+  std::vector<int> sources(state.entries().size(), -1);
+  std::string problems;
+  for (int i = 0; i < isize(given); ++i) {
+    const NamedType& one = at(given, i);
+    const NamedTensor* entry = state.find(one.name);
+    if (entry == nullptr) {
+      if (!options.ignores || !options.ignores(one.name)) result.unexpected_keys.push_back(one.name);
+      continue;
+    }
+    int& source = sources[static_cast<std::size_t>(entry - state.entries().data())];
+    if (source >= 0 && one.name != entry->name) continue;  // the first name of a tied parameter has priority
+    source = i;
+    problems += mismatch(*entry, one);
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (sources[i] < 0) result.missing_keys.push_back(state.entries()[i].name);
+  if (options.strict) {
+    problems += key_lines("missing", result.missing_keys, names_of(given));
+    problems += key_lines("unexpected", result.unexpected_keys, names_of(state));
+  }
+  if (!problems.empty()) fail("{} does not fit the state that it loads:{}", what, problems);
+  return sources;
+}
+
+LoadStateResult load_state(const StateDict& state, const StateDict& source, std::string_view what,
+                           const LoadStateOptions& options) {
+  std::vector<NamedType> given;
+  for (const auto& entry : source.entries())
+    given.push_back({entry.name, entry.tensor.type().with_dims(entry.exported_dims)});
+  LoadStateResult result;
+  const auto sources = match_state(state, given, what, options, result);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i] < 0) continue;
+    Tensor variable = state.entries()[i].tensor;
+    const Tensor& value = at(source.entries(), sources[i]).tensor;
+    if (!same_variable(variable, value)) variable.assign(value.detach().reshape(variable.dims()).to(variable.dtype()));
+  }
+  return result;
+}
+
+void read_when_needed(const Tensor& variable, ShardReader reader) {
+  TensorImpl& impl = variable.impl();
+  auto node = trace().make_node(variable.type(), impl.node->name);
+  node->sharding = impl.node->sharding;
+  node->reader = std::move(reader);
+  impl.node = std::move(node);
+}
+
+StoredShard stored_shard(const Tensor& variable) {
+  const std::shared_ptr<Node> node = variable.impl().node;
+  if (node->is_deferred()) materialize({node});
+  require(node->has_data() || node->is_under_way, "{} has not been computed yet; call mark_step() first", node->name);
+  DeviceArray shard = device_shard(*node);
+  return {storage_of(*node), std::move(shard)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in Hugging Face's folders: saved under one sharding and loaded under another, with every rank reading only its
+// shards; and folders that are damaged.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/small_gpt2.h"
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/tensor/safetensors.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryFolder;
+
+struct Layout {
+  int ranks;
+  std::string mesh;
+  bool fsdp;
+  bool tensor_parallel;
+};
+const std::vector<Layout> kLayouts = {{1, "data=1", false, false},       {2, "fsdp=2", true, false},
+                                      {3, "model=3", false, true},       {4, "data=2,fsdp=2", true, false},
+                                      {6, "fsdp=2,model=3", true, true}, {8, "fsdp=8", true, false}};
+
+void shard(nn::GPT2LMHeadModel& model, const Layout& layout) {
+  const Mesh mesh = Mesh::parse(layout.mesh, layout.ranks);
+  set_default_mesh(mesh);
+  if (layout.tensor_parallel) shard_tensor_parallel(model, mesh, "model");
+  if (layout.fsdp) fully_shard(model, {.mesh = mesh});
+}
+
+TEST(Pretrained, WeightsSavedUnderEachLayoutLoadUnderEachOther) {
+  const TemporaryFolder folder;
+  std::map<std::string, Literal> expected;
+  {
+    const FreshRank rank;
+    nn::GPT2LMHeadModel model(small_gpt2());
+    expected = values_of(model);
+    save_pretrained(model, folder.file("0"));
+  }
+  for (std::size_t i = 0; i < kLayouts.size(); ++i) {
+    const std::string from = folder.file(std::to_string(i));
+    const std::string to = folder.file(std::to_string(i + 1));
+    on_ranks(kLayouts[i].ranks, [&](int) {
+      const auto model = from_pretrained<nn::GPT2LMHeadModel>(from);
+      shard(*model, kLayouts[i]);
+      EXPECT_EQ(values_of(*model), expected) << kLayouts[i].mesh;
+      save_pretrained(*model, to, {.max_shard_bytes = i % 2 == 0 ? 2000 : 1 << 20});
+    });
+  }
+}
+
+TEST(Pretrained, ARankReadsOnlyItsShards) {
+  const TemporaryFolder folder;
+  std::int64_t file_bytes = 0;
+  {
+    const FreshRank rank;
+    nn::GPT2Config config = small_gpt2();
+    config.n_embd = 96;
+    nn::GPT2LMHeadModel model(config);
+    save_pretrained(model, folder.file("m"));
+    file_bytes = static_cast<std::int64_t>(fs::file_size(folder.file("m") + "/model.safetensors"));
+  }
+  on_ranks(4, [&](int) {
+    const auto model = from_pretrained<nn::GPT2LMHeadModel>(folder.file("m"));
+    const auto header_bytes = static_cast<std::int64_t>(bytes_read_from_files());
+    EXPECT_LT(header_bytes, file_bytes / 20);
+    const Mesh mesh({{"fsdp", 4}});
+    set_default_mesh(mesh);
+    fully_shard(*model, {.mesh = mesh});
+    for (const auto& entry : model->state_dict().entries()) (void)entry.tensor.local_shard();
+    EXPECT_LT(static_cast<std::int64_t>(bytes_read_from_files()) - header_bytes, file_bytes * 26 / 100);
+  });
+}
+
+TEST(Pretrained, FilesHaveHuggingFacesNamesAndLayouts) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  nn::GPT2LMHeadModel model(small_gpt2());
+  save_pretrained(model, folder.file("m"), {.max_shard_bytes = 4000});
+  const JsonObject config = JsonObject::from_file(folder.file("m/config.json"));
+  std::string type;
+  EXPECT_TRUE(config.read("model_type", type) && type == "gpt2");
+  const JsonObject index = JsonObject::from_file(folder.file("m/model.safetensors.index.json"));
+  JsonObject map;
+  ASSERT_TRUE(index.read("weight_map", map));
+  EXPECT_FALSE(map.has("lm_head.weight"));
+  std::string file;
+  ASSERT_TRUE(map.read("transformer.h.1.attn.c_attn.weight", file));
+  const SafetensorsFile read = read_safetensors(folder.file("m/" + file));
+  const Literal* weight = read.find("transformer.h.1.attn.c_attn.weight");
+  ASSERT_NE(weight, nullptr);
+  EXPECT_EQ(weight->type(), Type::array(DType::kF32, {12, 36}));
+  EXPECT_EQ(read.metadata.at("format"), "pt");
+  for (const auto& entry : fs::directory_iterator(folder.file("m")))
+    EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos) << entry.path();
+}
+
+// The file of GPT2Model has no prefix, masks that nothing needs, and may have 16-bit floats.
+TEST(Pretrained, FilesOfTheBodyAloneAndOfOtherFloatsAreConverted) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  nn::GPT2LMHeadModel model(small_gpt2());
+  SafetensorsFile file;
+  for (const auto& [name, value] : values_of(model)) {
+    const NamedTensor entry = *model.state_dict().find(name);
+    Literal half(Type::array(DType::kBF16, entry.exported_dims));
+    for (std::int64_t i = 0; i < value.type().element_count(); ++i)
+      half.mutable_data<BFloat16>()[static_cast<std::size_t>(i)] =
+          static_cast<BFloat16>(value.data<float>()[static_cast<std::size_t>(i)]);
+    file.tensors.emplace_back(name.substr(std::string("transformer.").size()), std::move(half));
+  }
+  file.tensors.emplace_back("h.0.attn.bias", Literal(Type::array(DType::kPred, {1, 1, 7, 7})));
+  fs::create_directory(folder.file("m"));
+  write_safetensors(folder.file("m/model.safetensors"), file);
+  nn::GPT2LMHeadModel loaded(small_gpt2());
+  load_pretrained(loaded, folder.file("m"));
+  for (const auto& [name, value] : values_of(loaded)) {
+    const Literal original = values_of(model).at(name);
+    for (std::size_t i = 0; i < value.data<float>().size(); ++i)
+      ASSERT_EQ(value.data<float>()[i], static_cast<float>(static_cast<BFloat16>(original.data<float>()[i]))) << name;
+  }
+}
+
+std::string error_of_loading(const std::string& folder) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  try {
+    load_pretrained(model, folder);
+    (void)values_of(model);
+  } catch (const InternalError& error) {
+    return std::string("internal: ") + error.what();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class DamagedFolder : public ::testing::Test {
+ protected:
+  DamagedFolder() {
+    nn::GPT2LMHeadModel model(small_gpt2());
+    save_pretrained(model, path_, {.max_shard_bytes = 4000});
+  }
+  void replace(const std::string& file, const std::string& from, const std::string& to) {
+    std::string text = read_file(path_ + "/" + file);
+    const auto place = text.find(from);
+    ASSERT_NE(place, std::string::npos);
+    write_file(path_ + "/" + file, text.replace(place, from.size(), to));
+  }
+  // The second of several files.
+  [[nodiscard]] std::string second_file() const {
+    for (const auto& entry : fs::directory_iterator(path_))
+      if (entry.path().filename().string().starts_with("model-00002-of-")) return entry.path().string();
+    return "";
+  }
+  FreshRank rank_;
+  TemporaryFolder folder_;
+  std::string path_ = folder_.file("m");
+};
+
+TEST_F(DamagedFolder, AnIndexMustNotLeaveItsFolder) {
+  replace("model.safetensors.index.json", "\"model-00001-", "\"../m/model-00001-");
+  EXPECT_EQ(error_of_loading(path_).find(path_ + "/model.safetensors.index.json: weight_map names the file \"../m/"),
+            0U);
+}
+
+TEST_F(DamagedFolder, AMissingFileIsNamed) {
+  const std::string file = second_file();
+  fs::remove(file);
+  EXPECT_EQ(error_of_loading(path_), "cannot read " + file + ": No such file or directory");
+}
+
+TEST_F(DamagedFolder, ATruncatedFileIsNamed) {
+  const std::string file = second_file();
+  fs::resize_file(file, 2000);
+  EXPECT_TRUE(error_of_loading(path_).starts_with(file + ": tensor ")) << error_of_loading(path_);
+}
+
+TEST_F(DamagedFolder, PickleFilesAreRefusedWithTheWayToConvertThem) {
+  for (const auto& entry : fs::directory_iterator(path_)) fs::remove(entry.path());
+  write_file(path_ + "/pytorch_model.bin", "PK");
+  EXPECT_NE(
+      error_of_loading(path_).find("has only pytorch_model.bin, a pickle file that could run any code; convert it "
+                                   "with: python3 -c"),
+      std::string::npos)
+      << error_of_loading(path_);
+}
+
+TEST(Pretrained, AFolderThatCannotBeWrittenIsAnErrorOnAllRanks) {
+  std::vector<std::string> errors(3);
+  on_ranks(3, [&](int rank) {
+    nn::GPT2LMHeadModel model(small_gpt2());
+    try {
+      save_pretrained(model, "/proc/nothing/here");
+    } catch (const Error& error) {
+      errors[static_cast<std::size_t>(rank)] = error.what();
+    }
+  });
+  for (const auto& error : errors)
+    EXPECT_EQ(error.find("cannot save to /proc/nothing/here: rank 0 on host "), 0U) << error;
+}
+
+}  // namespace
+}  // namespace tessera
