@@ -69,7 +69,7 @@ def pretrained():
     names = sorted(path.name for path in (FOLDER / "trained").iterdir())
     check(names == ["config.json", "model.safetensors", "trainer_state.json"], names)
     held_out = held_out_loss(first)
-    for more in ([], ["--virtual_ranks", 3, "--fsdp", "full_shard"]):
+    for more in ([], ["--virtual-ranks", 3, "--fsdp", "full_shard", "--mesh", "fsdp=3"]):
         again = run("--model_name_or_path", FOLDER / "trained", *common, "--do_train", "false", *more)
         check(again.returncode == 0, again.stderr)
         check(abs(held_out_loss(again) - held_out) < 2e-4, f"{again.stdout} instead of {held_out}")

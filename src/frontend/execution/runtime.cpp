@@ -60,10 +60,23 @@ JobInfo job_info() {
   return out;
 }
 
+namespace {
+
+// A flag in the form with `_` between its words: --virtual-ranks becomes --virtual_ranks.
+std::string with_underscores(std::string_view flag) {
+  std::string out(flag);
+  const std::size_t end = std::min(out.find('='), out.size());
+  for (std::size_t i = 2; i < end; ++i)
+    if (out[i] == '-') out[i] = '_';
+  return out;
+}
+
+}  // namespace
+
 Runtime::Runtime(int argc, char** argv) {
   if (RankContext::current().get<Session>().world) return;
   for (int i = 1; i < argc; ++i)
-    require(!std::string_view(argv[i]).starts_with("--virtual_ranks"),
+    require(!with_underscores(argv[i]).starts_with("--virtual_ranks"),
             "--virtual_ranks needs tessera::launch(argc, argv, body) around the program; a Runtime alone does not "
             "create ranks");
   communicator_ = std::make_unique<Communicator>(make_world(argc, argv));
@@ -85,11 +98,11 @@ namespace {
 int take_virtual_ranks(std::vector<char*>& arguments) {
   const std::string_view flag = "--virtual_ranks";
   for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const std::string_view text = arguments[i];
+    const std::string text = with_underscores(arguments[i]);
     if (text != flag && text.substr(0, flag.size() + 1) != std::string(flag) + "=") continue;
     const bool joined = text != flag;
     require(joined || i + 1 < arguments.size(), "--virtual_ranks needs a number");
-    const std::string value = joined ? std::string(text.substr(flag.size() + 1)) : arguments[i + 1];
+    const std::string value = joined ? text.substr(flag.size() + 1) : arguments[i + 1];
     const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(i);
     arguments.erase(first, first + (joined ? 1 : 2));
     char* end = nullptr;
