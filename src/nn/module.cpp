@@ -59,12 +59,13 @@ std::vector<NamedParameter> Module::named_buffers() const {
 }
 
 StateDict Module::state_dict() const {
-  std::vector<NamedTensor> entries = named_parameters();
-  for (const auto& path : all_parameter_paths())
-    for (auto& entry : entries)
-      if (same_variable(entry.tensor, path.tensor) && entry.name != path.name) entry.aliases.push_back(path.name);
   StateDict out;
-  for (auto& entry : entries) out.add(std::move(entry));
+  const std::vector<NamedParameter> parameters = named_parameters();
+  for (const auto& parameter : parameters) out.add(parameter);
+  for (const auto& path : all_parameter_paths())
+    for (const auto& parameter : parameters)
+      if (same_variable(parameter.tensor, path.tensor) && parameter.name != path.name)
+        out.add_alias(parameter.name, path.name);
   for (auto& buffer : named_buffers()) out.add(std::move(buffer));
   return out;
 }

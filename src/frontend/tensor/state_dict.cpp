@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::size_t kMostListed = 8;
 
-bool has_name(const NamedTensor& entry, std::string_view name) {
-  return entry.name == name || std::find(entry.aliases.begin(), entry.aliases.end(), name) != entry.aliases.end();
-}
-
 // `  missing: a, b (nearest in the source: "c"), and 3 more`
 std::string key_lines(const char* problem, const std::vector<std::string>& keys,
                       const std::vector<std::string>& others) {
@@ -57,15 +53,18 @@ std::vector<std::string> names_of(const StateDict& state) {
 }  // namespace
 
 void StateDict::add(NamedTensor entry) {
-  require(find(entry.name) == nullptr, "the state has two entries named {}", entry.name);
+  require(index_.emplace(entry.name, entries_.size()).second, "the state has two entries named {}", entry.name);
   if (entry.exported_dims.empty()) entry.exported_dims = entry.tensor.dims();
   entries_.push_back(std::move(entry));
 }
 
+void StateDict::add_alias(const std::string& name, const std::string& alias) {
+  require(index_.emplace(alias, index_.at(name)).second, "the state has two entries named {}", alias);
+}
+
 const NamedTensor* StateDict::find(std::string_view name) const {
-  const auto found =
-      std::find_if(entries_.begin(), entries_.end(), [&](const NamedTensor& entry) { return has_name(entry, name); });
-  return found == entries_.end() ? nullptr : &*found;
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
 std::vector<int> match_state(const StateDict& state, const std::vector<NamedType>& given, std::string_view what,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +23,7 @@ namespace tessera {
 struct NamedTensor {
   std::string name;  // transformer.h.0.attn.c_attn.weight
   Tensor tensor;
-  Dims exported_dims;                  // the shape in files and other frameworks; the same elements in the same order
-  std::vector<std::string> aliases{};  // further names of a tied parameter
+  Dims exported_dims;  // the shape in files and other frameworks; the same elements in the same order
 };
 
 /// Named variables, in the order of their registration.
@@ -31,6 +31,8 @@ class StateDict {
  public:
   /// Error if an entry has this name or alias already.
   void add(NamedTensor entry);
+  /// A further name of the entry `name`: that of a tied parameter.
+  void add_alias(const std::string& name, const std::string& alias);
   /// The variable of this name or alias; null if there is none.
   [[nodiscard]] const NamedTensor* find(std::string_view name) const;
   [[nodiscard]] const std::vector<NamedTensor>& entries() const& { return entries_; }
@@ -38,6 +40,7 @@ class StateDict {
 
  private:
   std::vector<NamedTensor> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;  // of names and aliases
 };
 
 struct LoadStateOptions {
