@@ -124,7 +124,7 @@ bool rounds(double relative_bound_of_wide) { return relative_bound_of_wide > kWi
 
 double relative_bound_with_noise(const Program& program) {
   const double epsilon = epsilon_of(program);
-  return epsilon * (epsilon > epsilon_of(DType::kF32) ? kRoundingsBesideNoise : kRoundings);
+  return epsilon > epsilon_of(DType::kF32) ? epsilon * kRoundingsBesideNoise : relative_bound_of(program);
 }
 
 double absolute_bound_from(const Literal& given, const Literal& exact) {

@@ -14,11 +14,12 @@ import threading
 import time
 
 from layouts import Layouts
+from long_rows import LongRows
 from mutations import Mutations
 from part import Soak
 from programs import CASES, Programs
 
-PARTS = [Programs, Mutations, Layouts]
+PARTS = [Programs, LongRows, Mutations, Layouts]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
