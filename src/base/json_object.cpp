@@ -167,6 +167,19 @@ bool JsonObject::read(std::string_view key, JsonObject& value) const {
   return true;
 }
 
+bool JsonObject::read(std::string_view key, std::vector<JsonObject>& value) const {
+  const json::value* found = node_->find(key);
+  if (found == nullptr) return false;
+  if (!found->is_array()) node_->wrong_type(key, "a list of objects", *found);
+  value.clear();
+  for (const json::value& item : found->get_array()) {
+    if (!item.is_object()) node_->wrong_type(key, "a list of objects", *found);
+    value.emplace_back(fmt::format("{}: {}", origin(), key));
+    value.back().node_->members = item.get_object();
+  }
+  return true;
+}
+
 void JsonObject::set(std::string_view key, bool value) { node_->members[key] = value; }
 void JsonObject::set(std::string_view key, std::int64_t value) { node_->members[key] = value; }
 void JsonObject::set(std::string_view key, double value) { node_->members[key] = value; }

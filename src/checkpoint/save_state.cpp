@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
 
 #include "file_names.h"
+#include "on_all_ranks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
@@ -49,19 +47,6 @@ std::vector<OutFile> divide_into_files(const StateDict& state, std::int64_t most
     out[i].header = SafetensorsHeader::of(types, {{"format", "pt"}});
   }
   return out;
-}
-
-// Runs `body` on every rank. If it fails on one, all ranks throw the error of the first rank that failed.
-void on_all_ranks(ProcessGroup& world, const char* what, const std::function<void()>& body) {
-  std::string problem;
-  try {
-    body();
-  } catch (const Error& error) {
-    problem = error.what();
-  }
-  const std::vector<std::string> problems = gather_texts(world, problem);
-  for (const std::string& text : problems)
-    if (!text.empty()) fail("{}: {}", what, text);
 }
 
 std::string temporary_path(const std::string& folder, const OutFile& file) {
@@ -138,17 +123,17 @@ void save_state(const StateDict& state, const std::string& folder, const SavePre
   for (const NamedTensor& entry : state.entries()) (void)stored_shard(entry.tensor);  // collective
   const std::vector<OutFile> files = divide_into_files(state, options.max_shard_bytes);
   const bool is_first = world->rank() == 0;
-  on_all_ranks(*world, what.c_str(), [&] {
+  on_all_ranks(what, [&] {
     if (is_first) create(folder, files);
   });
-  on_all_ranks(*world, what.c_str(), [&] {
+  on_all_ranks(what, [&] {
     for (const OutFile& file : files) {
       OutputFile out(temporary_path(folder, file), OutputFile::Mode::kExisting);
       write_own_elements(file, world->rank(), out);
       out.finish();
     }
   });
-  on_all_ranks(*world, what.c_str(), [&] {
+  on_all_ranks(what, [&] {
     if (is_first) publish(folder, files);
   });
 }

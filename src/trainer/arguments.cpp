@@ -62,6 +62,12 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
   parser.group("output")
       .flag("output_dir", output_dir, "folder of the trained model and trainer_state.json")
       .flag("overwrite_output_dir", overwrite_output_dir, "write into output_dir even if it holds a run")
+      .choice("save_strategy", save_strategy, {"no", "steps", "epoch"}, "when to write output_dir/checkpoint-N")
+      .flag("save_steps", save_steps, "updates between two checkpoints")
+      .flag("save_total_limit", save_total_limit, "keep only this many newest checkpoints [all]")
+      .flag("save_only_model", save_only_model, "checkpoints without optimizer state, which cannot be resumed")
+      .text_or_bare("resume_from_checkpoint", resume_from_checkpoint, "true",
+                    "a checkpoint; true: the newest of output_dir")
       .flag("logging_steps", logging_steps, "updates between two entries of the log")
       .flag("logging_first_step", logging_first_step, "log the first update too")
       .flag("do_train", do_train, "train")
@@ -136,6 +142,10 @@ void TrainingArguments::check() const {
   require_positive("max_eval_samples", max_eval_samples.value_or(1));
   require_positive("gradient_accumulation_steps", gradient_accumulation_steps);
   require_positive("logging_steps", logging_steps);
+  require_positive("save_steps", save_steps);
+  require_positive("save_total_limit", save_total_limit.value_or(1));
+  require(resume_from_checkpoint != "true" || !output_dir.empty(),
+          "--resume_from_checkpoint needs --output_dir, or the folder of a checkpoint");
   require(max_steps == -1 || max_steps >= 1, "--max_steps must be at least 1, or -1, got {}", max_steps);
   require(num_train_epochs > 0 && std::isfinite(num_train_epochs), "--num_train_epochs must be above 0, got {}",
           num_train_epochs);

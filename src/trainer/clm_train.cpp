@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "resume.h"
 #include "stop_signals.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -14,6 +15,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -88,6 +90,7 @@ class Run {
     require(vocabulary <= model_vocabulary,
             "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
             data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
+    resume();
     state_.max_steps = steps_;
     state_.num_train_epochs = arguments.num_train_epochs;
     state_.logging_steps = arguments.logging_steps;
@@ -98,6 +101,8 @@ class Run {
   int execute() {
     watch_stop_signals();
     print(banner(arguments_, setup_));
+    if (!resumed_from_.empty())
+      print(fmt::format("resumed    {}: step {} of {}\n", resumed_from_, state_.global_step, steps_));
     print(peak_line(peak_));
     print(sharding_report(setup_));
     if (arguments_.do_train) train();
@@ -164,15 +169,16 @@ class Run {
   void train() {
     const std::size_t first_program = compiled_programs().size();
     start_ = read_at_ = Clock::now();
-    window_ = Window();
-    for (std::int64_t n = 1; n <= steps_ && stop_signal_ == 0; ++n) {
+    window_ = resumed_window_;
+    for (std::int64_t n = state_.global_step + 1; n <= steps_ && stop_signal_ == 0; ++n) {
       const double rate = schedule_.rate(n - 1);
+      const double epoch_before = state_.epoch;
       step();
       state_.global_step = n;
       state_.epoch = loader_.order().epochs();
       state_.total_flos += flops_per_step_;
       ++window_.steps;
-      if (n == 1)
+      if (compiled_programs().size() > first_program && !std::exchange(has_reported_, true))
         print(memory_report(setup_, most_memory_of_steps(first_program)) +
               collective_report(compiled_programs().back().notes));
       const bool is_last = is_stopped() || n == steps_;
@@ -181,6 +187,7 @@ class Run {
       if (is_master_ && !arguments_.disable_tqdm)
         bar_.update({n, steps_, seconds_since(start_), shown_loss_, shown_speed_, utilization(shown_speed_)});
       if (is_due) log(rate);
+      if (saves_checkpoint(epoch_before)) save_run();
       save_from_time_to_time();
     }
   }
@@ -191,8 +198,39 @@ class Run {
     return stop_signal_ != 0;
   }
 
+  [[nodiscard]] bool saves_checkpoint(double epoch_before) const {
+    if (arguments_.output_dir.empty() || arguments_.save_strategy == "no") return false;
+    if (state_.global_step == steps_) return true;
+    if (arguments_.save_strategy == "epoch") return std::floor(state_.epoch) > std::floor(epoch_before);
+    return state_.global_step % arguments_.save_steps == 0;
+  }
+
+  // If the disk is full, the run continues, and the earlier checkpoints stay. All ranks get the same error.
+  void save_run() {
+    read_loss();
+    const std::string folder = fmt::format("{}/checkpoint-{}", arguments_.output_dir, state_.global_step);
+    try {
+      const ResumeState run{loader_.order().position(), window_.loss, window_.steps};
+      save_checkpoint(folder, checkpoint_of(arguments_, setup_, state_, run));
+      if (is_master_ && arguments_.save_total_limit)
+        keep_newest_checkpoints(arguments_.output_dir, *arguments_.save_total_limit);
+    } catch (const Error& error) {
+      if (is_master_) log_warning("{}; the run continues", error.what());
+    }
+  }
+
+  // Continues the run of a checkpoint.
+  void resume() {
+    ResumeState run;
+    resumed_from_ = resume_run(arguments_, setup_, state_, run);
+    if (resumed_from_.empty()) return;
+    loader_.seek(run.samples);
+    resumed_window_ = {.loss = run.unlogged_loss, .steps = run.unlogged_steps};
+  }
+
   // Waits until the updates so far have finished.
   void read_loss() {
+    if (unread_steps_ == 0) return;
     const double sum = unread_loss_.item();
     const std::int64_t last = state_.global_step;
     require(std::isfinite(sum), "the loss is {} at {}", sum, [&] {
@@ -319,14 +357,21 @@ class Run {
   Clock::time_point saved_at_ = Clock::now();
   double save_seconds_ = 0;
   bool has_warned_ = false;
+  bool has_reported_ = false;
+  std::string resumed_from_;  // "": a new run
+  Window resumed_window_;     // what the interrupted run had not logged yet
 };
 
 // Called before the training, so that it does not fail at the end.
 void check_output(const TrainingArguments& arguments) {
   if (arguments.output_dir.empty()) return;
   const std::string state = arguments.output_dir + "/trainer_state.json";
-  require(arguments.overwrite_output_dir || !std::filesystem::exists(state),
-          "{} already holds a run; give --overwrite_output_dir to write over it", arguments.output_dir);
+  const bool resumes = !arguments.resume_from_checkpoint.empty();
+  require(
+      arguments.overwrite_output_dir || resumes || !std::filesystem::exists(state),
+      "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
+      "it",
+      arguments.output_dir);
   if (RankContext::current().rank() == 0) make_folder(arguments.output_dir);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/trainer/trainer_state.h"
 
+#include <cmath>
+
 #include "tessera/base/files.h"
 
 namespace tessera::trainer {
@@ -10,7 +12,7 @@ JsonObject entry_json(const LogEntry& entry) {
   JsonObject out;
   out.set("epoch", entry.epoch);
   const auto set = [&](const char* key, const std::optional<double>& value) {
-    if (value) out.set(key, *value);
+    if (value && std::isfinite(*value)) out.set(key, *value);  // JSON has no other numbers
   };
   set("loss", entry.loss);
   set("learning_rate", entry.learning_rate);
@@ -42,6 +44,32 @@ JsonObject TrainerState::to_json() const {
   out.set("num_train_epochs", num_train_epochs);
   out.set("total_flos", total_flos);
   out.set("train_batch_size", train_batch_size);
+  return out;
+}
+
+TrainerState TrainerState::from_json(const JsonObject& json) {
+  TrainerState out;
+  json.read("max_steps", out.max_steps);
+  json.read("num_train_epochs", out.num_train_epochs);
+  json.read("logging_steps", out.logging_steps);
+  json.read("train_batch_size", out.train_batch_size);
+  json.read("total_flos", out.total_flos);
+  json.read("global_step", out.global_step);
+  json.read("epoch", out.epoch);
+  std::vector<JsonObject> entries;
+  json.read("log_history", entries);
+  for (const JsonObject& entry : entries) {
+    LogEntry& one = out.log_history.emplace_back();
+    entry.read("step", one.step);
+    entry.read("epoch", one.epoch);
+    entry.read("loss", one.loss);
+    entry.read("learning_rate", one.learning_rate);
+    entry.read("grad_norm", one.grad_norm);
+    entry.read("tokens_per_second", one.tokens_per_second);
+    entry.read("mfu", one.mfu);
+    entry.read("exposed_communication_seconds", one.exposed_communication_seconds);
+    entry.read("eval_loss", one.eval_loss);
+  }
   return out;
 }
 

@@ -137,7 +137,8 @@ def meshes():
     hint = "\n  mpirun -np N and --virtual_ranks N create N ranks; --dry_run plans for any mesh without them"
     expect([*base(), "--mesh", "data=2,model=2"],
            '--mesh: mesh "data=2,model=2" has 4 devices; its axes must multiply to 1, the number of devices (ranks)' + hint)
-    expect([*base(), "--tensor_parallel", "modle"], '--tensor_parallel: mesh has no axis "modle"; axes are data')
+    expect([*base(), "--tensor_parallel", "modle"], '--tensor_parallel: mesh has no axis "modle"; axes are data\n'
+           "  the mesh is the default; --mesh data=-1,model=2 has such an axis")
 
 
 def mpi(ranks, *arguments, environment=None, parts=None):

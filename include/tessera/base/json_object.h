@@ -43,6 +43,7 @@ class JsonObject {
   /// A single string is read as a list of one.
   bool read(std::string_view key, std::vector<std::string>& value) const;
   bool read(std::string_view key, JsonObject& value) const;
+  bool read(std::string_view key, std::vector<JsonObject>& value) const;
   /// A JSON null is read as no value.
   template <class T>
   bool read(std::string_view key, std::optional<T>& value) const {

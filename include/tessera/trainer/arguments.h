@@ -64,6 +64,11 @@ struct TrainingArguments {
   // Output.
   std::string output_dir;
   bool overwrite_output_dir = false;
+  std::string save_strategy = "steps";           // no, steps, epoch
+  std::int64_t save_steps = 500;                 // updates between two checkpoints
+  std::optional<std::int64_t> save_total_limit;  // nullopt: all checkpoints stay
+  bool save_only_model = false;                  // without optimizer and run state: it cannot be resumed
+  std::string resume_from_checkpoint;            // a folder, or "true": the newest one in output_dir
   std::int64_t logging_steps = 500;
   bool logging_first_step = false;
   bool do_train = true;

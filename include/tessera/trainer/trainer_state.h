@@ -35,6 +35,8 @@ struct TrainerState {
   std::vector<LogEntry> log_history;
 
   [[nodiscard]] JsonObject to_json() const;
+  /// Error if a value has another type.
+  static TrainerState from_json(const JsonObject& json);
   /// Writes FOLDER/trainer_state.json, completely or not at all. Creates the folder.
   void save(const std::string& folder) const;
 };

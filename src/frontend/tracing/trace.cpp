@@ -30,6 +30,8 @@ Literal two_words(std::uint64_t x) { return Literal::from<std::uint32_t>({2}, {h
 Trace& trace() { return RankContext::current().get<Trace>(); }
 
 void manual_seed(std::uint64_t seed) { trace().set_seed(seed); }
+RandomState random_state() { return trace().random_state(); }
+void set_random_state(const RandomState& state) { trace().set_random_state(state); }
 
 Trace::Trace() { start(); }
 Trace::~Trace() = default;
@@ -43,6 +45,12 @@ void Trace::set_seed(std::uint64_t seed) {
   seed_ = seed;
   step_ = 0;
   variables_ = 0;
+  random_state_.reset();
+}
+
+void Trace::set_random_state(const RandomState& state) {
+  seed_ = state.seed;
+  step_ = state.step;
   random_state_.reset();
 }
 

@@ -200,6 +200,15 @@ void wait_device_ops();
 /// The random seed of this rank's trace (the same on every rank) for dropout and initial values. Default 42.
 void manual_seed(std::uint64_t seed);
 
+/// The state of the random numbers of this rank's trace: the seed and the number of steps so far. A run that is continued
+/// with the state draws the numbers that the uninterrupted run draws.
+struct RandomState {
+  std::uint64_t seed = 42;
+  std::uint64_t step = 0;
+};
+RandomState random_state();
+void set_random_state(const RandomState& state);
+
 /// A scope for the rows of a micro-batch that starts at `first_row` of the complete batch. Random ops in it draw the
 /// numbers of these rows, and mark_step() in it does not advance the random state, so dropout masks do not depend on
 /// the division into micro-batches. Dim 0 must be the rows.

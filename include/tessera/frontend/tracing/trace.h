@@ -83,6 +83,8 @@ class Trace {
 
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   void set_seed(std::uint64_t seed);
+  [[nodiscard]] RandomState random_state() const { return {seed_, step_}; }
+  void set_random_state(const RandomState& state);
 
   // ---- for mark_step() ----------------------------------------------------------------------------------------------
 

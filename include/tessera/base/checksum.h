@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// XXH3 (64 bits) of data that arrives in parts. https://github.com/Cyan4973/xxHash
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tessera {
+
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  void add(std::span<const std::byte> bytes);
+  /// Of all bytes so far, as 16 hexadecimal digits.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The checksum of a file, read in pieces of a few megabytes. Errors as InputFile.
+std::string checksum_of_file(const std::string& path);
+
+}  // namespace tessera

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+
+#include "manifest.h"
+#include "on_all_ranks.h"
+#include "read_elements.h"
+#include "tessera/base/checksum.h"
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/random_access.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/tensor/safetensors.h"
+
+namespace tessera {
+namespace {
+
+// A part whose elements are in the file from byte `offset` on.
+struct Piece {
+  std::shared_ptr<const InputFile> file;
+  std::uint64_t offset = 0;
+  Region region;
+};
+
+Region intersection(const Region& a, const Region& b) {
+  Region out;
+  for (int d = 0; d < isize(a.dims); ++d) {
+    const std::int64_t start = std::max(at(a.dims, d).start, at(b.dims, d).start);
+    out.dims.push_back({start, std::max(start, std::min(at(a.dims, d).limit, at(b.dims, d).limit))});
+  }
+  return out;
+}
+
+RegionBuffer buffer_of(const Region& region) {
+  RegionBuffer out;
+  for (const Interval& dim : region.dims) {
+    out.sizes.push_back(dim.size());
+    out.origin.push_back(dim.start);
+  }
+  return out;
+}
+
+ShardReader reader_of(std::vector<Piece> pieces, DType stored) {
+  return [pieces = std::move(pieces), stored](const Type& type, const Sharding& sharding, std::int64_t device,
+                                              std::span<std::byte> shard) {
+    const Region wanted = region_of(type, sharding, device);
+    const RegionBuffer to = RegionBuffer::shard(type, sharding, wanted);
+    const auto size = static_cast<std::int64_t>(dtype_size(type.dtype()));
+    for (const Piece& piece : pieces)
+      for_each_run(intersection(wanted, piece.region), buffer_of(piece.region), to,
+                   [&](std::int64_t from, std::int64_t into, std::int64_t count) {
+                     read_elements(
+                         *piece.file, piece.offset, from, stored, type.dtype(),
+                         shard.subspan(static_cast<std::size_t>(into * size), static_cast<std::size_t>(count * size)));
+                   });
+  };
+}
+
+struct OpenFile {
+  std::shared_ptr<const InputFile> file;
+  SafetensorsHeader header;
+};
+
+OpenFile open_file(const std::string& path, const StoredFile& expected) {
+  auto file = std::make_shared<const InputFile>(path);
+  require(file->size() == expected.bytes, "{} has {} bytes, the manifest lists {}", path, file->size(), expected.bytes);
+  SafetensorsHeader header = SafetensorsHeader::from_file(*file);
+  return {std::move(file), std::move(header)};
+}
+
+Piece piece_of(const OpenFile& file, const std::string& name, const TensorPart& part, const Type& type) {
+  const SafetensorsEntry* entry = file.header.find(name);
+  require(entry != nullptr, "{} does not contain {}", file.file->path(), name);
+  const Type expected = type.with_dims(buffer_of(part.region).sizes);
+  require(entry->type == expected, "{}: {} is {}, the manifest lists {}", file.file->path(), name, entry->type,
+          expected);
+  return {file.file, file.header.data_begin + entry->begin, part.region};
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::string folder)
+    : manifest_(std::make_unique<CheckpointManifest>(CheckpointManifest::from_folder(folder))) {}
+Checkpoint::~Checkpoint() = default;
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+
+const std::string& Checkpoint::folder() const { return manifest_->folder; }
+
+JsonObject Checkpoint::document(const std::string& name) const {
+  require(manifest_->files.contains(name + ".json"), "{} contains no {}.json", folder(), name);
+  return JsonObject::from_file(folder() + "/" + name + ".json");
+}
+
+LoadStateResult Checkpoint::load(const std::string& group, const StateDict& state,
+                                 const LoadStateOptions& options) const {
+  std::vector<NamedType> given;
+  for (const auto& [name, tensor] : manifest_->tensors)
+    if (name.starts_with(group + "/")) given.push_back({name.substr(group.size() + 1), tensor.type});
+  LoadStateResult result;
+  const auto sources = match_state(state, given, folder() + " (" + group + ")", options, result);
+  std::map<std::string, OpenFile> files;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i] < 0) continue;
+    const std::string name = group + "/" + at(given, sources[i]).name;
+    const StoredTensor& tensor = manifest_->tensors.at(name);
+    std::vector<Piece> pieces;
+    for (const TensorPart& part : tensor.parts) {
+      if (!files.contains(part.file))
+        files.emplace(part.file, open_file(folder() + "/" + part.file, manifest_->files.at(part.file)));
+      pieces.push_back(piece_of(files.at(part.file), name, part, tensor.type));
+    }
+    read_when_needed(state.entries()[i].tensor, reader_of(std::move(pieces), tensor.type.dtype()));
+  }
+  return result;
+}
+
+void Checkpoint::verify() const {
+  const auto world = joined_world();
+  on_all_ranks(folder() + " is damaged", [&] {
+    int number = 0;
+    for (const auto& [name, file] : manifest_->files) {
+      if (number++ % world->size() != world->rank()) continue;
+      const std::string path = folder() + "/" + name;
+      const std::uint64_t bytes = InputFile(path).size();
+      require(bytes == file.bytes, "{} has {} bytes, the manifest lists {}", path, bytes, file.bytes);
+      require(checksum_of_file(path) == file.checksum, "{} has another checksum than the manifest lists", path);
+    }
+  });
+}
+
+std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
+  const auto found = checkpoints_in(folder);
+  for (auto one = found.rbegin(); one != found.rend(); ++one) {
+    std::optional<Checkpoint> opened;
+    try {
+      on_all_ranks(one->second + " is damaged", [&] { opened.emplace(one->second); });
+      opened->verify();
+      return opened;
+    } catch (const Error& error) {
+      if (RankContext::current().rank() == 0) log_warning("{}; the checkpoint before it is tried", error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manifest.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/serialize.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* kFormat = "tessera-checkpoint";
+constexpr std::int64_t kVersion = 1;
+
+json::array numbers(const Region& region, bool starts) {
+  json::array out;
+  for (const Interval& dim : region.dims) out.push_back(starts ? dim.start : dim.size());
+  return out;
+}
+
+const json::value& member(const json::value& object, const char* key) {
+  const json::value* found = find_member(object, key);
+  require(found != nullptr, "{} is missing", key);
+  return *found;
+}
+
+std::string text_of(const json::value& object, const char* key) {
+  const json::value& value = member(object, key);
+  require(value.is_string(), "{} must be a string, got {}", key, [&] { return excerpt(value); });
+  return std::string(value.get_string());
+}
+
+std::int64_t natural(const json::value& value, const char* what) {
+  require(value.is_int64() && value.get_int64() >= 0, "{} must be a number that is not negative, got {}", what,
+          [&] { return excerpt(value); });
+  return value.get_int64();
+}
+
+Dims sizes_of(const json::value& object, const char* key, std::size_t count) {
+  const json::value& list = member(object, key);
+  require(list.is_array() && (count == SIZE_MAX || list.get_array().size() == count), "{} must be a list of {} numbers",
+          key, [&] { return count == SIZE_MAX ? std::string("any number of") : std::to_string(count); });
+  Dims out;
+  for (const json::value& size : list.get_array()) out.push_back(natural(size, key));
+  return out;
+}
+
+void check_file_name(const std::string& name) {
+  require(!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+              name.find('\0') == std::string::npos,
+          "\"{}\" must be the name of a file in the folder", name);
+}
+
+TensorPart part_of(const json::value& value, const Type& type) {
+  TensorPart out{text_of(value, "file"), {}};
+  check_file_name(out.file);
+  const Dims start = sizes_of(value, "start", type.dims().size());
+  const Dims shape = sizes_of(value, "shape", type.dims().size());
+  for (int d = 0; d < type.ndim(); ++d) {
+    require(at(start, d) <= type.dim(d) && at(shape, d) <= type.dim(d) - at(start, d),
+            "a part with start {} and size {} exceeds dim {} of {}", at(start, d), at(shape, d), d, type);
+    out.region.dims.push_back({at(start, d), at(start, d) + at(shape, d)});
+  }
+  return out;
+}
+
+StoredTensor tensor_of(const json::value& value) {
+  StoredTensor out;
+  out.type = Type::array(dtype_from_name(text_of(value, "dtype")), sizes_of(value, "shape", SIZE_MAX));
+  (void)out.type.byte_size();  // checked
+  const json::value& parts = member(value, "parts");
+  require(parts.is_array(), "parts must be a list");
+  std::int64_t elements = 0;
+  for (const json::value& part : parts.get_array()) {
+    out.parts.push_back(part_of(part, out.type));
+    elements += out.parts.back().region.element_count();
+  }
+  require(elements == out.type.element_count(), "the parts have {} elements, {} has {}", elements, out.type,
+          out.type.element_count());
+  return out;
+}
+
+template <class Map, class Read>
+void read_members(const json::value& all, const char* key, Map& into, const Read& read_one) {
+  const json::value& object = member(all, key);
+  require(object.is_object(), "{} must be an object", key);
+  for (const auto& entry : object.get_object()) try {
+      into.emplace(std::string(entry.key()), read_one(entry.value()));
+    } catch (Error& error) {
+      throw error.prefix(fmt::format("{}: {}: ", key, std::string_view(entry.key())));
+    }
+}
+
+}  // namespace
+
+std::string state_file(int rank, int ranks) { return fmt::format("state-{:05}-of-{:05}.safetensors", rank + 1, ranks); }
+
+std::string CheckpointManifest::str() const {
+  json::object out{{"format", kFormat}, {"version", kVersion}};
+  json::object& file_list = out["files"].emplace_object();
+  for (const auto& [name, file] : files) file_list[name] = {{"bytes", file.bytes}, {"xxh3", file.checksum}};
+  json::object& tensor_list = out["tensors"].emplace_object();
+  for (const auto& [name, tensor] : tensors) {
+    json::array parts;
+    for (const TensorPart& part : tensor.parts)
+      parts.push_back(
+          {{"file", part.file}, {"start", numbers(part.region, true)}, {"shape", numbers(part.region, false)}});
+    tensor_list[name] = {{"dtype", dtype_name(tensor.type.dtype())},
+                         {"shape", json::array(tensor.type.dims().begin(), tensor.type.dims().end())},
+                         {"parts", std::move(parts)}};
+  }
+  return json::serialize(out) + "\n";
+}
+
+CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestFile;
+  const json::value all = parse_json(read_file(path), path);
+  CheckpointManifest out;
+  out.folder = folder;
+  try {
+    require(all.is_object() && text_of(all, "format") == kFormat, "this is not the manifest of a checkpoint");
+    const std::int64_t version = natural(member(all, "version"), "version");
+    require(version == kVersion, "version {} is not supported; this program reads version {}", version, kVersion);
+    read_members(all, "files", out.files, [](const json::value& file) {
+      return StoredFile{static_cast<std::uint64_t>(natural(member(file, "bytes"), "bytes")), text_of(file, "xxh3")};
+    });
+    for (const auto& [name, file] : out.files) check_file_name(name);
+    read_members(all, "tensors", out.tensors, tensor_of);
+    for (const auto& [name, tensor] : out.tensors)
+      for (const TensorPart& part : tensor.parts)
+        require(out.files.contains(part.file), "{} is in {}, which files does not list", name, part.file);
+  } catch (Error& error) {
+    throw error.prefix(path + ": ");
+  }
+  return out;
+}
+
+}  // namespace tessera

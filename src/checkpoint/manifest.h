@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json of a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/regions.h"
+
+namespace tessera {
+
+inline constexpr const char* kManifestFile = "manifest.json";
+
+/// A part of a tensor in the file of a rank.
+struct TensorPart {
+  std::string file;
+  Region region;
+};
+struct StoredTensor {
+  Type type;
+  std::vector<TensorPart> parts;
+};
+struct StoredFile {
+  std::uint64_t bytes = 0;
+  std::string checksum;
+};
+
+struct CheckpointManifest {
+  std::string folder;
+  std::map<std::string, StoredTensor> tensors;  // GROUP/NAME
+  std::map<std::string, StoredFile> files;
+
+  [[nodiscard]] std::string str() const;
+  /// Error naming the file and the place that is wrong.
+  static CheckpointManifest from_folder(const std::string& folder);
+};
+
+/// `state-00001-of-00004.safetensors`
+std::string state_file(int rank, int ranks);
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resume.h"
+
+#include <optional>
+
+#include "tessera/base/error.h"
+#include "tessera/frontend/tensor/tensor.h"
+
+namespace tessera::trainer {
+namespace {
+
+JsonObject run_json(const ResumeState& run) {
+  const RandomState random = random_state();
+  JsonObject out;
+  out.set("samples", run.samples);
+  out.set("random_seed", static_cast<std::int64_t>(random.seed));
+  out.set("random_step", static_cast<std::int64_t>(random.step));
+  out.set("unlogged_loss", run.unlogged_loss);
+  out.set("unlogged_steps", run.unlogged_steps);
+  return out;
+}
+
+ResumeState read_run(const JsonObject& json) {
+  ResumeState out;
+  std::int64_t seed = 0;
+  std::int64_t step = 0;
+  json.read("samples", out.samples);
+  json.read("random_seed", seed);
+  json.read("random_step", step);
+  json.read("unlogged_loss", out.unlogged_loss);
+  json.read("unlogged_steps", out.unlogged_steps);
+  set_random_state({static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)});
+  return out;
+}
+
+Checkpoint chosen_checkpoint(const TrainingArguments& arguments) {
+  if (arguments.resume_from_checkpoint != "true") {
+    Checkpoint out(arguments.resume_from_checkpoint);
+    out.verify();
+    return out;
+  }
+  auto newest = newest_checkpoint(arguments.output_dir);
+  require(newest.has_value(), "--resume_from_checkpoint: {} contains no checkpoint that is not damaged",
+          arguments.output_dir);
+  return *std::move(newest);
+}
+
+}  // namespace
+
+CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmModel& setup, const TrainerState& state,
+                                const ResumeState& run) {
+  CheckpointContent out;
+  out.states["model"] = setup.model->state_dict();
+  out.documents.emplace("trainer_state", state.to_json());
+  if (arguments.save_only_model) return out;
+  out.states["optimizer"] = setup.optimizer->state_dict();
+  out.documents.emplace("run_state", run_json(run));
+  return out;
+}
+
+std::string resume_run(const TrainingArguments& arguments, ClmModel& setup, TrainerState& state, ResumeState& run) {
+  if (arguments.resume_from_checkpoint.empty()) return "";
+  const Checkpoint from = chosen_checkpoint(arguments);
+  from.load("model", setup.model->state_dict());
+  const StateDict optimizer = setup.optimizer->state_dict();
+  from.load("optimizer", optimizer);
+  setup.optimizer->set_step_count(static_cast<std::int64_t>(optimizer.find("step")->tensor.item()));
+  state = TrainerState::from_json(from.document("trainer_state"));
+  run = read_run(from.document("run_state"));
+  return from.folder();
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The content of the checkpoints of run_clm.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/trainer/clm.h"
+#include "tessera/trainer/trainer_state.h"
+
+namespace tessera::trainer {
+
+/// What a run needs besides weights, optimizer state, random numbers and the log.
+struct ResumeState {
+  std::int64_t samples = 0;  // that the loader has given
+  double unlogged_loss = 0;  // the sum since the last entry of the log
+  std::int64_t unlogged_steps = 0;
+};
+
+/// The groups model and optimizer, and the documents trainer_state and run_state.
+CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmModel& setup, const TrainerState& state,
+                                const ResumeState& run);
+/// With --resume_from_checkpoint, gives model, optimizer, random numbers, `state` and `run` the values of the checkpoint,
+/// and returns its folder; else "". Collective.
+std::string resume_run(const TrainingArguments& arguments, ClmModel& setup, TrainerState& state, ResumeState& run);
+
+}  // namespace tessera::trainer

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: saved under one layout and loaded under another, damaged files, and interrupted saves.
+#include "tessera/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "checkpoint/small_gpt2.h"
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/base/files.h"
+#include "tessera/fsdp/fsdp.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryFolder;
+
+struct Layout {
+  int ranks;
+  std::string mesh;
+  bool fsdp;
+  bool tensor_parallel;
+};
+// The chain of ranks, meshes and FSDP modes.
+const std::vector<Layout> kChain = {{8, "data=2,fsdp=4", true, false}, {3, "model=3", false, true},
+                                    {6, "fsdp=2,model=3", true, true}, {1, "data=1", false, false},
+                                    {4, "fsdp=4", true, false},        {2, "data=2", false, false}};
+
+struct Training {
+  Training(const Layout& layout, std::uint64_t seed) : model(config()) {
+    manual_seed(seed);
+    const Mesh mesh = Mesh::parse(layout.mesh, layout.ranks);
+    set_default_mesh(mesh);
+    if (layout.tensor_parallel) shard_tensor_parallel(model, mesh, "model");
+    if (layout.fsdp) fully_shard(model, {.mesh = mesh});
+    optimizer = std::make_unique<optim::AdamW>(model.parameters(),
+                                               optim::AdamWOptions{.learning_rate = 0.01, .weight_decay = 0.1});
+  }
+  static nn::GPT2Config config() {
+    nn::GPT2Config out = small_gpt2();
+    out.dtype = DType::kF64;
+    return out;
+  }
+  [[nodiscard]] CheckpointContent content() const {
+    CheckpointContent out;
+    out.states["model"] = model.state_dict();
+    out.states["optimizer"] = optimizer->state_dict();
+    JsonObject run;
+    run.set("steps", optimizer->step_count());
+    out.documents.emplace("run", run);
+    return out;
+  }
+  void load(const Checkpoint& from) {
+    from.load("model", model.state_dict());
+    const StateDict state = optimizer->state_dict();
+    from.load("optimizer", state);
+    optimizer->set_step_count(static_cast<std::int64_t>(state.find("step")->tensor.item()));
+  }
+  nn::GPT2LMHeadModel model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
+double largest_difference(const std::map<std::string, Literal>& a, const std::map<std::string, Literal>& b) {
+  double most = 0;
+  for (const auto& [name, value] : a)
+    for (std::size_t i = 0; i < value.data<double>().size(); ++i)
+      most = std::max(most, std::abs(value.data<double>()[i] - b.at(name).data<double>()[i]));
+  return most;
+}
+
+TEST(Checkpoints, AChainOfRanksAndMeshesContinuesTheRun) {
+  const TemporaryFolder folder;
+  std::map<std::string, Literal> expected;
+  {
+    const FreshRank rank;
+    Training run({1, "data=1", false, false}, 7);
+    for (int step = 0; step < 12; ++step) train_step(run.model, *run.optimizer, step);
+    expected = values_of(run.model);
+  }
+  for (std::size_t i = 0; i < kChain.size(); ++i) {
+    on_ranks(kChain[i].ranks, [&](int) {
+      Training run(kChain[i], i == 0 ? 7 : 1000 + i);
+      if (i > 0) run.load(newest_checkpoint(folder.file("")).value());
+      const int first = static_cast<int>(2 * i);
+      EXPECT_EQ(run.optimizer->step_count(), first);
+      for (int step = first; step < first + 2; ++step) train_step(run.model, *run.optimizer, step);
+      save_checkpoint(folder.file("checkpoint-" + std::to_string(first + 2)), run.content());
+      if (i + 1 < kChain.size()) return;
+      EXPECT_LT(largest_difference(expected, values_of(run.model)), 1e-9);
+    });
+  }
+  EXPECT_EQ(checkpoints_in(folder.file("")).size(), kChain.size());
+}
+
+TEST(Checkpoints, TheSameLayoutContinuesBitForBit) {
+  for (const Layout& layout : {kChain[0], kChain[2]}) {
+    const TemporaryFolder folder;
+    std::map<std::string, Literal> expected;
+    on_ranks(layout.ranks, [&](int rank) {
+      Training run(layout, 7);
+      for (int step = 0; step < 4; ++step) {
+        train_step(run.model, *run.optimizer, step);
+        if (step == 1) save_checkpoint(folder.file("checkpoint-2"), run.content());
+      }
+      auto values = values_of(run.model);
+      if (rank == 0) expected = std::move(values);
+    });
+    on_ranks(layout.ranks, [&](int) {
+      Training run(layout, 8);
+      run.load(Checkpoint(folder.file("checkpoint-2")));
+      for (int step = 2; step < 4; ++step) train_step(run.model, *run.optimizer, step);
+      EXPECT_EQ(values_of(run.model), expected) << layout.mesh;
+    });
+  }
+}
+
+class DamagedCheckpoint : public ::testing::Test {
+ protected:
+  DamagedCheckpoint() {
+    on_ranks(2, [&](int) {
+      Training run({2, "fsdp=2", true, false}, 7);
+      for (const char* name : {"checkpoint-1", "checkpoint-2"}) {
+        train_step(run.model, *run.optimizer, 0);
+        save_checkpoint(folder_.file(name), run.content());
+      }
+    });
+  }
+  // The step of the checkpoint that two ranks find.
+  [[nodiscard]] std::int64_t found() const {
+    std::vector<std::int64_t> steps(2, -1);
+    on_ranks(2, [&](int rank) {
+      const auto newest = newest_checkpoint(folder_.file(""));
+      if (newest) newest->document("run").read("steps", steps[static_cast<std::size_t>(rank)]);
+    });
+    EXPECT_EQ(steps[0], steps[1]);
+    return steps[0];
+  }
+  [[nodiscard]] std::string error() const {
+    const FreshRank rank;
+    try {
+      Checkpoint(folder_.file("checkpoint-2")).verify();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(DamagedCheckpoint, AnUndamagedOneIsTaken) {
+  EXPECT_EQ(error(), "");
+  EXPECT_EQ(found(), 2);
+}
+
+TEST_F(DamagedCheckpoint, AChangedByteOfAnyFileIsFoundAndTheOneBeforeIsTaken) {
+  for (const auto& entry : fs::directory_iterator(folder_.file("checkpoint-2"))) {
+    const std::string path = entry.path().string();
+    const std::string good = read_file(path);
+    for (const std::size_t place : {std::size_t{0}, good.size() / 2, good.size() - 2}) {
+      std::string bad = good;
+      bad[place] = static_cast<char>(bad[place] ^ 1);
+      write_file(path, bad);
+      EXPECT_NE(error().find(entry.path().filename().string()), std::string::npos) << path << " " << place << error();
+    }
+    EXPECT_EQ(found(), 1) << path;
+    write_file(path, good);
+  }
+}
+
+TEST_F(DamagedCheckpoint, ATruncatedOrMissingFileIsFound) {
+  for (const char* name : {"state-00002-of-00002.safetensors", "manifest.json", "run.json"}) {
+    const std::string path = folder_.file("checkpoint-2/") + name;
+    const std::string good = read_file(path);
+    write_file(path, good.substr(0, good.size() / 3));
+    EXPECT_NE(error().find(name), std::string::npos) << name << error();
+    fs::remove(path);
+    EXPECT_NE(error().find(name), std::string::npos) << name << error();
+    EXPECT_EQ(found(), 1) << name;
+    write_file(path, good);
+  }
+}
+
+TEST_F(DamagedCheckpoint, AFolderThatWasNotRenamedDoesNotCount) {
+  fs::rename(folder_.file("checkpoint-2"), folder_.file("checkpoint-2.partial"));
+  EXPECT_EQ(found(), 1);
+}
+
+TEST(Checkpoints, ASaveThatFailsLeavesTheEarlierOne) {
+  const TemporaryFolder folder;
+  on_ranks(3, [&](int) {
+    Training run({3, "fsdp=3", true, false}, 7);
+    save_checkpoint(folder.file("checkpoint-1"), run.content());
+    std::string text;
+    try {
+      save_checkpoint("/proc/nothing/checkpoint-2", run.content());
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_TRUE(text.starts_with("cannot save /proc/nothing/checkpoint-2: ")) << text;
+    EXPECT_EQ(newest_checkpoint(folder.file(""))->folder(), folder.file("checkpoint-1"));
+  });
+}
+
+TEST(Checkpoints, OnlyTheNewestAreKept) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  for (const int step : {9, 10, 100}) {
+    CheckpointContent content;
+    content.states["model"].add({"x", Tensor::from<float>({2}, {1, static_cast<float>(step)}), {}});
+    save_checkpoint(folder.file("checkpoint-" + std::to_string(step)), content);
+  }
+  keep_newest_checkpoints(folder.file(""), 2);
+  EXPECT_EQ(
+      checkpoints_in(folder.file("")),
+      (std::map<std::int64_t, std::string>{{10, folder.file("checkpoint-10")}, {100, folder.file("checkpoint-100")}}));
+}
+
+}  // namespace
+}  // namespace tessera
