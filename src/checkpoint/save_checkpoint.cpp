@@ -21,6 +21,7 @@ namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr std::string_view kPartial = ".partial";
 
 // A tensor of the checkpoint, and this rank's shard.
 struct Saved {
@@ -144,7 +145,7 @@ std::int64_t step_of(const std::string& name) {
 void save_checkpoint(const std::string& folder, const CheckpointContent& content) {
   const auto world = joined_world();
   const std::string what = "cannot save " + folder;
-  const std::string partial = folder + ".partial";
+  const std::string partial = folder + std::string(kPartial);
   const std::vector<Saved> tensors = saved_tensors(content);  // collective
   const bool is_first = world->rank() == 0;
   StoredFile own;
@@ -182,6 +183,19 @@ std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (const std::int64_t step = step_of(entry.path().filename().string()); step >= 0)
       out[step] = entry.path().string();
+  return out;
+}
+
+std::vector<std::string> remove_partial_checkpoints(const std::string& folder) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const auto stem = name.find(kPartial);
+    if (stem != std::string::npos && stem + kPartial.size() == name.size() && step_of(name.substr(0, stem)) >= 0)
+      out.push_back(entry.path().string());
+  }
+  for (const std::string& path : out) fs::remove_all(path, error);
   return out;
 }
 

@@ -200,7 +200,7 @@ class Run {
 
   [[nodiscard]] bool saves_checkpoint(double epoch_before) const {
     if (arguments_.output_dir.empty() || arguments_.save_strategy == "no") return false;
-    if (state_.global_step == steps_) return true;
+    if (state_.global_step == steps_ || stop_signal_ != 0) return true;
     if (arguments_.save_strategy == "epoch") return std::floor(state_.epoch) > std::floor(epoch_before);
     return state_.global_step % arguments_.save_steps == 0;
   }
@@ -361,19 +361,6 @@ class Run {
   std::string resumed_from_;  // "": a new run
   Window resumed_window_;     // what the interrupted run had not logged yet
 };
-
-// Called before the training, so that it does not fail at the end.
-void check_output(const TrainingArguments& arguments) {
-  if (arguments.output_dir.empty()) return;
-  const std::string state = arguments.output_dir + "/trainer_state.json";
-  const bool resumes = !arguments.resume_from_checkpoint.empty();
-  require(
-      arguments.overwrite_output_dir || resumes || !std::filesystem::exists(state),
-      "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
-      "it",
-      arguments.output_dir);
-  if (RankContext::current().rank() == 0) make_folder(arguments.output_dir);
-}
 
 // Returns the files that every rank reads.
 std::vector<std::string> files_of(const TrainingArguments& arguments) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resume.h"
 
+#include <filesystem>
 #include <optional>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/log.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera::trainer {
@@ -46,6 +50,21 @@ Checkpoint chosen_checkpoint(const TrainingArguments& arguments) {
 }
 
 }  // namespace
+
+void check_output(const TrainingArguments& arguments) {
+  if (arguments.output_dir.empty()) return;
+  const std::string state = arguments.output_dir + "/trainer_state.json";
+  const bool resumes = !arguments.resume_from_checkpoint.empty();
+  require(
+      arguments.overwrite_output_dir || resumes || !std::filesystem::exists(state),
+      "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
+      "it",
+      arguments.output_dir);
+  if (RankContext::current().rank() != 0) return;
+  make_folder(arguments.output_dir);
+  for (const std::string& left : remove_partial_checkpoints(arguments.output_dir))
+    log_warning("deleted {}, which an interrupted save left", left);
+}
 
 CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmModel& setup, const TrainerState& state,
                                 const ResumeState& run) {

@@ -18,12 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::TemporaryFolder;
 
-struct Layout {
-  int ranks;
-  std::string mesh;
-  bool fsdp;
-  bool tensor_parallel;
-};
 // The chain of ranks, meshes and FSDP modes.
 const std::vector<Layout> kChain = {{8, "data=2,fsdp=4", true, false}, {3, "model=3", false, true},
                                     {6, "fsdp=2,model=3", true, true}, {1, "data=1", false, false},
@@ -32,10 +26,7 @@ const std::vector<Layout> kChain = {{8, "data=2,fsdp=4", true, false}, {3, "mode
 struct Training {
   Training(const Layout& layout, std::uint64_t seed) : model(config()) {
     manual_seed(seed);
-    const Mesh mesh = Mesh::parse(layout.mesh, layout.ranks);
-    set_default_mesh(mesh);
-    if (layout.tensor_parallel) shard_tensor_parallel(model, mesh, "model");
-    if (layout.fsdp) fully_shard(model, {.mesh = mesh});
+    shard(model, layout);
     optimizer = std::make_unique<optim::AdamW>(model.parameters(),
                                                optim::AdamWOptions{.learning_rate = 0.01, .weight_decay = 0.1});
   }
@@ -186,6 +177,8 @@ TEST_F(DamagedCheckpoint, ATruncatedOrMissingFileIsFound) {
 TEST_F(DamagedCheckpoint, AFolderThatWasNotRenamedDoesNotCount) {
   fs::rename(folder_.file("checkpoint-2"), folder_.file("checkpoint-2.partial"));
   EXPECT_EQ(found(), 1);
+  EXPECT_EQ(remove_partial_checkpoints(folder_.file("")), std::vector{folder_.file("checkpoint-2.partial")});
+  EXPECT_FALSE(fs::exists(folder_.file("checkpoint-2.partial")));
 }
 
 TEST(Checkpoints, ASaveThatFailsLeavesTheEarlierOne) {

@@ -21,22 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using testing::TemporaryFolder;
 
-struct Layout {
-  int ranks;
-  std::string mesh;
-  bool fsdp;
-  bool tensor_parallel;
-};
 const std::vector<Layout> kLayouts = {{1, "data=1", false, false},       {2, "fsdp=2", true, false},
                                       {3, "model=3", false, true},       {4, "data=2,fsdp=2", true, false},
                                       {6, "fsdp=2,model=3", true, true}, {8, "fsdp=8", true, false}};
-
-void shard(nn::GPT2LMHeadModel& model, const Layout& layout) {
-  const Mesh mesh = Mesh::parse(layout.mesh, layout.ranks);
-  set_default_mesh(mesh);
-  if (layout.tensor_parallel) shard_tensor_parallel(model, mesh, "model");
-  if (layout.fsdp) fully_shard(model, {.mesh = mesh});
-}
 
 TEST(Pretrained, WeightsSavedUnderEachLayoutLoadUnderEachOther) {
   const TemporaryFolder folder;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"
 
@@ -21,6 +23,21 @@ inline nn::GPT2Config small_gpt2() {
   config.n_head = 3;
   config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0;
   return config;
+}
+
+/// Ranks, and what is sharded over their mesh.
+struct Layout {
+  int ranks;
+  std::string mesh;
+  bool fsdp;
+  bool tensor_parallel;
+};
+
+inline void shard(nn::GPT2LMHeadModel& model, const Layout& layout) {
+  const Mesh mesh = Mesh::parse(layout.mesh, layout.ranks);
+  set_default_mesh(mesh);
+  if (layout.tensor_parallel) shard_tensor_parallel(model, mesh, "model");
+  if (layout.fsdp) fully_shard(model, {.mesh = mesh});
 }
 
 /// The complete values by name. Collective.

@@ -75,6 +75,41 @@ def pretrained():
         check(abs(held_out_loss(again) - held_out) < 2e-4, f"{again.stdout} instead of {held_out}")
 
 
+def resumed():
+    """A run that continues from a checkpoint has the losses of the uninterrupted run: bit by bit on the same mesh, also in the
+    middle of an epoch, with dropout and accumulation; and nearly so on other meshes."""
+    common = ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--block_size", 16, "--global_batch_size", 5,
+              "--gradient_accumulation_steps", 2, "--max_steps", 6, "--logging_steps", 1, "--learning_rate", "1e-3", "--dtype", "float64",
+              "--sample_tokens", 0, "--do_eval", "false"]
+
+    def logged(folder):
+        history = json.loads((FOLDER / folder / "trainer_state.json").read_text())["log_history"]
+        return [entry["loss"] for entry in history]
+
+    def train(folder, *flags):
+        result = run(*common, "--output_dir", FOLDER / folder, *flags)
+        check(result.returncode == 0, result.stderr)
+        return result
+
+    two = ["--virtual_ranks", 2, "--fsdp", "full_shard"]
+    train("uninterrupted", *two, "--save_steps", 3, "--save_total_limit", 2)
+    expected = logged("uninterrupted")
+    folders = sorted(path.name for path in (FOLDER / "uninterrupted").glob("checkpoint-*"))
+    check(folders == ["checkpoint-3", "checkpoint-6"], folders)
+    for name, flags in {"same": two, "three": ["--virtual_ranks", 3, "--mesh", "model=3", "--tensor_parallel", "model"], "single": []}.items():
+        train(name, *flags, "--resume_from_checkpoint", FOLDER / "uninterrupted/checkpoint-3")
+        losses_now = logged(name)
+        check(len(losses_now) == 6, losses_now)
+        check(name != "same" or losses_now == expected, f"{losses_now} instead of {expected}")
+        check(all(abs(a - b) < 1e-9 for a, b in zip(losses_now, expected)), f"{name}: {losses_now} instead of {expected}")
+    damaged = FOLDER / "uninterrupted/checkpoint-6/state-00002-of-00002.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    again = train("uninterrupted", *two, "--resume_from_checkpoint")
+    check("state-00002-of-00002.safetensors has another checksum" in again.stderr and "checkpoint-3: step 3 of 6" in again.stdout,
+          again.stdout + again.stderr)
+    check(logged("uninterrupted") == expected, logged("uninterrupted"))
+
+
 def advice():
     """run_clm does nothing that the profiler advises against: it reads values every few steps, not at every step."""
     result = subprocess.run(
@@ -166,7 +201,7 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
-    for part in (sampling, pretrained, advice, peaks):
+    for part in (sampling, pretrained, resumed, advice, peaks):
         part()
 
 

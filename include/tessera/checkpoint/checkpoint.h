@@ -60,6 +60,8 @@ std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
 /// Opens and verifies the newest checkpoint in a folder. For each damaged one it prints a warning and tries the one
 /// before. Nullopt if there is none. Collective.
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
+/// Deletes what interrupted saves left in a folder, and returns the paths. On one rank, while no rank saves.
+std::vector<std::string> remove_partial_checkpoints(const std::string& folder);
 /// Deletes all but the newest `most` checkpoints in a folder. On one rank.
 void keep_newest_checkpoints(const std::string& folder, std::int64_t most);
 
