@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <boost/json/serialize.hpp>
+#include <span>
 
+#include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
@@ -17,6 +19,7 @@ namespace json = boost::json;
 
 constexpr const char* kFormat = "tessera-checkpoint";
 constexpr std::int64_t kVersion = 1;
+constexpr const char* kChecksum = "xxh3";
 
 json::array numbers(const Region& region, bool starts) {
   json::array out;
@@ -86,6 +89,15 @@ StoredTensor tensor_of(const json::value& value) {
   return out;
 }
 
+// Of all other members.
+std::string checksum_of(json::object all) {
+  all.erase(kChecksum);
+  const std::string text = json::serialize(all);
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(text)));
+  return sum.text();
+}
+
 template <class Map, class Read>
 void read_members(const json::value& all, const char* key, Map& into, const Read& read_one) {
   const json::value& object = member(all, key);
@@ -115,6 +127,7 @@ std::string CheckpointManifest::str() const {
                          {"shape", json::array(tensor.type.dims().begin(), tensor.type.dims().end())},
                          {"parts", std::move(parts)}};
   }
+  out[kChecksum] = checksum_of(out);
   return json::serialize(out) + "\n";
 }
 
@@ -127,6 +140,7 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     require(all.is_object() && text_of(all, "format") == kFormat, "this is not the manifest of a checkpoint");
     const std::int64_t version = natural(member(all, "version"), "version");
     require(version == kVersion, "version {} is not supported; this program reads version {}", version, kVersion);
+    require(text_of(all, kChecksum) == checksum_of(all.get_object()), "its content does not have the checksum in it");
     read_members(all, "files", out.files, [](const json::value& file) {
       return StoredFile{static_cast<std::uint64_t>(natural(member(file, "bytes"), "bytes")), text_of(file, "xxh3")};
     });

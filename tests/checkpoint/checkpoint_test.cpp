@@ -161,6 +161,21 @@ TEST_F(DamagedCheckpoint, AChangedByteOfAnyFileIsFoundAndTheOneBeforeIsTaken) {
   }
 }
 
+TEST_F(DamagedCheckpoint, AChangedDigitOfAnyPartInTheManifestIsFound) {
+  const std::string path = folder_.file("checkpoint-2/manifest.json");
+  const std::string good = read_file(path);
+  int changed = 0;
+  for (std::size_t place = good.find("\"start\":["); place != std::string::npos;
+       place = good.find("\"start\":[", place + 1)) {
+    std::string bad = good;
+    bad[place + 9] = bad[place + 9] == '1' ? '2' : '1';
+    write_file(path, bad);
+    EXPECT_NE(error().find("manifest.json"), std::string::npos) << place << error();
+    ++changed;
+  }
+  EXPECT_GT(changed, 50);
+}
+
 TEST_F(DamagedCheckpoint, ATruncatedOrMissingFileIsFound) {
   for (const char* name : {"state-00002-of-00002.safetensors", "manifest.json", "run.json"}) {
     const std::string path = folder_.file("checkpoint-2/") + name;

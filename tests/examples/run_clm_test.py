@@ -67,7 +67,7 @@ def pretrained():
     first = run("--config_name", FOLDER / "config.json", *common, "--max_steps", 5, "--output_dir", FOLDER / "trained")
     check(first.returncode == 0, first.stderr)
     names = sorted(path.name for path in (FOLDER / "trained").iterdir())
-    check(names == ["config.json", "model.safetensors", "trainer_state.json"], names)
+    check(names == ["checkpoint-5", "config.json", "model.safetensors", "trainer_state.json"], names)
     held_out = held_out_loss(first)
     for more in ([], ["--virtual-ranks", 3, "--fsdp", "full_shard", "--mesh", "fsdp=3"]):
         again = run("--model_name_or_path", FOLDER / "trained", *common, "--do_train", "false", *more)
