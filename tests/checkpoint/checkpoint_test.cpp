@@ -4,11 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 #include <filesystem>
+#include <random>
+#include <span>
 
 #include "checkpoint/small_gpt2.h"
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
+#include "tessera/base/checksum.h"
 #include "tessera/base/files.h"
 #include "tessera/fsdp/fsdp.h"
 
@@ -174,6 +179,66 @@ TEST_F(DamagedCheckpoint, AChangedDigitOfAnyPartInTheManifestIsFound) {
     ++changed;
   }
   EXPECT_GT(changed, 50);
+}
+
+// Gives a manifest the checksum of its content, or returns the text if it is not JSON.
+std::string with_checksum(const std::string& text) {
+  boost::json::error_code error;
+  boost::json::value all = boost::json::parse(text, error);
+  if (error || !all.is_object()) return text;
+  all.get_object().erase("xxh3");
+  const std::string content = boost::json::serialize(all);
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(content)));
+  all.get_object()["xxh3"] = sum.text();
+  return boost::json::serialize(all);
+}
+
+// A manifest may come from anywhere: with any content it is read, or an Error names it.
+TEST_F(DamagedCheckpoint, AManifestWithAnyContentIsReadOrRefused) {
+  const FreshRank rank;
+  const std::string path = folder_.file("checkpoint-2/manifest.json");
+  const std::string good = read_file(path);
+  const std::vector<std::string> tokens = {"-1",
+                                           "9223372036854775807",
+                                           "4611686018427387904",
+                                           "{}",
+                                           "[]",
+                                           "null",
+                                           "\"..\"",
+                                           "0",
+                                           "\"../x\"",
+                                           "1e308",
+                                           "[[]",
+                                           "true",
+                                           "\"\""};
+  std::mt19937 draw(17);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string bad = good;
+    const std::size_t place = draw() % bad.size();
+    if (i % 3 == 0) {
+      bad[place] = static_cast<char>('0' + draw() % 10);
+    } else {
+      const auto begin = bad.find_first_of(":,[", place);
+      const auto end = bad.find_first_of(",]}", begin + 1);
+      if (begin == std::string::npos || end == std::string::npos) continue;
+      bad.replace(begin + 1, end - begin - 1, tokens[draw() % tokens.size()]);
+    }
+    write_file(path, with_checksum(bad));
+    try {
+      const Checkpoint read(folder_.file("checkpoint-2"));
+      Training run({1, "data=1", false, false}, 7);
+      run.load(read);
+      (void)values_of(run.model);
+    } catch (const InternalError& error) {
+      ADD_FAILURE() << i << ": " << error.what();
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_NE(std::string(error.what()).find("checkpoint-2"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 200);
 }
 
 TEST_F(DamagedCheckpoint, ATruncatedOrMissingFileIsFound) {

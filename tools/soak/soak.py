@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 
+from kills import Kills
 from layouts import Layouts
 from long_rows import LongRows
 from mutations import Mutations
 from part import Soak
 from programs import CASES, Programs
 
-PARTS = [Programs, LongRows, Mutations, Layouts]
+PARTS = [Programs, LongRows, Mutations, Layouts, Kills]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
