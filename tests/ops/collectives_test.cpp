@@ -148,7 +148,7 @@ TEST(Collectives, ErrorsNameDevicesWithoutAGroupAndSizesThatDoNotDivide) {
                      }),
             "all-reduce: device 4 is in no group of [2,2]<=[4]");
   EXPECT_EQ(error_of({4}, [](Value x) { return ops::all_to_all(x, 0, kRows, 1); }),
-            "all-to-all: dim 0 is 4, which is not a multiple of 3");
+            "all-to-all: dim 0 of s32[4] is not a multiple of the group size 3");
   EXPECT_EQ(error_of({4}, [](Value x) { return ops::reduce_scatter(x, 0, Reduction::kSum, kRows, 1); }),
             "reduce-scatter: dim 0 is 4, which is not a multiple of 3");
 }
