@@ -94,7 +94,9 @@ void OutputFile::finish() {
 }
 
 void commit_rename(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+  const bool replaces = std::filesystem::is_directory(to);
+  const unsigned int flags = replaces ? RENAME_EXCHANGE : 0U;
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) fail_io("write", to, errno);
   const auto parent = std::filesystem::path(to).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   const int descriptor =
@@ -103,6 +105,8 @@ void commit_rename(const std::string& from, const std::string& to) {
   const int error = fsync(descriptor) == 0 ? 0 : errno;
   close(descriptor);
   if (error != 0 && error != EINVAL) fail_io("write", folder, error);  // EINVAL: this file system cannot
+  std::error_code ignored;
+  if (replaces) std::filesystem::remove_all(from, ignored);
 }
 
 std::uint64_t bytes_read_from_files() { return RankContext::current().get<BytesRead>().count; }

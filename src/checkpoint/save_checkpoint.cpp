@@ -167,7 +167,6 @@ void save_checkpoint(const std::string& folder, const CheckpointContent& content
       for (const auto& [name, document] : content.documents)
         manifest.files[name + ".json"] = write_whole_file(partial + "/" + name + ".json", document.str());
       (void)write_whole_file(partial + "/" + kManifestFile, manifest.str());
-      if (fs::exists(folder)) fs::remove_all(folder);
       commit_rename(partial, folder);
     });
   } catch (const Error&) {
@@ -202,7 +201,9 @@ std::vector<std::string> remove_partial_checkpoints(const std::string& folder) {
 void keep_newest_checkpoints(const std::string& folder, std::int64_t most) {
   auto found = checkpoints_in(folder);
   while (isize(found) > most && !found.empty()) {
-    fs::remove_all(found.begin()->second);
+    const std::string doomed = found.begin()->second + std::string(kPartial);  // no longer a complete checkpoint
+    fs::rename(found.begin()->second, doomed);
+    fs::remove_all(doomed);
     found.erase(found.begin());
   }
 }

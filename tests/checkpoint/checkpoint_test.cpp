@@ -285,10 +285,19 @@ TEST(Checkpoints, OnlyTheNewestAreKept) {
     content.states["model"].add({"x", Tensor::from<float>({2}, {1, static_cast<float>(step)}), {}});
     save_checkpoint(folder.file("checkpoint-" + std::to_string(step)), content);
   }
+  CheckpointContent replaced;
+  replaced.states["model"].add({"y", Tensor::from<float>({1}, {5}), {}});
+  save_checkpoint(folder.file("checkpoint-100"), replaced);
+  const Tensor y = Tensor::from<float>({1}, {0});
+  StateDict state;
+  state.add({"y", y, {}});
+  Checkpoint(folder.file("checkpoint-100")).load("model", state);
+  EXPECT_EQ(y.item(), 5);
   keep_newest_checkpoints(folder.file(""), 2);
   EXPECT_EQ(
       checkpoints_in(folder.file("")),
       (std::map<std::int64_t, std::string>{{10, folder.file("checkpoint-10")}, {100, folder.file("checkpoint-100")}}));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.file("")), {}), 2);
 }
 
 }  // namespace

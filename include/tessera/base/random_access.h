@@ -51,7 +51,8 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-/// Renames a file or folder, and waits until the new name is on the disk. An existing file is replaced.
+/// Renames a file or folder, and waits until the new name is on the disk. An existing file or folder is replaced at once:
+/// at every moment `to` is the old or the new one. The old folder is then deleted.
 void commit_rename(const std::string& from, const std::string& to);
 
 /// The bytes that the current rank has read through InputFile. For tests and reports.
