@@ -4,6 +4,7 @@
 
 #include "manifest.h"
 #include "on_all_ranks.h"
+#include "pieces.h"
 #include "read_elements.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
@@ -17,27 +18,11 @@
 namespace tessera {
 namespace {
 
-// A part whose elements are in the file from byte `offset` on.
-struct Piece {
-  std::shared_ptr<const InputFile> file;
-  std::uint64_t offset = 0;
-  Region region;
-};
-
 Region intersection(const Region& a, const Region& b) {
   Region out;
   for (int d = 0; d < isize(a.dims); ++d) {
     const std::int64_t start = std::max(at(a.dims, d).start, at(b.dims, d).start);
     out.dims.push_back({start, std::max(start, std::min(at(a.dims, d).limit, at(b.dims, d).limit))});
-  }
-  return out;
-}
-
-RegionBuffer buffer_of(const Region& region) {
-  RegionBuffer out;
-  for (const Interval& dim : region.dims) {
-    out.sizes.push_back(dim.size());
-    out.origin.push_back(dim.start);
   }
   return out;
 }
@@ -58,27 +43,6 @@ ShardReader reader_of(std::vector<Piece> pieces, DType stored) {
   };
 }
 
-struct OpenFile {
-  std::shared_ptr<const InputFile> file;
-  SafetensorsHeader header;
-};
-
-OpenFile open_file(const std::string& path, const StoredFile& expected) {
-  auto file = std::make_shared<const InputFile>(path);
-  require(file->size() == expected.bytes, "{} has {} bytes, the manifest lists {}", path, file->size(), expected.bytes);
-  SafetensorsHeader header = SafetensorsHeader::from_file(*file);
-  return {std::move(file), std::move(header)};
-}
-
-Piece piece_of(const OpenFile& file, const std::string& name, const TensorPart& part, const Type& type) {
-  const SafetensorsEntry* entry = file.header.find(name);
-  require(entry != nullptr, "{} does not contain {}", file.file->path(), name);
-  const Type expected = type.with_dims(buffer_of(part.region).sizes);
-  require(entry->type == expected, "{}: {} is {}, the manifest lists {}", file.file->path(), name, entry->type,
-          expected);
-  return {file.file, file.header.data_begin + entry->begin, part.region};
-}
-
 }  // namespace
 
 Checkpoint::Checkpoint(std::string folder)
@@ -88,6 +52,22 @@ Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 
 const std::string& Checkpoint::folder() const { return manifest_->folder; }
+
+std::vector<Checkpoint::Entry> Checkpoint::entries() const {
+  std::vector<Entry> out;
+  for (const auto& [name, tensor] : manifest_->tensors) {
+    const auto slash = name.find('/');
+    out.push_back({name.substr(0, slash), slash == std::string::npos ? "" : name.substr(slash + 1), tensor.type,
+                   isize(tensor.parts)});
+  }
+  return out;
+}
+
+std::map<std::string, std::uint64_t> Checkpoint::files() const {
+  std::map<std::string, std::uint64_t> out;
+  for (const auto& [name, file] : manifest_->files) out[name] = file.bytes;
+  return out;
+}
 
 JsonObject Checkpoint::document(const std::string& name) const {
   require(manifest_->files.contains(name + ".json"), "{} contains no {}.json", folder(), name);
@@ -101,18 +81,12 @@ LoadStateResult Checkpoint::load(const std::string& group, const StateDict& stat
     if (name.starts_with(group + "/")) given.push_back({name.substr(group.size() + 1), tensor.type});
   LoadStateResult result;
   const auto sources = match_state(state, given, folder() + " (" + group + ")", options, result);
-  std::map<std::string, OpenFile> files;
+  PieceFiles files(*manifest_);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i] < 0) continue;
     const std::string name = group + "/" + at(given, sources[i]).name;
-    const StoredTensor& tensor = manifest_->tensors.at(name);
-    std::vector<Piece> pieces;
-    for (const TensorPart& part : tensor.parts) {
-      if (!files.contains(part.file))
-        files.emplace(part.file, open_file(folder() + "/" + part.file, manifest_->files.at(part.file)));
-      pieces.push_back(piece_of(files.at(part.file), name, part, tensor.type));
-    }
-    read_when_needed(state.entries()[i].tensor, reader_of(std::move(pieces), tensor.type.dtype()));
+    const DType stored = manifest_->tensors.at(name).type.dtype();
+    read_when_needed(state.entries()[i].tensor, reader_of(files.pieces_of(name), stored));
   }
   return result;
 }

@@ -77,6 +77,13 @@ StoredTensor tensor_of(const json::value& value) {
   StoredTensor out;
   out.type = Type::array(dtype_from_name(text_of(value, "dtype")), sizes_of(value, "shape", SIZE_MAX));
   (void)out.type.byte_size();  // checked
+  out.exported_dims = out.type.dims();
+  if (find_member(value, "exported_shape") != nullptr) {
+    out.exported_dims = sizes_of(value, "exported_shape", SIZE_MAX);
+    const Type exported = Type::array(out.type.dtype(), out.exported_dims);
+    require(exported.element_count() == out.type.element_count(), "exported_shape has {} elements, shape has {}",
+            exported.element_count(), out.type.element_count());
+  }
   const json::value& parts = member(value, "parts");
   require(parts.is_array(), "parts must be a list");
   std::int64_t elements = 0;
@@ -123,9 +130,12 @@ std::string CheckpointManifest::str() const {
     for (const TensorPart& part : tensor.parts)
       parts.push_back(
           {{"file", part.file}, {"start", numbers(part.region, true)}, {"shape", numbers(part.region, false)}});
-    tensor_list[name] = {{"dtype", dtype_name(tensor.type.dtype())},
-                         {"shape", json::array(tensor.type.dims().begin(), tensor.type.dims().end())},
-                         {"parts", std::move(parts)}};
+    json::object& one = tensor_list[name].emplace_object();
+    one["dtype"] = dtype_name(tensor.type.dtype());
+    one["shape"] = json::array(tensor.type.dims().begin(), tensor.type.dims().end());
+    if (tensor.exported_dims != tensor.type.dims())
+      one["exported_shape"] = json::array(tensor.exported_dims.begin(), tensor.exported_dims.end());
+    one["parts"] = std::move(parts);
   }
   out[kChecksum] = checksum_of(out);
   return json::serialize(out) + "\n";

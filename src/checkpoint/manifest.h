@@ -21,6 +21,7 @@ struct TensorPart {
 };
 struct StoredTensor {
   Type type;
+  Dims exported_dims;  // the shape in model folders
   std::vector<TensorPart> parts;
 };
 struct StoredFile {

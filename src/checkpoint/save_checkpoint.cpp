@@ -27,6 +27,7 @@ constexpr std::string_view kPartial = ".partial";
 struct Saved {
   std::string name;  // GROUP/NAME
   Type type;
+  Dims exported_dims;
   StoredShard stored;
 };
 
@@ -34,7 +35,7 @@ std::vector<Saved> saved_tensors(const CheckpointContent& content) {
   std::vector<Saved> out;
   for (const auto& [group, state] : content.states)
     for (const NamedTensor& entry : state.entries())
-      out.push_back({group + "/" + entry.name, entry.tensor.type(), stored_shard(entry.tensor)});
+      out.push_back({group + "/" + entry.name, entry.tensor.type(), entry.exported_dims, stored_shard(entry.tensor)});
   return out;
 }
 
@@ -108,6 +109,7 @@ std::map<std::string, StoredTensor> parts_of(const std::vector<Saved>& tensors, 
   for (const Saved& one : tensors) {
     StoredTensor& tensor = out[one.name];
     tensor.type = one.type;
+    tensor.exported_dims = one.exported_dims;
     for (int rank = 0; rank < ranks; ++rank) {
       Region region = written_region(one.type, one.stored.sharding, rank);
       if (region.element_count() > 0 && isize(region.dims) == one.type.ndim())

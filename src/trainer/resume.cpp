@@ -8,6 +8,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera::trainer {
@@ -70,6 +71,7 @@ CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmMod
                                 const ResumeState& run) {
   CheckpointContent out;
   out.states["model"] = setup.model->state_dict();
+  out.documents.emplace("config", config_json(*setup.model));
   out.documents.emplace("trainer_state", state.to_json());
   if (arguments.save_only_model) return out;
   out.states["optimizer"] = setup.optimizer->state_dict();

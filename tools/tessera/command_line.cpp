@@ -47,8 +47,9 @@ Error with_place(const Error& error, const std::string& file) {
 
 std::string general_help() {
   std::string out =
-      "tessera: partitions, explains, checks and runs HLO programs\n\nusage: tessera <verb> IN.hlo [options]\n\n";
-  for (const Verb* verb : verbs()) out += fmt::format("  {:<11}{}\n", verb->name, verb->about);
+      "tessera: partitions, explains, checks and runs HLO programs, and inspects checkpoints\n\n"
+      "usage: tessera <verb> IN.hlo [options], or tessera checkpoint <verb> DIR [options]\n\n";
+  for (const Verb* verb : verbs()) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out +
          "\n"
          "`tessera <verb> --help` prints the options of a verb, `tessera --version` the build. IN.hlo may be - for "
@@ -169,7 +170,9 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
     check_value(*std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == name; }),
                 value.value_or(""));
   }
-  if (given.positional.empty()) throw UsageError("an input is missing: a file of HLO text, or - for standard input");
+  if (given.positional.empty())
+    throw UsageError(input == "DIR" ? "an input is missing: the folder of a checkpoint"
+                                    : "an input is missing: a file of HLO text, or - for standard input");
   if (given.positional.size() > 1)
     throw UsageError(
         fmt::format("one input is expected, got \"{}\" and \"{}\"", given.positional[0], given.positional[1]));
@@ -178,7 +181,7 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
 }
 
 std::string Verb::help() const {
-  std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} IN.hlo [options]\n\n", name, about, name);
+  std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} {} [options]\n\n", name, about, name, input);
   for (const auto& option : options) {
     const std::string left = dashed(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
     out += fmt::format("  {:<34}{}\n", left, option.help);
@@ -189,7 +192,15 @@ std::string Verb::help() const {
 }
 
 const std::vector<const Verb*>& verbs() {
-  static const std::vector<const Verb*> kAll = {&kPartition, &kOptimize, &kStats, &kCheck, &kRun, &kPrint};
+  static const std::vector<const Verb*> kAll = {&kPartition,
+                                                &kOptimize,
+                                                &kStats,
+                                                &kCheck,
+                                                &kRun,
+                                                &kPrint,
+                                                &kCheckpointInspect,
+                                                &kCheckpointVerify,
+                                                &kCheckpointConsolidate};
   return kAll;
 }
 
@@ -204,9 +215,10 @@ int run_command(const std::vector<std::string>& words) {
       write_standard_output(version_text());
       return kGood;
     }
-    const Verb& verb = find_verb(words[0]);
+    const bool has_two_words = words[0] == "checkpoint" && words.size() > 1;
+    const Verb& verb = find_verb(has_two_words ? words[0] + " " + words[1] : words[0]);
     prefix += fmt::format(" {}", verb.name);
-    const std::vector<std::string> rest(words.begin() + 1, words.end());
+    const std::vector<std::string> rest(words.begin() + (has_two_words ? 2 : 1), words.end());
     if (asks_for_help(rest)) {
       write_standard_output(verb.help());
       return kGood;

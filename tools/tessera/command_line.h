@@ -56,6 +56,7 @@ struct Verb {
   std::vector<Option> options;
   /// Returns the exit code.
   int (*run)(const Arguments&) = nullptr;
+  std::string_view input = "IN.hlo";
 
   /// Parses the words. Throws a UsageError unless all options are known and have valid values. Reads no files.
   [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;
@@ -70,6 +71,9 @@ extern const Verb kStats;
 extern const Verb kCheck;
 extern const Verb kRun;
 extern const Verb kPrint;
+extern const Verb kCheckpointInspect;
+extern const Verb kCheckpointVerify;
+extern const Verb kCheckpointConsolidate;
 
 inline constexpr int kGood = 0;
 inline constexpr int kInputIsWrong = 1;

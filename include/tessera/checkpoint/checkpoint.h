@@ -43,6 +43,16 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) noexcept;
 
   [[nodiscard]] const std::string& folder() const;
+  /// A tensor of the checkpoint.
+  struct Entry {
+    std::string group;
+    std::string name;
+    Type type;
+    std::int64_t parts = 0;
+  };
+  [[nodiscard]] std::vector<Entry> entries() const;
+  /// The sizes of all files in bytes, by name.
+  [[nodiscard]] std::map<std::string, std::uint64_t> files() const;
   /// A document. Error if the checkpoint has none of this name.
   [[nodiscard]] JsonObject document(const std::string& name) const;
   /// Gives the variables of `state` the values of the group, in any sharding: a rank reads its shards when they are first
@@ -50,6 +60,9 @@ class Checkpoint {
   LoadStateResult load(const std::string& group, const StateDict& state, const LoadStateOptions& options = {}) const;
   /// Compares the checksums of all files. Collective: the ranks divide the files. Error, on all ranks, naming the file.
   void verify() const;
+  /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it is a
+  /// document of the checkpoint. Needs little memory: data is copied in pieces. Not collective.
+  void consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const;
 
  private:
   std::unique_ptr<CheckpointManifest> manifest_;

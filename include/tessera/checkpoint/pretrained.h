@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "tessera/base/json_object.h"
 #include "tessera/frontend/tensor/state_dict.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/nn/module.h"
@@ -41,6 +42,8 @@ struct SavePretrainedOptions {
 /// writes the elements that it holds, and no rank gathers a tensor. Readers see the old or the new files: these are
 /// renamed after all of them are on the disk. Error, on all ranks, naming the rank and the file that failed.
 void save_state(const StateDict& state, const std::string& folder, const SavePretrainedOptions& options = {});
+/// The content of config.json.
+JsonObject config_json(const nn::GPT2LMHeadModel& model);
 /// save_state() of the parameters and buffers, and config.json.
 void save_pretrained(const nn::GPT2LMHeadModel& model, const std::string& folder,
                      const SavePretrainedOptions& options = {});

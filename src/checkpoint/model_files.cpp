@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
+#include "file_names.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
+#include "tessera/base/random_access.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+JsonObject index_of(const std::vector<ModelFile>& files) {
+  JsonObject map;
+  std::int64_t total = 0;
+  for (const ModelFile& file : files)
+    for (const SafetensorsEntry& entry : file.header.tensors) {
+      map.set(entry.name, file.name);
+      total += entry.type.byte_size();
+    }
+  JsonObject metadata;
+  metadata.set("total_size", total);
+  JsonObject out;
+  out.set("metadata", metadata);
+  out.set("weight_map", map);
+  return out;
+}
+
+// Files of an earlier save with another number of files.
+void remove_older_files(const std::string& folder, const std::vector<ModelFile>& files) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_weights = name == kSingleFile || (name.starts_with("model-") && name.ends_with(".safetensors"));
+    const bool is_new =
+        std::any_of(files.begin(), files.end(), [&](const ModelFile& file) { return file.name == name; });
+    if (is_weights && !is_new) fs::remove(entry.path());
+  }
+  if (files.size() == 1) fs::remove(fs::path(folder) / kIndexFile);
+}
+
+}  // namespace
+
+std::vector<ModelFile> divide_into_files(const std::vector<std::pair<std::string, Type>>& tensors,
+                                         std::int64_t most_bytes) {
+  std::vector<ModelFile> out(1);
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t own = tensors[i].second.byte_size();
+    if (!out.back().tensors.empty() && bytes + own > most_bytes) {
+      out.emplace_back();
+      bytes = 0;
+    }
+    out.back().tensors.push_back(i);
+    bytes += own;
+  }
+  for (std::size_t f = 0; f < out.size(); ++f) {
+    out[f].name = out.size() == 1 ? kSingleFile : fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, out.size());
+    std::vector<std::pair<std::string, Type>> own;
+    for (const std::size_t i : out[f].tensors) own.push_back(tensors[i]);
+    out[f].header = SafetensorsHeader::of(own, {{"format", "pt"}});
+  }
+  return out;
+}
+
+std::string partial_path(const std::string& folder, const ModelFile& file) {
+  return fmt::format("{}/{}.partial", folder, file.name);
+}
+
+void create_files(const std::string& folder, const std::vector<ModelFile>& files) {
+  make_folder(folder);
+  for (const ModelFile& file : files) {
+    OutputFile out(partial_path(folder, file), OutputFile::Mode::kCreate);
+    out.resize(file.header.file_bytes());
+    const std::string text = file.header.str();
+    out.write(0, std::as_bytes(std::span(text)));
+  }
+}
+
+void publish_files(const std::string& folder, const std::vector<ModelFile>& files) {
+  for (const ModelFile& file : files) commit_rename(partial_path(folder, file), folder + "/" + file.name);
+  if (files.size() > 1) index_of(files).save(folder + "/" + kIndexFile);
+  remove_older_files(folder, files);
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the parts of the tensors of a checkpoint are in its files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "manifest.h"
+#include "tessera/base/random_access.h"
+#include "tessera/tensor/safetensors.h"
+
+namespace tessera {
+
+/// A part whose elements are in the file from byte `offset` on.
+struct Piece {
+  std::shared_ptr<const InputFile> file;
+  std::uint64_t offset = 0;
+  Region region;
+};
+
+/// The buffer that holds exactly the region.
+RegionBuffer buffer_of(const Region& region);
+
+/// Opens each file once. Errors name the file: it is missing, has another size, or does not contain what the manifest lists.
+class PieceFiles {
+ public:
+  explicit PieceFiles(const CheckpointManifest& manifest) : manifest_(manifest) {}
+  std::vector<Piece> pieces_of(const std::string& name);
+
+ private:
+  struct OpenFile {
+    std::shared_ptr<const InputFile> file;
+    SafetensorsHeader header;
+  };
+  const OpenFile& open(const std::string& name);
+  const CheckpointManifest& manifest_;
+  std::map<std::string, OpenFile> open_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera checkpoint: the content of a checkpoint, damaged files, and the model folder that it becomes.
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tools/command_fixture.h"
+
+namespace tessera::command_tests {
+namespace {
+
+nn::GPT2Config config() {
+  nn::GPT2Config out;
+  out.vocab_size = 29;
+  out.n_positions = 7;
+  out.n_embd = 12;
+  out.n_layer = 2;
+  out.n_head = 3;
+  return out;
+}
+
+TEST_F(TesseraCommand, CheckpointsAreInspectedVerifiedAndConsolidated) {
+  nn::GPT2LMHeadModel model(config());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {{"config", config_json(model)}}});
+
+  const auto inspected = run("checkpoint inspect " + folder + " --tensors");
+  EXPECT_EQ(inspected.code, 0) << inspected.error;
+  EXPECT_NE(inspected.out.find("model               28          4056           16224\n"), std::string::npos)
+      << inspected.out;
+  EXPECT_NE(
+      inspected.out.find("model/transformer.h.1.attn.c_attn.weight                f32[12,3,3,4]                1\n"),
+      std::string::npos)
+      << inspected.out;
+  const auto json = JsonObject::parse(run("checkpoint inspect " + folder + " --json").out);
+  EXPECT_TRUE(json.has("groups") && json.has("files") && json.has("tensors"));
+  EXPECT_NE(run("checkpoint verify " + folder).out.find("3 files"), 0U);
+
+  EXPECT_EQ(run("checkpoint consolidate " + folder + " -o " + path("m")).code, 0);
+  nn::GPT2LMHeadModel loaded(config());
+  load_pretrained(loaded, path("m"));
+  for (const auto& entry : model.state_dict().entries())
+    EXPECT_EQ(loaded.parameter(entry.name).to_host(), entry.tensor.to_host()) << entry.name;
+  EXPECT_TRUE(fs::exists(path("m") + "/config.json"));
+}
+
+TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
+  nn::GPT2LMHeadModel model(config());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const std::string file = folder + "/state-00001-of-00001.safetensors";
+  std::string bytes = read_file(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 4);
+  write_file(file, bytes);
+  const auto verified = run("checkpoint verify " + folder);
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_EQ(verified.error, "tessera checkpoint verify: " + folder + " is damaged: " + file +
+                                " has another checksum than the manifest lists\n");
+  EXPECT_EQ(
+      run("checkpoint inspect").error,
+      "tessera checkpoint inspect: an input is missing: the folder of a checkpoint\ntry `tessera checkpoint inspect "
+      "--help`\n");
+  EXPECT_EQ(run("checkpoint inspect nothing").code, 1);
+  EXPECT_EQ(
+      run("checkpoint inspekt x").error,
+      "tessera: unknown verb \"checkpoint inspekt\"; did you mean \"checkpoint inspect\"?\ntry `tessera --help`\n");
+}
+
+}  // namespace
+}  // namespace tessera::command_tests
