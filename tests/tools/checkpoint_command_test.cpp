@@ -26,15 +26,14 @@ TEST_F(TesseraCommand, CheckpointsAreInspectedVerifiedAndConsolidated) {
 
   const auto inspected = run("checkpoint inspect " + folder + " --tensors");
   EXPECT_EQ(inspected.code, 0) << inspected.error;
-  EXPECT_NE(inspected.out.find("model               28          4056           16224\n"), std::string::npos)
-      << inspected.out;
-  EXPECT_NE(
-      inspected.out.find("model/transformer.h.1.attn.c_attn.weight                f32[12,3,3,4]                1\n"),
-      std::string::npos)
-      << inspected.out;
+  const auto elements = model.parameter_count();
+  for (const std::string& line :
+       {fmt::format("model               28{:>14}{:>16}\n", elements, 4 * elements),
+        fmt::format("{:<56}{:<24}{:>6}\n", "model/transformer.h.1.attn.c_attn.weight", "f32[12,3,3,4]", 1)})
+    EXPECT_NE(inspected.out.find(line), std::string::npos) << line << inspected.out;
   const auto json = JsonObject::parse(run("checkpoint inspect " + folder + " --json").out);
   EXPECT_TRUE(json.has("groups") && json.has("files") && json.has("tensors"));
-  EXPECT_NE(run("checkpoint verify " + folder).out.find("3 files"), 0U);
+  EXPECT_TRUE(run("checkpoint verify " + folder).out.starts_with("2 files, "));
 
   EXPECT_EQ(run("checkpoint consolidate " + folder + " -o " + path("m")).code, 0);
   nn::GPT2LMHeadModel loaded(config());
