@@ -15,6 +15,7 @@ import torch
 import transformers
 
 RUN_CLM = sys.argv[1]
+TESSERA = pathlib.Path(RUN_CLM).parent / "tessera"
 FOLDER = pathlib.Path(tempfile.mkdtemp())
 BLOCK = 24
 BOUND = 1e-5
@@ -84,6 +85,8 @@ def main():
         folder, ours = run_clm(f"trained_{len(flags)}", "--config_name", FOLDER / "config.json", "--max_steps", 4,
                                "--learning_rate", "3e-3", *flags)
         compare(f"trained and saved by Tessera on {name}", ours, loss_of(load(folder), text))
+        subprocess.run([TESSERA, "checkpoint", "consolidate", folder / "checkpoint-4", "-o", folder / "model"], check=True)
+        compare("the checkpoint of this run, consolidated", ours, loss_of(load(folder / "model"), text))
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, safetensors {safetensors.__version__}")
     sys.exit(failures > 0)
 
