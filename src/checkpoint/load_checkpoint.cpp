@@ -45,7 +45,7 @@ ShardReader reader_of(std::vector<Piece> pieces, DType stored) {
 
 }  // namespace
 
-Checkpoint::Checkpoint(std::string folder)
+Checkpoint::Checkpoint(const std::string& folder)
     : manifest_(std::make_unique<CheckpointManifest>(CheckpointManifest::from_folder(folder))) {}
 Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;

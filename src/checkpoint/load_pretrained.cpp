@@ -59,7 +59,7 @@ std::vector<Source> sources_of_index(const std::string& folder) {
   std::vector<Source> out;
   for (const std::string& file : files) {
     std::vector<Source> found;
-    add_file(folder + "/" + file, found);
+    add_file(fmt::format("{}/{}", folder, file), found);
     for (Source& source : found) {
       const auto entry = file_of.find(source.tensor.name);
       if (entry == file_of.end() || entry->second != file) continue;

@@ -167,7 +167,7 @@ void save_checkpoint(const std::string& folder, const CheckpointContent& content
       for (int rank = 0; rank < world->size(); ++rank)
         manifest.files[state_file(rank, world->size())] = from_figures(at(all, rank));
       for (const auto& [name, document] : content.documents)
-        manifest.files[name + ".json"] = write_whole_file(partial + "/" + name + ".json", document.str());
+        manifest.files[name + ".json"] = write_whole_file(fmt::format("{}/{}.json", partial, name), document.str());
       (void)write_whole_file(partial + "/" + kManifestFile, manifest.str());
       commit_rename(partial, folder);
     });

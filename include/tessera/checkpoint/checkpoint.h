@@ -37,7 +37,7 @@ struct CheckpointManifest;  // src/checkpoint/manifest.h
 class Checkpoint {
  public:
   /// Reads the manifest and the headers. Error naming the file that is missing, truncated or not valid.
-  explicit Checkpoint(std::string folder);
+  explicit Checkpoint(const std::string& folder);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
