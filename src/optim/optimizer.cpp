@@ -43,7 +43,7 @@ StateDict Optimizer::state_dict() const {
 }
 
 LoadStateResult Optimizer::load_state_dict(const StateDict& source, const LoadStateOptions& options) {
-  const LoadStateResult result = load_state(state_dict(), source, "the optimizer", options);
+  LoadStateResult result = load_state(state_dict(), source, "the optimizer", options);
   if (const NamedTensor* step = source.find(kStepName)) set_step_count(static_cast<std::int64_t>(step->tensor.item()));
   return result;
 }

@@ -102,7 +102,7 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
   FsdpConfig config;
   if (!arguments.fsdp_config.empty())
     config = FsdpConfig::from_json(JsonObject::parse(read_file(arguments.fsdp_config), arguments.fsdp_config));
-  if (mode.offload) out.notes.push_back("--fsdp: offload has no effect: weights already are in host memory");
+  if (mode.offload) out.notes.emplace_back("--fsdp: offload has no effect: weights already are in host memory");
   out.notes.insert(out.notes.end(), config.notes.begin(), config.notes.end());
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
   const auto dtype = compute_dtype(arguments, config);

@@ -16,8 +16,8 @@ namespace tessera {
 /// A 64-bit integer. Sums, differences and products remember that one of them has overflowed.
 class Checked {
  public:
-  constexpr Checked(std::int64_t value)
-      : value_(value) {}  // NOLINT(google-explicit-constructor): plain numbers convert
+  // NOLINTNEXTLINE(google-explicit-constructor): plain numbers convert
+  constexpr Checked(std::int64_t value) : value_(value) {}
 
   [[nodiscard]] constexpr bool fits() const { return fits_; }
   /// Returns the value. InternalError if it does not fit; call fits() first.
