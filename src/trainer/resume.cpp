@@ -54,15 +54,21 @@ Checkpoint chosen_checkpoint(const TrainingArguments& arguments) {
 
 void check_output(const TrainingArguments& arguments) {
   if (arguments.output_dir.empty()) return;
-  const std::string state = arguments.output_dir + "/trainer_state.json";
   const bool resumes = !arguments.resume_from_checkpoint.empty();
+  const bool holds_run = std::filesystem::exists(arguments.output_dir + "/trainer_state.json") ||
+                         !checkpoints_in(arguments.output_dir).empty();
   require(
-      arguments.overwrite_output_dir || resumes || !std::filesystem::exists(state),
+      arguments.overwrite_output_dir || resumes || !holds_run,
       "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
       "it",
       arguments.output_dir);
   if (RankContext::current().rank() != 0) return;
   make_folder(arguments.output_dir);
+  // Otherwise this run could later be continued from a checkpoint of the run that it replaces.
+  if (const auto old = checkpoints_in(arguments.output_dir); !resumes && !old.empty()) {
+    keep_newest_checkpoints(arguments.output_dir, 0);
+    log_warning("deleted {} checkpoints of the run in {} that this run replaces", old.size(), arguments.output_dir);
+  }
   for (const std::string& left : remove_partial_checkpoints(arguments.output_dir))
     log_warning("deleted {}, which an interrupted save left", left);
 }

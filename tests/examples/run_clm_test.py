@@ -102,6 +102,8 @@ def resumed():
         check(len(losses_now) == 6, losses_now)
         check(name != "same" or losses_now == expected, f"{losses_now} instead of {expected}")
         check(all(abs(a - b) < 1e-9 for a, b in zip(losses_now, expected)), f"{name}: {losses_now} instead of {expected}")
+    replaced = train("same", *two, "--overwrite_output_dir", "--save_strategy", "no")
+    check("deleted 1 checkpoints of the run" in replaced.stderr and not list((FOLDER / "same").glob("checkpoint-*")), replaced.stderr)
     damaged = FOLDER / "uninterrupted/checkpoint-6/state-00002-of-00002.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     again = train("uninterrupted", *two, "--resume_from_checkpoint")
