@@ -68,10 +68,10 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::resize(std::uint64_t bytes) {
-  int error = ftruncate(descriptor_, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-  if (error == 0 && bytes > 0) error = posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
-  const bool is_supported = error != EOPNOTSUPP && error != EINVAL;  // not all file systems can reserve space
-  if (error != 0 && is_supported) fail_io("write", path_, error);
+  if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) fail_io("write", path_, errno);
+  // Not all file systems can reserve space. posix_fallocate() would then write every block.
+  if (bytes > 0 && fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) != 0 && errno != EOPNOTSUPP)
+    fail_io("write", path_, errno);
 }
 
 void OutputFile::write(std::uint64_t offset, std::span<const std::byte> from) {
@@ -95,8 +95,11 @@ void OutputFile::finish() {
 
 void commit_rename(const std::string& from, const std::string& to) {
   const bool replaces = std::filesystem::is_directory(to);
-  const unsigned int flags = replaces ? RENAME_EXCHANGE : 0U;
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) fail_io("write", to, errno);
+  if (!replaces || renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    if (replaces && errno != EINVAL && errno != ENOSYS) fail_io("write", to, errno);
+    if (replaces) std::filesystem::remove_all(to);  // NFS cannot exchange folders
+    if (std::rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+  }
   const auto parent = std::filesystem::path(to).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   const int descriptor =

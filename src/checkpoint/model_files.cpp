@@ -42,7 +42,6 @@ void remove_older_files(const std::string& folder, const std::vector<ModelFile>&
         std::any_of(files.begin(), files.end(), [&](const ModelFile& file) { return file.name == name; });
     if (is_weights && !is_new) fs::remove(entry.path());
   }
-  if (files.size() == 1) fs::remove(fs::path(folder) / kIndexFile);
 }
 
 }  // namespace
@@ -85,7 +84,11 @@ void create_files(const std::string& folder, const std::vector<ModelFile>& files
 
 void publish_files(const std::string& folder, const std::vector<ModelFile>& files) {
   for (const ModelFile& file : files) commit_rename(partial_path(folder, file), folder + "/" + file.name);
-  if (files.size() > 1) index_of(files).save(folder + "/" + kIndexFile);
+  // A reader prefers the index, so it is replaced before the files that the old one names are deleted.
+  if (files.size() > 1)
+    index_of(files).save(folder + "/" + kIndexFile);
+  else
+    fs::remove(fs::path(folder) / kIndexFile);
   remove_older_files(folder, files);
 }
 

@@ -5,23 +5,17 @@
 
 namespace tessera {
 
-RegionBuffer buffer_of(const Region& region) {
-  RegionBuffer out;
-  for (const Interval& dim : region.dims) {
-    out.sizes.push_back(dim.size());
-    out.origin.push_back(dim.start);
-  }
-  return out;
-}
-
 const PieceFiles::OpenFile& PieceFiles::open(const std::string& name) {
   if (const auto found = open_.find(name); found != open_.end()) return found->second;
   const std::string path = manifest_.folder + "/" + name;
   const StoredFile& expected = manifest_.files.at(name);
   auto file = std::make_shared<const InputFile>(path);
   require(file->size() == expected.bytes, "{} has {} bytes, the manifest lists {}", path, file->size(), expected.bytes);
-  SafetensorsHeader header = SafetensorsHeader::from_file(*file);
-  return open_.emplace(name, OpenFile{std::move(file), std::move(header)}).first->second;
+  OpenFile& out = open_[name];
+  out.header = SafetensorsHeader::from_file(*file);
+  out.file = std::move(file);
+  for (const SafetensorsEntry& entry : out.header.tensors) out.tensors[entry.name] = &entry;
+  return out;
 }
 
 std::vector<Piece> PieceFiles::pieces_of(const std::string& name) {
@@ -29,8 +23,9 @@ std::vector<Piece> PieceFiles::pieces_of(const std::string& name) {
   std::vector<Piece> out;
   for (const TensorPart& part : tensor.parts) {
     const OpenFile& in = open(part.file);
-    const SafetensorsEntry* entry = in.header.find(name);
-    require(entry != nullptr, "{} does not contain {}", in.file->path(), name);
+    const auto found = in.tensors.find(name);
+    require(found != in.tensors.end(), "{} does not contain {}", in.file->path(), name);
+    const SafetensorsEntry* entry = found->second;
     const Type expected = tensor.type.with_dims(buffer_of(part.region).sizes);
     require(entry->type == expected, "{}: {} is {}, the manifest lists {}", in.file->path(), name, entry->type,
             expected);

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "manifest.h"
@@ -21,9 +23,6 @@ struct Piece {
   Region region;
 };
 
-/// The buffer that holds exactly the region.
-RegionBuffer buffer_of(const Region& region);
-
 /// Opens each file once. Errors name the file: it is missing, has another size, or does not contain what the manifest lists.
 class PieceFiles {
  public:
@@ -34,6 +33,7 @@ class PieceFiles {
   struct OpenFile {
     std::shared_ptr<const InputFile> file;
     SafetensorsHeader header;
+    std::unordered_map<std::string_view, const SafetensorsEntry*> tensors;  // of the header, by name
   };
   const OpenFile& open(const std::string& name);
   const CheckpointManifest& manifest_;

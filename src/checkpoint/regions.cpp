@@ -42,8 +42,9 @@ Region region_of(const Type& type, const Sharding& sharding, std::int64_t device
   return out;
 }
 
-Region written_region(const Type& type, const Sharding& sharding, std::int64_t device) {
+std::optional<Region> written_region(const Type& type, const Sharding& sharding, std::int64_t device) {
   const Region own = region_of(type, sharding, device);
+  if (is_empty(own)) return std::nullopt;
   std::int64_t holders = 0;
   std::int64_t before = 0;  // holders of the same elements with a lower number
   for (std::int64_t other = 0; other < sharding.mesh.device_count(); ++other) {
@@ -57,10 +58,9 @@ Region written_region(const Type& type, const Sharding& sharding, std::int64_t d
     const std::int64_t each = ceil_div(dim.size(), holders);
     const std::int64_t start = std::min(dim.start + before * each, dim.limit);
     dim = {start, std::min(start + each, dim.limit)};
-    return out;
+    return is_empty(out) ? std::nullopt : std::optional(out);
   }
-  if (before > 0) return {{Interval{}}};  // too small to be divided
-  return out;
+  return before > 0 ? std::nullopt : std::optional(out);  // too small to be divided
 }
 
 RegionBuffer RegionBuffer::complete(const Type& type) { return {type.dims(), Dims(type.dims().size(), 0)}; }
@@ -68,6 +68,15 @@ RegionBuffer RegionBuffer::complete(const Type& type) { return {type.dims(), Dim
 RegionBuffer RegionBuffer::shard(const Type& type, const Sharding& sharding, const Region& region) {
   RegionBuffer out{shard_type(type, sharding).dims(), {}};
   for (const Interval& dim : region.dims) out.origin.push_back(dim.start);
+  return out;
+}
+
+RegionBuffer buffer_of(const Region& region) {
+  RegionBuffer out;
+  for (const Interval& dim : region.dims) {
+    out.sizes.push_back(dim.size());
+    out.origin.push_back(dim.start);
+  }
   return out;
 }
 

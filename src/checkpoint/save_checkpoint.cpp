@@ -77,12 +77,10 @@ StoredFile write_own_parts(const std::string& path, const std::vector<Saved>& te
   std::vector<std::pair<std::string, Type>> types;
   std::vector<std::pair<const Saved*, Region>> parts;
   for (const Saved& one : tensors) {
-    Region region = written_region(one.type, one.stored.sharding, rank);
-    if (region.element_count() == 0 || isize(region.dims) != one.type.ndim()) continue;
-    Dims sizes;
-    for (const Interval& dim : region.dims) sizes.push_back(dim.size());
-    types.emplace_back(one.name, one.type.with_dims(std::move(sizes)));
-    parts.emplace_back(&one, std::move(region));
+    auto region = written_region(one.type, one.stored.sharding, rank);
+    if (!region) continue;
+    types.emplace_back(one.name, one.type.with_dims(buffer_of(*region).sizes));
+    parts.emplace_back(&one, *std::move(region));
   }
   StreamWriter out(path);
   const std::string header = SafetensorsHeader::of(types).str();
@@ -90,15 +88,12 @@ StoredFile write_own_parts(const std::string& path, const std::vector<Saved>& te
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto& [one, region] = parts[i];
     const auto size = static_cast<std::size_t>(dtype_size(one->type.dtype()));
-    Dims origin;
-    for (const Interval& dim : region.dims) origin.push_back(dim.start);
     const auto shard =
         RegionBuffer::shard(one->type, one->stored.sharding, region_of(one->type, one->stored.sharding, rank));
-    for_each_run(region, shard, {types[i].second.dims(), origin},
-                 [&](std::int64_t from, std::int64_t, std::int64_t count) {
-                   out.add(one->stored.shard.bytes().subspan(static_cast<std::size_t>(from) * size,
-                                                             static_cast<std::size_t>(count) * size));
-                 });
+    for_each_run(region, shard, buffer_of(region), [&](std::int64_t from, std::int64_t, std::int64_t count) {
+      out.add(one->stored.shard.bytes().subspan(static_cast<std::size_t>(from) * size,
+                                                static_cast<std::size_t>(count) * size));
+    });
   }
   return out.finish();
 }
@@ -111,9 +106,8 @@ std::map<std::string, StoredTensor> parts_of(const std::vector<Saved>& tensors, 
     tensor.type = one.type;
     tensor.exported_dims = one.exported_dims;
     for (int rank = 0; rank < ranks; ++rank) {
-      Region region = written_region(one.type, one.stored.sharding, rank);
-      if (region.element_count() > 0 && isize(region.dims) == one.type.ndim())
-        tensor.parts.push_back({state_file(rank, ranks), std::move(region)});
+      auto region = written_region(one.type, one.stored.sharding, rank);
+      if (region) tensor.parts.push_back({state_file(rank, ranks), *std::move(region)});
     }
   }
   return out;

@@ -27,13 +27,13 @@ void write_own_elements(const StateDict& state, const ModelFile& file, int rank,
   for (std::size_t i = 0; i < file.tensors.size(); ++i) {
     const Tensor& tensor = state.entries()[file.tensors[i]].tensor;
     const StoredShard stored = stored_shard(tensor);
-    const Region region = written_region(tensor.type(), stored.sharding, rank);
-    if (region.element_count() == 0) continue;
+    const auto region = written_region(tensor.type(), stored.sharding, rank);
+    if (!region) continue;
     const auto size = static_cast<std::int64_t>(dtype_size(tensor.dtype()));
     const std::uint64_t begin = file.header.data_begin + file.header.tensors[i].begin;
     const auto shard =
         RegionBuffer::shard(tensor.type(), stored.sharding, region_of(tensor.type(), stored.sharding, rank));
-    for_each_run(region, shard, RegionBuffer::complete(tensor.type()),
+    for_each_run(*region, shard, RegionBuffer::complete(tensor.type()),
                  [&](std::int64_t from, std::int64_t to, std::int64_t count) {
                    out.write(begin + static_cast<std::uint64_t>(to * size),
                              stored.shard.bytes().subspan(static_cast<std::size_t>(from * size),

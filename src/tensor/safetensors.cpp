@@ -218,11 +218,6 @@ std::string SafetensorsHeader::str() const {
 
 std::uint64_t SafetensorsHeader::file_bytes() const { return data_begin + (tensors.empty() ? 0 : tensors.back().end); }
 
-const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
-  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const Entry& e) { return e.name == name; });
-  return found == tensors.end() ? nullptr : &*found;
-}
-
 // ---- files --------------------------------------------------------------------------------------------------------------
 
 const Literal* SafetensorsFile::find(const std::string& name) const {

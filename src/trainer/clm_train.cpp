@@ -164,12 +164,13 @@ class Run {
     double exposed_before = exposed_communication_seconds();
     double loss = 0;
     std::int64_t steps = 0;
+    std::int64_t earlier_steps = 0;  // of these, the updates of the run that this run continues
   };
 
   void train() {
     const std::size_t first_program = compiled_programs().size();
     start_ = read_at_ = Clock::now();
-    window_ = resumed_window_;
+    window_ = {.loss = resumed_loss_, .steps = resumed_steps_, .earlier_steps = resumed_steps_};
     for (std::int64_t n = state_.global_step + 1; n <= steps_ && stop_signal_ == 0; ++n) {
       const double rate = schedule_.rate(n - 1);
       const double epoch_before = state_.epoch;
@@ -225,7 +226,8 @@ class Run {
     resumed_from_ = resume_run(arguments_, setup_, state_, run);
     if (resumed_from_.empty()) return;
     loader_.seek(run.samples);
-    resumed_window_ = {.loss = run.unlogged_loss, .steps = run.unlogged_steps};
+    resumed_loss_ = run.unlogged_loss;
+    resumed_steps_ = run.unlogged_steps;
   }
 
   // Waits until the updates so far have finished.
@@ -263,12 +265,12 @@ class Run {
   }
 
   void log(double learning_rate) {
-    const auto steps = static_cast<double>(window_.steps);
+    const auto steps = static_cast<double>(window_.steps - window_.earlier_steps);
     const double speed = tokens_per_step_ * steps / seconds_since(window_.start);
     const double exposed = exposed_communication_seconds();
     const LogEntry entry{.step = state_.global_step,
                          .epoch = state_.epoch,
-                         .loss = window_.loss / steps,
+                         .loss = window_.loss / static_cast<double>(window_.steps),
                          .learning_rate = learning_rate,
                          .grad_norm = gradient_norm_.item(),
                          .tokens_per_second = speed,
@@ -359,7 +361,8 @@ class Run {
   bool has_warned_ = false;
   bool has_reported_ = false;
   std::string resumed_from_;  // "": a new run
-  Window resumed_window_;     // what the interrupted run had not logged yet
+  double resumed_loss_ = 0;   // what the interrupted run had not logged yet
+  std::int64_t resumed_steps_ = 0;
 };
 
 // Returns the files that every rank reads.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tessera checkpoint: the content of a checkpoint, damaged files, and the model folder that it becomes.
+#include "checkpoint/small_gpt2.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/checkpoint/checkpoint.h"
@@ -9,18 +10,8 @@
 namespace tessera::command_tests {
 namespace {
 
-nn::GPT2Config config() {
-  nn::GPT2Config out;
-  out.vocab_size = 29;
-  out.n_positions = 7;
-  out.n_embd = 12;
-  out.n_layer = 2;
-  out.n_head = 3;
-  return out;
-}
-
 TEST_F(TesseraCommand, CheckpointsAreInspectedVerifiedAndConsolidated) {
-  nn::GPT2LMHeadModel model(config());
+  nn::GPT2LMHeadModel model(small_gpt2());
   const std::string folder = path("checkpoint-3");
   save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {{"config", config_json(model)}}});
 
@@ -36,7 +27,7 @@ TEST_F(TesseraCommand, CheckpointsAreInspectedVerifiedAndConsolidated) {
   EXPECT_TRUE(run("checkpoint verify " + folder).out.starts_with("2 files, "));
 
   EXPECT_EQ(run("checkpoint consolidate " + folder + " -o " + path("m")).code, 0);
-  nn::GPT2LMHeadModel loaded(config());
+  nn::GPT2LMHeadModel loaded(small_gpt2());
   load_pretrained(loaded, path("m"));
   for (const auto& entry : model.state_dict().entries())
     EXPECT_EQ(loaded.parameter(entry.name).to_host(), entry.tensor.to_host()) << entry.name;
@@ -44,7 +35,7 @@ TEST_F(TesseraCommand, CheckpointsAreInspectedVerifiedAndConsolidated) {
 }
 
 TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
-  nn::GPT2LMHeadModel model(config());
+  nn::GPT2LMHeadModel model(small_gpt2());
   const std::string folder = path("checkpoint-3");
   save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
   const std::string file = folder + "/state-00001-of-00001.safetensors";

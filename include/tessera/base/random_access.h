@@ -52,7 +52,8 @@ class OutputFile {
 };
 
 /// Renames a file or folder, and waits until the new name is on the disk. An existing file or folder is replaced at once:
-/// at every moment `to` is the old or the new one. The old folder is then deleted.
+/// at every moment `to` is the old or the new one. The old folder is then deleted. File systems that cannot exchange
+/// folders (NFS) delete it first.
 void commit_rename(const std::string& from, const std::string& to);
 
 /// The bytes that the current rank has read through InputFile. For tests and reports.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "tessera/sharding/placement.h"
@@ -22,8 +23,8 @@ Region complete_region(const Type& type);
 /// The elements of the array that `device` holds under the sharding, without padding.
 Region region_of(const Type& type, const Sharding& sharding, std::int64_t device);
 /// The elements that `device` writes to files: devices with equal shards divide them, so that every element is written
-/// once. May be empty.
-Region written_region(const Type& type, const Sharding& sharding, std::int64_t device);
+/// once. Nullopt if it writes none.
+std::optional<Region> written_region(const Type& type, const Sharding& sharding, std::int64_t device);
 
 /// A row-major buffer of `sizes` elements. Its first element has the index `origin` in the array.
 struct RegionBuffer {
@@ -34,6 +35,9 @@ struct RegionBuffer {
   /// The buffer of the shard that holds `region`.
   static RegionBuffer shard(const Type& type, const Sharding& sharding, const Region& region);
 };
+
+/// The buffer that holds exactly the region.
+RegionBuffer buffer_of(const Region& region);
 
 /// Calls `run(from, to, count)`, in elements, for each run of elements of `region` that is contiguous in both buffers, in
 /// row-major order. Runs are as long as possible.

@@ -41,8 +41,6 @@ struct SafetensorsHeader {
   [[nodiscard]] std::string str() const;
   /// The size of the complete file.
   [[nodiscard]] std::uint64_t file_bytes() const;
-  /// Null if no tensor has this name.
-  [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const;
 };
 
 struct SafetensorsFile {

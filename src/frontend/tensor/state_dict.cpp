@@ -122,7 +122,10 @@ StoredShard stored_shard(const Tensor& variable) {
   if (node->is_deferred()) materialize({node});
   require(node->has_data() || node->is_under_way, "{} has not been computed yet; call mark_step() first", node->name);
   DeviceArray shard = device_shard(*node);
-  return {storage_of(*node), std::move(shard)};
+  Sharding sharding = storage_of(*node);
+  require(sharding.is_tiled() && !sharding.is_partial(), "{} is {}; only sharded and replicated values can be saved",
+          node->name, sharding);
+  return {std::move(sharding), std::move(shard)};
 }
 
 }  // namespace tessera
