@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "tessera/base/signals.h"
+
 namespace tessera::trainer {
 namespace {
 
@@ -40,6 +42,7 @@ extern "C" void note_stop_signal(int signal) {
 }  // namespace
 
 void watch_stop_signals() {
+  leave_signals_to_another_thread();
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction action {};
     action.sa_handler = note_stop_signal;

@@ -17,6 +17,7 @@
 #include "tessera/base/memory.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/signals.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/lowering/execution_plan.h"
@@ -48,6 +49,12 @@ void limit_threads() {
   if (kSetThreads != nullptr) kSetThreads(static_cast<int>(options().integer("TESSERA_NUM_THREADS")));
 }
 
+// Every thread that runs kernels calls this first.
+void prepare_thread() {
+  leave_signals_to_another_thread();  // before oneDNN starts threads, which inherit it
+  limit_threads();
+}
+
 void check_backend() {
   const std::string& device = options().text("PJRT_DEVICE");
   require(device == "CPU", "PJRT_DEVICE={}: unknown backend; known: CPU", device);
@@ -66,7 +73,7 @@ class PlannedExecutable final : public Executable {
         world_(world),
         name_(options.name.empty() ? program_.name : options.name),
         hash_(hash) {
-    limit_threads();
+    prepare_thread();
     const auto& schedule = plan.schedule;
     dump(*schedule);
     CompileContext context{program_, world_, options};
@@ -99,7 +106,7 @@ class PlannedExecutable final : public Executable {
 
   std::vector<DeviceArray> run_with(std::vector<DeviceArray>& arguments) override {
     const auto start = std::chrono::steady_clock::now();
-    limit_threads();
+    prepare_thread();
     check_arguments(arguments);
     std::vector<DeviceArray> results = make_results(arguments);
     std::vector<std::byte*> in;
