@@ -113,10 +113,7 @@ class Run {
     bar_.finish();
     if (saves()) state_.save(arguments_.output_dir);
     if (stop_signal_ == 0) return 0;
-    if (is_master_)
-      log_line(LogLevel::kError,
-               fmt::format("stopped by {} after step {} of {}{}", signal_name(stop_signal_), state_.global_step, steps_,
-                           saves() ? "; trainer_state.json is written" : ""));
+    if (is_master_) log_line(LogLevel::kError, stop_message());
     constexpr int kKilledBySignal = 128;
     return kKilledBySignal + stop_signal_;
   }
@@ -206,13 +203,22 @@ class Run {
     return state_.global_step % arguments_.save_steps == 0;
   }
 
+  [[nodiscard]] std::string stop_message() const {
+    return fmt::format("stopped by {} after step {} of {}{}", signal_name(stop_signal_), state_.global_step, steps_,
+                       has_saved_step_ && !arguments_.save_only_model ? "; continue with --resume_from_checkpoint true"
+                       : saves()                                      ? "; trainer_state.json is written"
+                                                                      : "");
+  }
+
   // If the disk is full, the run continues, and the earlier checkpoints stay. All ranks get the same error.
   void save_run() {
     read_loss();
     const std::string folder = fmt::format("{}/checkpoint-{}", arguments_.output_dir, state_.global_step);
     try {
       const ResumeState run{loader_.order().position(), window_.loss, window_.steps};
+      has_saved_step_ = false;
       save_checkpoint(folder, checkpoint_of(arguments_, setup_, state_, run));
+      has_saved_step_ = true;
       if (is_master_ && arguments_.save_total_limit)
         keep_newest_checkpoints(arguments_.output_dir, *arguments_.save_total_limit);
     } catch (const Error& error) {
@@ -347,6 +353,7 @@ class Run {
   ProgressBar bar_;
   TrainerState state_;
   int stop_signal_ = 0;
+  bool has_saved_step_ = false;  // the newest checkpoint was written
 
   Tensor unread_loss_ = Tensor::scalar(DType::kF64, 0);  // added up on the device over unread_steps_ updates
   std::int64_t unread_steps_ = 0;

@@ -251,7 +251,7 @@ class Job:
         state = json.loads(path.read_text())
         last = state["log_history"][-1]
         check(last["step"] == state["global_step"] > 1 and last["loss"] > 0, f"{name}: {state}")
-        check(f"after step {state['global_step']} of 1000000; trainer_state.json is written" in self.text(), f"{name}: {self.text()}")
+        check(f"after step {state['global_step']} of 1000000; continue with --resume_from_checkpoint true" in self.text(), f"{name}: {self.text()}")
 
 
 def stopped():
