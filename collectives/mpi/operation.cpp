@@ -67,6 +67,7 @@ void MpiOperation::wait() {
 }
 
 bool MpiOperation::test() {
+  if (!in_progress_.load(std::memory_order_acquire)) return true;  // although the thread may hold the claim
   const auto held = progress_->try_claim();
   return held.owns_lock() && advance();
 }
@@ -85,7 +86,7 @@ bool MpiOperation::advance() {
   while (in_progress_) {
     if (!messages_done()) return false;
     if (stages_.empty()) {
-      in_progress_ = false;
+      in_progress_.store(false, std::memory_order_release);
       break;
     }
     const Stage stage = std::move(stages_.front());

@@ -3,6 +3,7 @@
 // stage begins when all messages of the previous one are complete.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -72,9 +73,9 @@ class MpiOperation final : public PendingOperation {
   std::vector<std::byte> scratch_;
   std::int64_t payload_ = 0;
   int tag_ = 0;
-  bool in_progress_ = true;
-  std::exception_ptr error_;     // occurred while waiting for another operation
-  std::exception_ptr given_up_;  // why this rank no longer waits
+  std::atomic<bool> in_progress_{true};  // also read without the claim
+  std::exception_ptr error_;             // occurred while waiting for another operation
+  std::exception_ptr given_up_;          // why this rank no longer waits
 };
 
 }  // namespace tessera::collectives
