@@ -27,7 +27,9 @@ void Checksum::add(std::span<const std::byte> bytes) {
   ensure(XXH3_64bits_update(state_->xxh3, bytes.data(), bytes.size()) == XXH_OK, "cannot add to a checksum");
 }
 
-std::string Checksum::text() const { return fmt::format("{:016x}", XXH3_64bits_digest(state_->xxh3)); }
+std::uint64_t Checksum::value() const { return XXH3_64bits_digest(state_->xxh3); }
+
+std::string Checksum::text() const { return fmt::format("{:016x}", value()); }
 
 std::string checksum_of_file(const std::string& path) {
   constexpr std::uint64_t kAtOnce = 4 << 20;

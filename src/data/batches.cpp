@@ -100,10 +100,10 @@ TokenBatch make_batch(const BlockDataset& blocks, const std::vector<std::int64_t
   ensure(isize(samples) <= rows, "{} samples for a batch of {} rows", samples.size(), rows);
   TokenBatch batch = empty_batch(rows, blocks.block_size());
   for (const std::int64_t sample : samples) {
-    const auto block = blocks.block(sample);
     const auto start = batch.real_rows++ * batch.columns;
-    std::copy(block.begin(), block.end(), batch.tokens.begin() + start);
-    std::copy(block.begin(), block.end(), batch.labels.begin() + start);
+    const auto row = std::span(batch.tokens).subspan(static_cast<std::size_t>(start));
+    blocks.read(sample, 0, row.first(static_cast<std::size_t>(batch.columns)));
+    std::copy_n(row.begin(), batch.columns, batch.labels.begin() + start);
   }
   return batch;
 }

@@ -140,4 +140,16 @@ std::string BpeTokenizer::merges_text() const {
   return out;
 }
 
+std::string BpeTokenizer::vocabulary() const {
+  std::string out = merges_text();
+  try {
+    const BpeTokenizer again = from_merges(out, name_);
+    const bool is_equal = again.bytes_of_id_ == bytes_of_id_ && again.order_ == order_ &&
+                          again.id_of_byte_ == id_of_byte_ && again.end_of_text_ == end_of_text_;
+    return is_equal ? out : std::string();
+  } catch (const Error&) {  // a vocabulary whose ids are not in GPT-2's order
+    return {};
+  }
+}
+
 }  // namespace tessera::data

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -14,14 +15,25 @@
 namespace tessera::data {
 
 BlockDataset::BlockDataset(std::vector<std::int32_t> tokens, std::int64_t block_size)
-    : tokens_(std::move(tokens)), block_size_(block_size) {
+    : tokens_(std::move(tokens)), range_{0, static_cast<std::int64_t>(tokens_.size())}, block_size_(block_size) {
   require(block_size >= 2, "block_size must be at least 2, got {}", block_size);
 }
 
-std::span<const std::int32_t> BlockDataset::block(std::int64_t i) const {
-  ensure(i >= 0 && i < size(), "block {} of {}", i, size());
-  const std::span<const std::int32_t> all = tokens_;
-  return all.subspan(static_cast<std::size_t>(i * block_size_), static_cast<std::size_t>(block_size_));
+BlockDataset::BlockDataset(std::shared_ptr<const TokenFile> file, Interval tokens, std::int64_t block_size)
+    : file_(std::move(file)), range_(tokens), block_size_(block_size) {
+  require(block_size >= 2, "block_size must be at least 2, got {}", block_size);
+  require(tokens.start >= 0 && tokens.start <= tokens.limit && tokens.limit <= file_->info().tokens,
+          "{}: tokens {} to {} were requested, but the file has {}", file_->path(), tokens.start, tokens.limit,
+          file_->info().tokens);
+}
+
+void BlockDataset::read(std::int64_t i, std::int64_t first_column, std::span<std::int32_t> into) const {
+  const auto count = static_cast<std::int64_t>(into.size());
+  ensure(i >= 0 && i < size() && first_column >= 0 && first_column + count <= block_size_,
+         "columns {} to {} of block {} of {}", first_column, first_column + count, i, size());
+  const std::int64_t start = range_.start + i * block_size_ + first_column;
+  if (file_) return file_->read(start, into);
+  std::copy_n(tokens_.begin() + start, count, into.begin());
 }
 
 std::pair<std::string_view, std::string_view> split_text(std::string_view text, double validation_percentage) {

@@ -15,23 +15,6 @@
 namespace tessera::trainer {
 namespace {
 
-struct Texts {
-  std::string train;
-  std::string validation;
-};
-
-Texts read_texts(const TrainingArguments& arguments) {
-  if (!arguments.dataset_name.empty()) {
-    auto raw = data::read_wikitext(
-        data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
-    return {std::move(raw.train), std::move(raw.validation)};
-  }
-  const std::string text = read_file(arguments.train_file);
-  if (!arguments.validation_file.empty()) return {text, read_file(arguments.validation_file)};
-  const auto [train, validation] = data::split_text(text, arguments.validation_split_percentage);
-  return {std::string(train), std::string(validation)};
-}
-
 std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Config& config) {
   constexpr std::int64_t kLongestByDefault = 1024;
   if (arguments.block_size == 0) return std::min(config.n_positions, kLongestByDefault);
@@ -41,23 +24,6 @@ std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Con
 }
 
 }  // namespace
-
-ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size) {
-  const Texts texts = read_texts(arguments);
-  ClmData out;
-  out.tokenizer = data::make_tokenizer(arguments.tokenizer_name, texts.train);
-  auto tokens = out.tokenizer->encode(texts.train);
-  const std::size_t token_count = tokens.size();
-  out.train.emplace(std::move(tokens), block_size);
-  require(out.train->size() >= 1,
-          "{} gives {} tokens to train on, less than a block of {}; give a longer text or a smaller --block_size",
-          arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, token_count, block_size);
-  auto held_out = out.tokenizer->encode(texts.validation);
-  if (static_cast<std::int64_t>(held_out.size()) < block_size) return out;
-  out.validation_tokens_per_byte = static_cast<double>(held_out.size()) / static_cast<double>(texts.validation.size());
-  out.validation.emplace(std::move(held_out), block_size);
-  return out;
-}
 
 Mesh mesh_of(const TrainingArguments& arguments) {
   const std::string standard = parse_fsdp_mode(arguments.fsdp).enabled ? "fsdp=-1" : "data=-1";

@@ -376,8 +376,8 @@ class Run {
 std::vector<std::string> files_of(const TrainingArguments& arguments) {
   std::vector<std::string> out = {arguments.config_file(), arguments.fsdp_config};
   if (arguments.dry_run) return out;
-  out.push_back(arguments.train_file);
-  out.push_back(arguments.validation_file);
+  for (const std::string& path : {arguments.train_file, arguments.validation_file})
+    if (!data::TokenFile::is_token_file(path)) out.push_back(path);
   const std::string& tokenizer = arguments.tokenizer_name;
   if (tokenizer != "bytes" && !tokenizer.starts_with("bpe:") && !std::filesystem::is_directory(tokenizer))
     out.push_back(tokenizer);
@@ -388,6 +388,7 @@ std::vector<std::string> files_of(const TrainingArguments& arguments) {
 
 int run_clm(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
+  check_token_files_on_all_ranks(arguments);
   check_files_on_all_ranks(files_of(arguments));
   if (arguments.dry_run) return dry_run_clm(arguments);
   check_output(arguments);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_clm on the command line: the same losses for every mesh, a dry run, and errors with their exit status.
 
-    run_clm_test.py RUN_CLM MPIEXEC
+    run_clm_test.py RUN_CLM MPIEXEC TESSERA
 """
 import json
 import os
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-RUN_CLM, MPIEXEC = sys.argv[1:3]
+RUN_CLM, MPIEXEC, TESSERA = sys.argv[1:4]
 FOLDER = pathlib.Path(tempfile.mkdtemp())
 CONFIG = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 3, "n_positions": 16, "vocab_size": 259}
 
@@ -156,6 +156,14 @@ def main():
     for name, got in others.items():
         for a, b in zip(expected, got, strict=True):
             check(abs(a - b) <= 1e-9 * abs(a), f"{name}: {got} instead of {expected}")
+
+    token_file = FOLDER / "text.tokens"
+    subprocess.run([TESSERA, "tokenize", FOLDER / "text.txt", "-o", token_file], check=True, stdout=subprocess.DEVNULL)
+    tokens = losses("tokens", "--train_file", token_file)
+    check(tokens == expected, f"a token file: {tokens} instead of {expected}")
+    token_file.write_bytes(token_file.read_bytes()[:-8])
+    truncated = run("--config_name", FOLDER / "config.json", "--train_file", token_file, "--virtual_ranks", 2)
+    check(truncated.returncode == 1 and "text.tokens: truncated: " in truncated.stderr, truncated.stderr)
 
     dry = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--dry_run", "--mesh",
               "fsdp=4,model=3", "--fsdp", "full_shard", "--tensor_parallel", "model", "--global_batch_size", 8)

@@ -30,6 +30,8 @@ bool check_json(std::string_view text);
 /// vocab.bpe, tokenizer.json, or vocab.json and merges.txt with a 0 byte between them.
 bool check_bpe(std::string_view text);
 bool check_idx(std::string_view bytes);
+/// Token files, as they are and with a correct checksum of the header.
+bool check_tokens(std::string_view bytes);
 /// Flags, meshes and partition specs, one per line.
 bool check_flags(std::string_view text);
 

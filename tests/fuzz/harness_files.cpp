@@ -2,14 +2,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include "harness.h"
+#include "tessera/base/checksum.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/images.h"
+#include "tessera/data/token_file.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/sharding/sharding.h"
 #include "tessera/tensor/safetensors.h"
@@ -23,9 +27,9 @@ void demand(bool ok, const std::string& what) {
 
 const std::vector<Reader>& readers() {
   static const std::vector<Reader> all = {
-      {"hlo", check_hlo},     {"sharding", check_sharding}, {"safetensors", check_safetensors},
-      {"json", check_json},   {"bpe", check_bpe},           {"idx", check_idx},
-      {"flags", check_flags}, {"values", check_values}};
+      {"hlo", check_hlo},       {"sharding", check_sharding}, {"safetensors", check_safetensors},
+      {"json", check_json},     {"bpe", check_bpe},           {"idx", check_idx},
+      {"tokens", check_tokens}, {"flags", check_flags},       {"values", check_values}};
   return all;
 }
 
@@ -118,6 +122,42 @@ bool check_idx(std::string_view bytes) {
   const auto header = 4 + 4 * static_cast<std::size_t>(array.type().ndim());
   demand(array.bytes().size() + header == bytes.size(), "the array is not as large as the file");
   return true;
+}
+
+namespace {
+
+bool check_token_file(std::string_view bytes) {
+  std::optional<data::TokenFile> file;
+  if (!reads([&] { file.emplace(data::TokenFile::parse(std::as_bytes(std::span(bytes)), "fuzz.tokens")); }))
+    return false;
+  reads([&] { file->verify(); });
+  const std::int64_t count = file->info().tokens;
+  demand(count * file->info().token_bytes <= static_cast<std::int64_t>(bytes.size()), "more tokens than bytes");
+  std::vector<std::int32_t> last(1);
+  if (count > 0) reads([&] { file->read(count - 1, last); });
+  demand(!reads([&] { file->read(count, last); }), "a token after the last was read");
+  return true;
+}
+
+}  // namespace
+
+bool check_tokens(std::string_view bytes) {
+  // Most mutations damage the checksum of the header. Repair it, so that they reach the code after it.
+  std::string repaired(bytes);
+  constexpr std::size_t kHeader = 72;
+  constexpr std::size_t kChecksum = 64;
+  std::array<std::uint32_t, 2> lengths{};
+  if (repaired.size() >= kHeader) std::memcpy(lengths.data(), repaired.data() + 56, sizeof(lengths));
+  const std::size_t texts = std::size_t{lengths[0]} + lengths[1];
+  if (repaired.size() >= kHeader + texts) {
+    Checksum sum;
+    sum.add(std::as_bytes(std::span(repaired)).first(kChecksum));
+    sum.add(std::as_bytes(std::span(repaired)).subspan(kHeader, texts));
+    const std::uint64_t value = sum.value();
+    std::memcpy(repaired.data() + kChecksum, &value, sizeof(value));
+  }
+  const bool is_read = check_token_file(bytes);
+  return check_token_file(repaired) || is_read;
 }
 
 bool check_flags(std::string_view text) {

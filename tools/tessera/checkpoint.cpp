@@ -102,14 +102,16 @@ const Verb kCheckpointInspect = {
     "Reads only the manifest.",
     {{"tensors", "", "also print every tensor, with the number of its parts"}, {"json", "", "print all this as JSON"}},
     inspect,
-    "DIR"};
+    "DIR",
+    "the folder of a checkpoint"};
 
 const Verb kCheckpointVerify = {"checkpoint verify",
                                 "compares the files of a checkpoint with their checksums",
                                 "Exit code 1 if a file is missing or damaged; the error names it.",
                                 {},
                                 verify,
-                                "DIR"};
+                                "DIR",
+                                "the folder of a checkpoint"};
 
 const Verb kCheckpointConsolidate = {
     "checkpoint consolidate",
@@ -120,6 +122,7 @@ const Verb kCheckpointConsolidate = {
     {{"o", "DIR", "the folder to write"},
      {"max-shard-bytes", "BYTES", "the largest file; default: 5000000000", whole_number(1)}},
     consolidate,
-    "DIR"};
+    "DIR",
+    "the folder of a checkpoint"};
 
 }  // namespace tessera::command

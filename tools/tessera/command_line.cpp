@@ -47,8 +47,9 @@ Error with_place(const Error& error, const std::string& file) {
 
 std::string general_help() {
   std::string out =
-      "tessera: partitions, explains, checks and runs HLO programs, and inspects checkpoints\n\n"
-      "usage: tessera <verb> IN.hlo [options], or tessera checkpoint <verb> DIR [options]\n\n";
+      "tessera: partitions, explains, checks and runs HLO programs, inspects checkpoints and tokenizes text\n\n"
+      "usage: tessera <verb> IN.hlo [options], tessera checkpoint <verb> DIR [options],\n"
+      "       or tessera tokenize INPUT... -o OUT.tokens [options]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out +
          "\n"
@@ -170,13 +171,11 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
     check_value(*std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == name; }),
                 value.value_or(""));
   }
-  if (given.positional.empty())
-    throw UsageError(input == "DIR" ? "an input is missing: the folder of a checkpoint"
-                                    : "an input is missing: a file of HLO text, or - for standard input");
-  if (given.positional.size() > 1)
+  if (given.positional.empty()) throw UsageError(fmt::format("an input is missing: {}", input_meaning));
+  if (given.positional.size() > 1 && !takes_several)
     throw UsageError(
         fmt::format("one input is expected, got \"{}\" and \"{}\"", given.positional[0], given.positional[1]));
-  out.input_ = given.positional.front();
+  out.inputs_ = given.positional;
   return out;
 }
 
@@ -200,7 +199,8 @@ const std::vector<const Verb*>& verbs() {
                                                 &kPrint,
                                                 &kCheckpointInspect,
                                                 &kCheckpointVerify,
-                                                &kCheckpointConsolidate};
+                                                &kCheckpointConsolidate,
+                                                &kTokenize};
   return kAll;
 }
 

@@ -33,7 +33,9 @@ struct Option {
 /// The values given on the command line, by the names of a verb's options.
 class Arguments {
  public:
-  [[nodiscard]] const std::string& input() const { return input_; }
+  [[nodiscard]] const std::string& input() const { return inputs_.front(); }
+  /// All inputs in order. Only verbs with `takes_several` may have more than one.
+  [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
   [[nodiscard]] bool has(std::string_view name) const { return values_.contains(std::string(name)); }
   /// Returns the last value.
   [[nodiscard]] std::optional<std::string> value(std::string_view name) const;
@@ -45,7 +47,7 @@ class Arguments {
 
  private:
   friend struct Verb;
-  std::string input_;
+  std::vector<std::string> inputs_;  // at least one
   std::map<std::string, std::vector<std::string>> values_;
 };
 
@@ -57,6 +59,8 @@ struct Verb {
   /// Returns the exit code.
   int (*run)(const Arguments&) = nullptr;
   std::string_view input = "IN.hlo";
+  std::string_view input_meaning = "a file of HLO text, or - for standard input";
+  bool takes_several = false;  // inputs
 
   /// Parses the words. Throws a UsageError unless all options are known and have valid values. Reads no files.
   [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;
@@ -74,6 +78,7 @@ extern const Verb kPrint;
 extern const Verb kCheckpointInspect;
 extern const Verb kCheckpointVerify;
 extern const Verb kCheckpointConsolidate;
+extern const Verb kTokenize;
 
 inline constexpr int kGood = 0;
 inline constexpr int kInputIsWrong = 1;

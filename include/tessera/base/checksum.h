@@ -17,7 +17,9 @@ class Checksum {
   Checksum(const Checksum&) = delete;
   Checksum& operator=(const Checksum&) = delete;
   void add(std::span<const std::byte> bytes);
-  /// Of all bytes so far, as 16 hexadecimal digits.
+  /// Of all bytes so far.
+  [[nodiscard]] std::uint64_t value() const;
+  /// The same, as 16 hexadecimal digits.
   [[nodiscard]] std::string text() const;
 
  private:

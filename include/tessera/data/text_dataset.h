@@ -4,27 +4,35 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tessera/data/tokenizer.h"
+#include "tessera/data/token_file.h"
 
 namespace tessera::data {
 
 class BlockDataset {
  public:
-  /// Error unless block_size >= 2: a block of one token predicts nothing.
+  /// Blocks of tokens in memory. Error unless block_size >= 2: a block of one token predicts nothing.
   BlockDataset(std::vector<std::int32_t> tokens, std::int64_t block_size);
+  /// Blocks of these tokens of a file, across the ends of documents. They are read when a block is.
+  BlockDataset(std::shared_ptr<const TokenFile> file, Interval tokens, std::int64_t block_size);
   /// The number of blocks.
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(tokens_.size()) / block_size_; }
+  [[nodiscard]] std::int64_t size() const { return range_.size() / block_size_; }
   [[nodiscard]] std::int64_t block_size() const { return block_size_; }
-  [[nodiscard]] std::span<const std::int32_t> block(std::int64_t i) const;
+  /// The number of tokens, with the rest that fills no block.
+  [[nodiscard]] std::int64_t token_count() const { return range_.size(); }
+  /// Fills `into` with the tokens of block `i` from `first_column`. May be called by several threads.
+  void read(std::int64_t i, std::int64_t first_column, std::span<std::int32_t> into) const;
 
  private:
   std::vector<std::int32_t> tokens_;
+  std::shared_ptr<const TokenFile> file_;  // null: tokens_
+  Interval range_;
   std::int64_t block_size_;
 };
 

@@ -27,8 +27,10 @@ struct ClmData {
   std::optional<data::BlockDataset> validation;  // nullopt if less than a block is held out
   double validation_tokens_per_byte = 1;
 };
-/// Reads the files that the arguments name. Errors name rank and path.
+/// Reads the files that the arguments name: text, or token files. Errors name rank and path.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
+/// Checks that a file that is a token file on one rank is the same on all: the headers are compared. Collective.
+void check_token_files_on_all_ranks(const TrainingArguments& arguments);
 
 /// The mesh of --mesh, else one axis over all devices: `fsdp` with --fsdp, `data` without. A dry run uses the size of
 /// the mesh.

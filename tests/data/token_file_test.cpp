@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token files: what is written is read back, damaged files are named, and parts of a text give the same tokens.
+#include "tessera/data/token_file.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include "support/temporary_folder.h"
+#include "tessera/base/checksum.h"
+#include "tessera/base/files.h"
+#include "tessera/base/text.h"
+#include "tessera/data/bpe_tokenizer.h"
+#include "tessera/data/text_dataset.h"
+#include "tessera/data/text_files.h"
+
+namespace tessera::data {
+namespace {
+
+using ::tessera::testing::error_of;
+using ::tessera::testing::TemporaryFolder;
+using Ids = std::vector<std::int32_t>;
+
+constexpr const char* kText = "the cat sat on the mat, and the dog sat on the log. ";
+
+std::string write_documents(const TemporaryFolder& folder, const Tokenizer& tokenizer,
+                            const std::vector<std::string>& texts) {
+  std::string path = folder.file("a.tokens");
+  TokenFileWriter writer(path, tokenizer);
+  for (const auto& text : texts) {
+    writer.append(tokenizer.encode(text));
+    writer.end_document(static_cast<std::int64_t>(text.size()));
+  }
+  writer.finish();
+  return path;
+}
+
+Ids document(const TokenFile& file, std::int64_t i) {
+  const Interval range = file.document(i);
+  Ids out(static_cast<std::size_t>(range.size()));
+  file.read(range.start, out);
+  return out;
+}
+
+TEST(TokenFile, ReadsBackWhatWasWritten) {
+  const TemporaryFolder folder;
+  const auto tokenizer = make_tokenizer("bpe:280", kText);
+  const std::string path = write_documents(folder, *tokenizer, {kText, "", "the end"});
+  const TokenFile file = TokenFile::open(path);
+  EXPECT_EQ(file.info().documents, 3);  // an empty document is its end of text
+  EXPECT_EQ(file.info().token_bytes, 2);
+  EXPECT_EQ(file.info().text_bytes, static_cast<std::int64_t>(std::strlen(kText)) + 7);
+  Ids last = tokenizer->encode("the end");
+  last.push_back(*tokenizer->end_of_text());
+  EXPECT_EQ(document(file, 2), last);
+  EXPECT_EQ(document(file, 1), Ids{*tokenizer->end_of_text()});
+  file.verify();
+  const auto again = file.make_tokenizer();  // of the file alone
+  EXPECT_EQ(again->encode(kText), tokenizer->encode(kText));
+  EXPECT_EQ(again->name(), "bpe:280");
+  for (const auto& entry : std::filesystem::directory_iterator(folder.file("")))
+    EXPECT_EQ(entry.path().filename(), "a.tokens") << "a temporary file is left";
+}
+
+// A vocabulary of a given size whose ids are numbers.
+class Numbers final : public Tokenizer {
+ public:
+  explicit Numbers(int size) : size_(size) {}
+  [[nodiscard]] Ids encode(std::string_view) const override { return {0, size_ - 1}; }
+  [[nodiscard]] std::string decode(std::span<const std::int32_t>) const override { return {}; }
+  [[nodiscard]] int vocab_size() const override { return size_; }
+  [[nodiscard]] std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+
+ private:
+  int size_;
+  std::string name_ = "numbers";
+};
+
+TEST(TokenFile, TheTypeOfTokensFollowsTheVocabulary) {
+  const TemporaryFolder folder;
+  for (const auto& [size, bytes] : {std::pair{65536, 2}, std::pair{65537, 4}}) {
+    const TokenFile file = TokenFile::open(write_documents(folder, Numbers(size), {"x"}));
+    EXPECT_EQ(file.info().token_bytes, bytes);
+    EXPECT_EQ(document(file, 0), (Ids{0, size - 1}));
+  }
+}
+
+TEST(TokenFile, OnlyACompleteFileAppears) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("b.tokens");
+  {
+    TokenFileWriter writer(path, ByteTokenizer());
+    writer.append(Ids{1, 2});
+    EXPECT_EQ(error_of([&] { writer.append(Ids{256}); }), "token id 256 is outside the vocabulary of 256 ids");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.file("")));
+  EXPECT_NE(error_of([&] { TokenFileWriter(folder.file(""), ByteTokenizer()); }).find("it is not a file"),
+            std::string::npos);
+}
+
+// Returns the error of a file whose bytes `damage` has changed. `repair` computes the checksum of the header again.
+template <class F>
+std::string error_after(F&& damage, bool repair) {
+  const TemporaryFolder folder;
+  const std::string path = write_documents(folder, ByteTokenizer(), {"abc", "defgh"});
+  std::string bytes = read_file(path);
+  damage(bytes);
+  if (repair) {
+    Checksum sum;
+    sum.add(std::as_bytes(std::span(bytes)).first(64));
+    sum.add(std::as_bytes(std::span(bytes)).subspan(72, 5));  // "bytes"
+    const std::uint64_t value = sum.value();
+    std::memcpy(bytes.data() + 64, &value, sizeof(value));
+  }
+  write_file(path, bytes);
+  const std::string error = error_of([&] { TokenFile::open(path).verify(); });
+  EXPECT_TRUE(error == "no error" || error.starts_with(path + ": ")) << error;
+  return error == "no error" ? error : error.substr(path.size() + 2);
+}
+
+TEST(TokenFile, DamageIsNamed) {
+  const auto set = [](std::size_t at, char value) { return [=](std::string& bytes) { bytes[at] = value; }; };
+  EXPECT_EQ(error_after([](std::string&) {}, true), "no error");
+  EXPECT_EQ(error_after([](std::string& bytes) { bytes.pop_back(); }, false), "truncated: 159 bytes instead of 160");
+  EXPECT_EQ(error_after([](std::string& bytes) { bytes.resize(40); }, false),
+            "truncated: the header has 72 bytes, the file 40");
+  EXPECT_EQ(error_after([](std::string& bytes) { bytes += "x"; }, false),
+            "longer than its header states: 161 bytes instead of 160");
+  EXPECT_EQ(error_after([](std::string& bytes) { bytes.clear(); }, false), "not a token file: it is empty");
+  EXPECT_EQ(error_after(set(0, 'x'), false), "not a token file; `tessera tokenize` writes them");
+  EXPECT_EQ(error_after(set(8, 2), false), "token file of version 2; this build reads version 1");
+  EXPECT_NE(error_after(set(16, 9), false).find("the header is damaged"), std::string::npos);
+  EXPECT_EQ(error_after(set(12, 3), true), "tokens of 3 bytes; 2 and 4 are possible");
+  EXPECT_EQ(error_after(set(22, 1), true), "truncated: 160 bytes instead of 562949953421472");
+  EXPECT_EQ(error_after(set(23, '\xff'), true).substr(0, 20), "18374686479671623688");
+  EXPECT_EQ(error_after(set(129, 1), false),
+            "token 0 has the id 353, but the vocabulary has 256 ids; the file is damaged");
+  EXPECT_EQ(error_after(set(152, 7), false), "the last document ends at token 7, but the file has 8 tokens");
+  EXPECT_EQ(error_after(set(144, 8), false),
+            "document 1 of 2 has the tokens 8 to 8 of 8; the offsets do not increase, so the file is damaged");
+  EXPECT_EQ(error_after(set(56, '\xff'), true).substr(0, 22), "truncated or damaged: ");
+}
+
+TEST(TokenFile, BlocksAreThoseOfTheTokensInMemory) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += static_cast<char>(i);
+  const auto file =
+      std::make_shared<const TokenFile>(TokenFile::open(write_documents(folder, ByteTokenizer(), {text})));
+  const BlockDataset mapped(file, {20, 90}, 8);
+  Ids all(70);
+  std::iota(all.begin(), all.end(), 20);
+  const BlockDataset blocks(all, 8);
+  ASSERT_EQ(mapped.size(), blocks.size());
+  Ids a(3);
+  Ids b(3);
+  for (std::int64_t i = 0; i < blocks.size(); ++i) {
+    mapped.read(i, 5, a);
+    blocks.read(i, 5, b);
+    EXPECT_EQ(a, b);
+  }
+}
+
+TEST(TextFiles, PartsOfALongTextGiveTheTokensOfTheText) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; text.size() < (std::size_t{9} << 20); ++i)
+    text += i % 7 == 0   ? "  it's \n\n 12 caf\xc3\xa9.\xe3\x80\x82\n"
+            : i % 5 == 0 ? "\xe2\x80\x83 \xff\xfe x\t\n"
+                         : "don't stop ";
+  write_file(folder.file("long.txt"), text);
+  const auto tokenizer = BpeTokenizer::train(text.substr(0, 4000), 300);
+  Ids tokens;
+  int parts = 0;
+  read_documents({folder.file("long.txt"), false}, "text", [&](std::string_view part, bool ends) {
+    const Ids more = tokenizer.encode(part);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    ++parts;
+    EXPECT_EQ(ends, parts == 4);
+  });
+  EXPECT_EQ(parts, 4);
+  EXPECT_EQ(tokens, tokenizer.encode(text));
+}
+
+TEST(TextFiles, FoldersAndLines) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.file("b"));
+  write_file(folder.file("b/z.txt"), "last");
+  write_file(folder.file("a.jsonl"), "{\"text\": \"one\"}\n\n{\"text\": \"two\\n\"}");
+  write_file(folder.file("readme.md"), "no");
+  std::vector<std::string> documents(1);
+  for (const auto& input : find_texts({folder.file("")}))
+    read_documents(input, "text", [&](std::string_view part, bool ends) {
+      documents.back() += part;
+      if (ends) documents.emplace_back();
+    });
+  EXPECT_EQ(documents, (std::vector<std::string>{"one", "two\n", "last", ""}));
+  write_file(folder.file("bad.jsonl"), "{\"text\": \"one\"}\n{\"txt\": 1}\n");
+  const TextInput bad{folder.file("bad.jsonl"), true};
+  const auto ignore = [](std::string_view, bool) {};
+  EXPECT_EQ(error_of([&] { read_documents(bad, "text", ignore); }),
+            bad.path + ", line 2: has no key \"text\"; did you mean \"txt\"?");
+  EXPECT_NE(error_of([&] { find_texts({folder.file("nothing")}); }).find("No such file"), std::string::npos);
+  std::filesystem::create_directory(folder.file("empty"));
+  EXPECT_EQ(error_of([&] { find_texts({folder.file("empty")}); }),
+            "the folder " + folder.file("empty") + " has no file *.txt or *.jsonl");
+}
+
+}  // namespace
+}  // namespace tessera::data

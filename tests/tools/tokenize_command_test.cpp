@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera tokenize: text, JSON Lines and folders become a token file.
+#include "tessera/base/json_object.h"
+#include "tessera/data/token_file.h"
+#include "tools/command_fixture.h"
+
+namespace tessera::command_tests {
+namespace {
+
+TEST_F(TesseraCommand, TokenizeWritesTheTokensOfAllInputs) {
+  const std::string text = file("a.txt", "In the beginning");
+  const std::string lines = file("b.jsonl", "{\"body\": \"ab\"}\n{\"body\": \"ab ab\"}\n");
+  const auto outcome =
+      run(fmt::format("tokenize {} {} --tokenizer bpe:258 --text-column body -o {}", text, lines, path("o.tokens")));
+  EXPECT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_EQ(outcome.out.find(path("o.tokens") + ": 3 documents, "), 0U) << outcome.out;
+  const auto read = data::TokenFile::open(path("o.tokens"));
+  EXPECT_EQ(read.info().text_bytes, 16 + 2 + 5);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(read.info().tokens));
+  read.read(0, ids);
+  EXPECT_EQ(read.make_tokenizer()->decode(ids), "In the beginning<|endoftext|>ab<|endoftext|>ab ab<|endoftext|>");
+
+  const auto json = run(fmt::format("tokenize {} --json -o {}", text, path("o.tokens")));
+  const auto summary = JsonObject::parse(json.out);
+  std::int64_t tokens = 0;
+  std::string tokenizer;
+  EXPECT_TRUE(summary.read("tokens", tokens) && summary.read("tokenizer", tokenizer));
+  EXPECT_EQ(tokens, 16);
+  EXPECT_EQ(tokenizer, "bytes");
+}
+
+TEST_F(TesseraCommand, TokenizeNamesWhatIsWrong) {
+  const std::string lines = file("b.jsonl", "{\"text\": \"ab\"}\n{\"text\": 7}\n");
+  const auto wrong = run(fmt::format("tokenize {} -o {}", lines, path("o.tokens")));
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.error.find("b.jsonl, line 2: "), std::string::npos) << wrong.error;
+  EXPECT_FALSE(fs::exists(path("o.tokens")));
+  EXPECT_EQ(run("tokenize " + lines).error,
+            "tessera tokenize: -o needs the file to write\ntry `tessera tokenize --help`\n");
+  EXPECT_EQ(run("tokenize -o x").code, 2);
+  EXPECT_EQ(run("tokenize " + file("none.txt", "") + " -o " + path("none.tokens")).code, 1);
+  EXPECT_FALSE(fs::exists(path("none.tokens")));
+}
+
+}  // namespace
+}  // namespace tessera::command_tests
