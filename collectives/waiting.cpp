@@ -8,6 +8,8 @@
 #include <set>
 
 #include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/collectives/time_limit.h"
 
 namespace tessera::collectives {
 namespace {
@@ -65,8 +67,8 @@ std::string finished_message(int rank, const std::string& text, const std::vecto
 }
 
 std::string timeout_message(int seconds, const std::string& text, const std::vector<int>& absent) {
-  return fmt::format("waited {} s in {}, as long as TESSERA_COLLECTIVE_TIMEOUT allows; {}", seconds, text,
-                     absence_text(absent));
+  return fmt::format("waited {} s in {}, as long as {} allows; {}", seconds, text,
+                     TimeLimit::current() ? "its timeout" : "TESSERA_COLLECTIVE_TIMEOUT", absence_text(absent));
 }
 
 std::string cause_text(int rank, const std::vector<int>& awaited, const ActivityOf& activity_of) {
@@ -90,6 +92,26 @@ std::string cause_text(int rank, const std::vector<int>& awaited, const Activity
 }
 
 WaitingTime watchdog_interval() { return seconds_or_ever("TESSERA_WATCHDOG_SECONDS"); }
-WaitingTime collective_timeout() { return seconds_or_ever("TESSERA_COLLECTIVE_TIMEOUT"); }
+WaitingTime collective_timeout() {
+  if (const auto limit = TimeLimit::current()) return *limit;
+  return seconds_or_ever("TESSERA_COLLECTIVE_TIMEOUT");
+}
 
 }  // namespace tessera::collectives
+
+namespace tessera {
+namespace {
+
+struct CurrentLimit {
+  std::optional<std::chrono::seconds> most;
+};
+
+}  // namespace
+
+TimeLimit::TimeLimit(std::chrono::seconds most) : previous_(current()) {
+  RankContext::current().get<CurrentLimit>().most = most;
+}
+TimeLimit::~TimeLimit() { RankContext::current().get<CurrentLimit>().most = previous_; }
+std::optional<std::chrono::seconds> TimeLimit::current() { return RankContext::current().get<CurrentLimit>().most; }
+
+}  // namespace tessera

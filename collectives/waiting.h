@@ -41,7 +41,7 @@ class CollectiveTimeout : public Error {
 };
 
 using WaitingTime = std::chrono::duration<double>;
-/// TESSERA_WATCHDOG_SECONDS and TESSERA_COLLECTIVE_TIMEOUT; 0 gives a very long time.
+/// TESSERA_WATCHDOG_SECONDS, and TESSERA_COLLECTIVE_TIMEOUT or the TimeLimit of this rank; 0 gives a very long time.
 WaitingTime watchdog_interval();
 WaitingTime collective_timeout();
 

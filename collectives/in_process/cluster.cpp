@@ -8,6 +8,7 @@
 #include "tessera/base/cpus.h"
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/time_limit.h"
 
 namespace tessera::collectives {
 namespace {
@@ -94,6 +95,7 @@ bool Cluster::arrive(Lock& lock, Meeting& place, int rank) {
 void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generation, bool may_stop) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
+  const std::optional<WaitingTime> own_limit = TimeLimit::current();
   lock.unlock();
   const bool done = wait_shortly(place.generation, generation, place.world_ranks.size());
   lock.lock();
@@ -103,7 +105,7 @@ void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generatio
   };
   WaitingTime next_report = watchdog_interval_;
   while (true) {
-    const WaitingTime limit = may_stop ? timeout_ : WaitingTime(1e9);
+    const WaitingTime limit = may_stop ? own_limit.value_or(timeout_) : WaitingTime(1e9);
     if (place.changed.wait_until(
             lock, begin + std::chrono::duration_cast<Clock::duration>(std::min(next_report, limit)), released))
       return;

@@ -2,7 +2,9 @@
 // Everything a training program needs.
 #pragma once
 
+#include "tessera/checkpoint/save.h"
 #include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/execution/rendezvous.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"

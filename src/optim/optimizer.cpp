@@ -93,6 +93,15 @@ void Optimizer::step(std::source_location where) {
   }
 }
 
+void optimizer_step(Optimizer& optimizer, OptimizerStepOptions options, std::source_location where) {
+  for (const Tensor& parameter : optimizer.parameters())
+    require(!parameter.impl().unshard,
+            "optimizer_step() is for parameters that every rank holds, but FSDP shards {}; call optimizer.step()",
+            parameter.name());
+  optimizer.step(where);
+  if (options.barrier) mark_step(where);
+}
+
 void Optimizer::zero_grad() {
   for (auto& parameter : parameters()) parameter.zero_grad();
 }

@@ -58,7 +58,7 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("fsdp_config", fsdp_config, "JSON file: fsdp_transformer_layer_cls_to_wrap or fsdp_min_num_params, …")
       .flag("tensor_parallel", tensor_parallel, "axis over which attention heads and MLPs are sharded")
       .flag("dry_run", dry_run, "partition and plan for the mesh, print memory and collectives, do not train")
-      .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
+      .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process (also --num_cores)");
   parser.group("output")
       .flag("output_dir", output_dir, "folder of the trained model and trainer_state.json")
       .flag("overwrite_output_dir", overwrite_output_dir, "write into output_dir even if it holds a run")

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/collectives/time_limit.h"
 #include "tessera/collectives/world.h"
 
 namespace {
@@ -57,6 +58,13 @@ void run_chain(Communicator& world) {
   if (world.rank() < 2) all_reduce(*first, 1000, "all_reduce %17 over {model}");
 }
 
+// The last rank arrives later than the others allow.
+void run_limited(Communicator& world) {
+  const TimeLimit limit(std::chrono::seconds(1));
+  if (world.rank() == world.size() - 1) sleep_for_milliseconds(6000);
+  world.group().barrier({0, "rendezvous \"saving\""});
+}
+
 // Runs until it is ended from outside.
 void run_forever(Communicator& world) {
   const char* started = std::getenv("TESSERA_TEST_LINK_DOWN");  // namespaces.sh waits for this file
@@ -73,6 +81,7 @@ void run(Communicator& world, const std::string& how) {
   all_reduce(group, 1000, "all_reduce %1 over {data}");
   if (how == "chain") return run_chain(world);
   if (how == "forever") return run_forever(world);
+  if (how == "limited") return run_limited(world);
   if (how == "busy") sleep_for_milliseconds(2500);  // on all ranks
   if (how.starts_with("started")) return run_started(world, how);
   if (how == "throw" && world.rank() == last) fail("out of paper");

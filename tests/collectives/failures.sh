@@ -66,6 +66,9 @@ done
 # A rank that is stopped is the cause, although it may be stopped while it waits. The start of MPI has the same limit.
 check stop 3 fail "rank 2 is the cause: process" TESSERA_NODE= TESSERA_COLLECTIVE_TIMEOUT=2
 check stop-early 3 fail "waited 2 s in MPI_Init" TESSERA_NODE= TESSERA_COLLECTIVE_TIMEOUT=2
+for nodes in "" "a,b,c"; do
+  check limited 3 fail "waited 1 s in rendezvous \"saving\", as long as its timeout allows" TESSERA_NODE=$nodes
+done
 check late 4 0 "rank 3 is through" TESSERA_NODE= TESSERA_COLLECTIVE_TIMEOUT=0
 for text in "rank 1 waits for rank 2 in permute %9 over {data}" "rank 2 is the cause: it runs %dot.3 (dot), step 12 of 40 of train_step"; do
   check chain 3 fail "$text" TESSERA_NODE= TESSERA_COLLECTIVE_TIMEOUT=2

@@ -70,6 +70,16 @@ class Optimizer {
   bool is_placed_ = false;
 };
 
+struct OptimizerStepOptions {
+  bool barrier = false;  // end the step too, as mark_step() does
+};
+/// The name that PyTorch/XLA programs use for optimizer.step(). A gradient is that of the complete batch: if the rows of
+/// the batch are sharded, the partitioner inserts the all-reduce. With a loss that is a mean over the batch, gradients are
+/// thus averaged over the ranks, and parameters stay equal on all of them. Error for parameters that FSDP shards, as in
+/// PyTorch/XLA: call optimizer.step().
+void optimizer_step(Optimizer& optimizer, OptimizerStepOptions options = {},
+                    std::source_location where = std::source_location::current());
+
 struct SgdOptions {
   double learning_rate = 1e-3;
   double momentum = 0;

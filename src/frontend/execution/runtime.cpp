@@ -94,27 +94,41 @@ int Runtime::rank_count() const { return session().world->size(); }
 
 namespace {
 
+constexpr std::string_view kVirtualRanks = "--virtual_ranks";
+constexpr std::string_view kNumCores = "--num_cores";  // its name in xla_spawn.py
+
+// The flag for virtual ranks that the word is, with or without `=N`; "" for other words.
+std::string_view virtual_ranks_flag(const std::string& word) {
+  for (const std::string_view flag : {kVirtualRanks, kNumCores})
+    if (word == flag || word.starts_with(std::string(flag) + "=")) return flag;
+  return "";
+}
+
+int rank_count_of(std::string_view flag, const std::string& value) {
+  char* end = nullptr;
+  const long count = std::strtol(value.c_str(), &end, 10);
+  constexpr long kMost = 4096;
+  require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost, "{} needs a number from 1 to {}, got {}",
+          flag, kMost, value);
+  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+  require(started == nullptr || std::string_view(started) == "1",
+          "{} {} creates ranks as threads, but mpirun already started {} processes; use one of the two", flag, count,
+          started == nullptr ? "" : started);
+  return static_cast<int>(count);
+}
+
 // Removes `--virtual_ranks N` (or =N) from the arguments and returns N, or 0 if it is absent.
 int take_virtual_ranks(std::vector<char*>& arguments) {
-  const std::string_view flag = "--virtual_ranks";
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string text = with_underscores(arguments[i]);
-    if (text != flag && text.substr(0, flag.size() + 1) != std::string(flag) + "=") continue;
+    const std::string_view flag = virtual_ranks_flag(text);
+    if (flag.empty()) continue;
     const bool joined = text != flag;
-    require(joined || i + 1 < arguments.size(), "--virtual_ranks needs a number");
+    require(joined || i + 1 < arguments.size(), "{} needs a number", flag);
     const std::string value = joined ? text.substr(flag.size() + 1) : arguments[i + 1];
     const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(i);
     arguments.erase(first, first + (joined ? 1 : 2));
-    char* end = nullptr;
-    const long count = std::strtol(value.c_str(), &end, 10);
-    constexpr long kMost = 4096;
-    require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost,
-            "--virtual_ranks needs a number from 1 to {}, got {}", kMost, value);
-    const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
-    require(started == nullptr || std::string_view(started) == "1",
-            "--virtual_ranks {} creates ranks as threads, but mpirun already started {} processes; use one of the two",
-            count, started == nullptr ? "" : started);
-    return static_cast<int>(count);
+    return rank_count_of(flag, value);
   }
   return 0;
 }

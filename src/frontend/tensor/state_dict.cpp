@@ -104,7 +104,12 @@ LoadStateResult load_state(const StateDict& state, const StateDict& source, std:
     if (sources[i] < 0) continue;
     Tensor variable = state.entries()[i].tensor;
     const Tensor& value = at(source.entries(), sources[i]).tensor;
-    if (!same_variable(variable, value)) variable.assign(value.detach().reshape(variable.dims()).to(variable.dtype()));
+    if (same_variable(variable, value)) continue;
+    const auto& reader = value.impl().node->reader;
+    if (reader && value.dtype() == variable.dtype())
+      read_when_needed(variable, reader);  // every rank reads only its shard
+    else
+      variable.assign(value.detach().reshape(variable.dims()).to(variable.dtype()));
   }
   return result;
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named meetings of all ranks, and the rank that acts for all.
+//
+//   if (is_master_ordinal()) make_folder("out");         one rank of each node
+//   rendezvous("out exists", {.timeout = 60s});
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct RendezvousOptions {
+  /// Nullopt: TESSERA_COLLECTIVE_TIMEOUT. 0 s: no limit.
+  std::optional<std::chrono::seconds> timeout{};
+  /// What this rank gives to all ranks.
+  std::string payload{};
+};
+/// Waits until all ranks have called it with this tag, and returns the payloads of all ranks, by rank. Collective. Steps
+/// that mark_step() began end first. Errors: a rank is in another rendezvous or collective (`ranks diverge: rank 1 is at
+/// rendezvous "b"; ranks 0, 2 are at rendezvous "a"`); the time is over (the message names the ranks that have not
+/// arrived). The ranks cannot communicate after an error.
+std::vector<std::string> rendezvous(const std::string& tag, const RendezvousOptions& options = {});
+
+struct MasterOptions {
+  bool local = true;  // one master for each node; false: one for the job
+};
+/// True on the lowest rank of each node, or on rank 0 only.
+bool is_master_ordinal(MasterOptions options = {});
+
+}  // namespace tessera

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "on_all_ranks.h"
+#include "read_elements.h"
+#include "tessera/base/error.h"
+#include "tessera/base/random_access.h"
+#include "tessera/checkpoint/regions.h"
+#include "tessera/checkpoint/save.h"
+#include "tessera/frontend/execution/rendezvous.h"
+#include "tessera/tensor/safetensors.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file that gets its name when it is complete. Deleted unless that happens.
+class NewFile {
+ public:
+  NewFile(const std::string& path, SafetensorsHeader header)
+      : path_(path), header_(std::move(header)), out_(partial(), OutputFile::Mode::kCreate) {
+    out_.resize(header_.file_bytes());
+    const std::string text = header_.str();
+    out_.write(0, std::as_bytes(std::span(text)));
+  }
+  ~NewFile() {
+    std::error_code ignored;
+    if (!is_published_) fs::remove(partial(), ignored);
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::size_t tensor, std::span<const std::byte> bytes) {
+    out_.write(header_.data_begin + header_.tensors[tensor].begin, bytes);
+  }
+  void publish() {
+    out_.finish();
+    commit_rename(partial(), path_);
+    is_published_ = true;
+  }
+
+ private:
+  [[nodiscard]] std::string partial() const { return path_ + ".partial"; }
+
+  std::string path_;
+  SafetensorsHeader header_;
+  OutputFile out_;
+  bool is_published_ = false;
+};
+
+SafetensorsHeader header_of(const StateDict& state) {
+  std::vector<std::pair<std::string, Type>> types;
+  for (const NamedTensor& entry : state.entries())
+    types.emplace_back(entry.name, entry.tensor.type().with_dims(entry.exported_dims));
+  return SafetensorsHeader::of(types, {{"format", "pt"}});
+}
+
+}  // namespace
+
+void save(const StateDict& state, const std::string& path, const SaveOptions& options) {
+  const std::string what = "cannot save " + path;
+  const SafetensorsHeader header = header_of(state);
+  std::unique_ptr<NewFile> file;  // on the ranks that write
+  on_all_ranks(what, [&] {
+    if (!is_master_ordinal({.local = options.on_each_node})) return;
+    require(!fs::exists(path) || fs::is_regular_file(path), "it is not a file");
+    file = std::make_unique<NewFile>(path, header);
+  });
+  std::exception_ptr failure;  // of this rank; the other ranks need it for the next tensors
+  for (std::size_t i = 0; i < state.entries().size(); ++i) {
+    const Literal value = state.entries()[i].tensor.to_host();
+    if (!file || failure) continue;
+    try {
+      file->write(i, value.bytes());
+    } catch (const Error&) {
+      failure = std::current_exception();
+    }
+  }
+  on_all_ranks(what, [&] {
+    if (failure) std::rethrow_exception(failure);
+    if (file) file->publish();
+  });
+}
+
+StateDict load(const std::string& path) {
+  const auto file = std::make_shared<const InputFile>(path);
+  const SafetensorsHeader header = SafetensorsHeader::from_file(*file);
+  StateDict out;
+  for (const SafetensorsEntry& entry : header.tensors) {
+    Tensor variable = Tensor::deferred(entry.type, nullptr, entry.name);
+    const std::uint64_t begin = header.data_begin + entry.begin;
+    read_when_needed(variable, [file, begin](const Type& type, const Sharding& sharding, std::int64_t device,
+                                             std::span<std::byte> shard) {
+      const Region region = region_of(type, sharding, device);
+      const auto size = static_cast<std::size_t>(dtype_size(type.dtype()));
+      for_each_run(region, RegionBuffer::complete(type), RegionBuffer::shard(type, sharding, region),
+                   [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+                     read_elements(
+                         *file, begin, from, type.dtype(), type.dtype(),
+                         shard.subspan(static_cast<std::size_t>(to) * size, static_cast<std::size_t>(count) * size));
+                   });
+    });
+    out.add({entry.name, std::move(variable), {}});
+  }
+  return out;
+}
+
+}  // namespace tessera
