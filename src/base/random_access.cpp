@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -18,7 +19,7 @@ namespace tessera {
 namespace {
 
 struct BytesRead {
-  std::uint64_t count = 0;
+  std::atomic<std::uint64_t> count = 0;  // several threads of a rank may read
 };
 
 // The kernel transfers at most about 2 GiB in a call.

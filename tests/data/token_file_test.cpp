@@ -66,9 +66,9 @@ TEST(TokenFile, ReadsBackWhatWasWritten) {
 }
 
 // A vocabulary of a given size whose ids are numbers.
-class Numbers final : public Tokenizer {
+class AnyIds final : public Tokenizer {
  public:
-  explicit Numbers(int size) : size_(size) {}
+  explicit AnyIds(int size) : size_(size) {}
   [[nodiscard]] Ids encode(std::string_view) const override { return {0, size_ - 1}; }
   [[nodiscard]] std::string decode(std::span<const std::int32_t>) const override { return {}; }
   [[nodiscard]] int vocab_size() const override { return size_; }
@@ -83,7 +83,7 @@ class Numbers final : public Tokenizer {
 TEST(TokenFile, TheTypeOfTokensFollowsTheVocabulary) {
   const TemporaryFolder folder;
   for (const auto& [size, bytes] : {std::pair{65536, 2}, std::pair{65537, 4}}) {
-    const TokenFile file = TokenFile::open(write_documents(folder, Numbers(size), {"x"}));
+    const TokenFile file = TokenFile::open(write_documents(folder, AnyIds(size), {"x"}));
     EXPECT_EQ(file.info().token_bytes, bytes);
     EXPECT_EQ(document(file, 0), (Ids{0, size - 1}));
   }

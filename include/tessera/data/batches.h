@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct OrderOptions {
   std::uint64_t seed = 42;
   bool shuffle = true;     // with a new order in every epoch
   bool drop_last = false;  // drop the last batch of an epoch if it is short
+  /// The length of each sample; null: any order. Otherwise the samples of 50 batches at a time are sorted by length, the
+  /// longest first, so that a batch has samples of similar length. The longest of all comes first, so that a lack of
+  /// memory shows at once.
+  std::shared_ptr<const std::vector<std::int64_t>> group_by_length{};
 };
 
 /// The order of samples over all epochs.
@@ -41,11 +46,13 @@ class SampleOrder {
   [[nodiscard]] double epochs() const;
 
  private:
+  void begin_epoch(std::int64_t epoch);
+
   std::int64_t sample_count_;
   OrderOptions options_;
   std::int64_t position_ = 0;
-  std::int64_t epoch_ = -1;  // of order_
-  std::vector<std::int64_t> order_;
+  std::int64_t epoch_ = -1;          // of order_
+  std::vector<std::int64_t> order_;  // empty: 0, 1, 2, …
 };
 
 /// Tokens and labels, [rows, columns], row-major. Labels are the tokens themselves (the model shifts them), and

@@ -9,6 +9,7 @@
 #include "execution/gather_from_ranks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/execution/values_by_rank.h"
 
 namespace tessera {
 namespace {
@@ -23,8 +24,9 @@ std::string packed(const NamedValues& values) {
   return out;
 }
 
-// `data=2 on ranks 0, 1; fsdp=2 on rank 2`
-std::string ranks_by_value(const std::vector<std::string>& values) {
+}  // namespace
+
+std::string values_by_rank(const std::vector<std::string>& values) {
   std::map<std::string, std::vector<std::int64_t>> ranks;
   std::vector<std::string> order;
   for (std::int64_t rank = 0; rank < isize(values); ++rank) {
@@ -46,8 +48,6 @@ std::string ranks_by_value(const std::vector<std::string>& values) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-}  // namespace
-
 void check_same_on_all_ranks(const NamedValues& values) {
   ProcessGroup& world = *session().world;
   if (world.size() == 1) return;
@@ -61,7 +61,7 @@ void check_same_on_all_ranks(const NamedValues& values) {
     std::vector<std::string> column;
     for (const auto& one : of_ranks) column.push_back(i < one.size() ? one[i] : "");
     const bool is_same = std::all_of(column.begin(), column.end(), [&](const auto& v) { return v == column.front(); });
-    if (!is_same) lines.push_back(fmt::format("--{} is {}", values[i].first, ranks_by_value(column)));
+    if (!is_same) lines.push_back(fmt::format("--{} is {}", values[i].first, values_by_rank(column)));
   }
   fail("ranks were started with different arguments; give every rank the same:\n  {}", fmt::join(lines, "\n  "));
 }

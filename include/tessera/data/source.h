@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where samples come from. A map-style source has numbered samples. An iterable gives them in its own order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tessera/data/arrays.h"
+#include "tessera/data/text_dataset.h"
+
+namespace tessera::data {
+
+/// A map-style source. Several threads call its functions at once.
+class Source {
+ public:
+  virtual ~Source() = default;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// Returns sample `i`, 0 <= i < size(). All samples have the same names.
+  [[nodiscard]] virtual Arrays get(std::int64_t i) const = 0;
+  /// The length of sample `i`, for padding and grouping. Override it if the length is known without the sample.
+  /// Default: dim 0 of the first array of get(i).
+  [[nodiscard]] virtual std::int64_t length(std::int64_t i) const;
+  /// The length of dim 0 of all arrays of all samples, if they are equal. get_part() is then called.
+  [[nodiscard]] virtual std::optional<std::int64_t> fixed_length() const { return std::nullopt; }
+  /// Returns the elements `part` of dim 0 of all arrays of get(i): what a rank needs if a mesh axis shards this dim.
+  [[nodiscard]] virtual Arrays get_part(std::int64_t i, Interval part) const;
+};
+
+/// Gives the next sample; nullopt at the end. One thread calls it at a time.
+using Generator = std::function<std::optional<Arrays>()>;
+/// Begins epoch `epoch` at its sample `first`. With a data set that can seek, continuing a run costs no time.
+using Iterable = std::function<Generator(std::int64_t epoch, std::int64_t first)>;
+/// An iterable that can only begin at the first sample of an epoch. `first` samples are read and dropped.
+Iterable from_the_start(std::function<Generator(std::int64_t epoch)> begin);
+/// A generator that gives its samples once: there is only one epoch.
+Iterable only_once(Generator generator);
+
+/// Blocks of tokens, as `input_ids` and `labels` s32[block_size]. The model shifts the labels.
+class BlockSource final : public Source {
+ public:
+  /// `blocks` must outlive the source.
+  explicit BlockSource(const BlockDataset& blocks) : blocks_(&blocks) {}
+  [[nodiscard]] std::int64_t size() const override { return blocks_->size(); }
+  [[nodiscard]] Arrays get(std::int64_t i) const override { return get_part(i, {0, blocks_->block_size()}); }
+  [[nodiscard]] std::int64_t length(std::int64_t /*i*/) const override { return blocks_->block_size(); }
+  [[nodiscard]] std::optional<std::int64_t> fixed_length() const override { return blocks_->block_size(); }
+  [[nodiscard]] Arrays get_part(std::int64_t i, Interval part) const override;
+
+ private:
+  const BlockDataset* blocks_;
+};
+
+}  // namespace tessera::data
