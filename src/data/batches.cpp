@@ -5,42 +5,15 @@
 #include <numeric>
 #include <string>
 
+#include "random_stream.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 
 namespace tessera::data {
-namespace {
-
-// Splitmix64. std::shuffle and the distributions are not used, because they differ between standard libraries.
-class Stream {
- public:
-  Stream(std::uint64_t seed, std::int64_t epoch) : state_(hash_mix(seed, static_cast<std::size_t>(epoch))) {}
-  std::uint64_t next() {
-    state_ += 0x9E3779B97F4A7C15ULL;
-    std::uint64_t x = state_;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-    return x ^ (x >> 31);
-  }
-  // Returns a uniform number in [0, bound). Draws below `unfair` are repeated, because they would make small numbers
-  // more likely.
-  std::uint64_t below(std::uint64_t bound) {
-    const std::uint64_t unfair = -bound % bound;  // 2^64 mod bound
-    std::uint64_t x = next();
-    while (x < unfair) x = next();
-    return x % bound;
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-}  // namespace
-
 std::vector<std::int64_t> shuffled(std::int64_t count, std::uint64_t seed, std::int64_t epoch) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  Stream stream(seed, epoch);
+  RandomStream stream(seed, epoch);
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[stream.below(i)]);
   return order;
 }
@@ -138,21 +111,6 @@ TokenBatch make_batch(const BlockDataset& blocks, const std::vector<std::int64_t
     std::copy_n(row.begin(), batch.columns, batch.labels.begin() + start);
   }
   return batch;
-}
-
-TokenBatch take_rows(const TokenBatch& batch, std::int64_t shard, std::int64_t shard_count) {
-  ensure(shard >= 0 && shard < shard_count, "data shard {} of {}", shard, shard_count);
-  const std::int64_t length = ceil_div(batch.rows, shard_count);
-  const std::int64_t start = std::min(shard * length, batch.rows);
-  const std::int64_t limit = std::min(start + length, batch.rows);
-  TokenBatch out = empty_batch(length, batch.columns);
-  out.real_rows = std::clamp(batch.real_rows - start, std::int64_t{0}, limit - start);
-  const auto copy = [&](const std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
-    std::copy(from.begin() + start * batch.columns, from.begin() + limit * batch.columns, to.begin());
-  };
-  copy(batch.tokens, out.tokens);
-  copy(batch.labels, out.labels);
-  return out;
 }
 
 }  // namespace tessera::data

@@ -126,6 +126,13 @@ std::optional<Batch> Loader::next() {
   return std::move(loaded.batch);
 }
 
+Batch Loader::next_batch() {
+  while (true)
+    if (auto batch = next()) return std::move(*batch);
+}
+
+void Loader::set_input_sharding(InputSharding sharding) { engine_->set_input_sharding(std::move(sharding), state_); }
+
 std::int64_t Loader::len() const { return engine_->order().batches_per_epoch(); }
 std::int64_t Loader::samples_per_epoch() const { return engine_->order().samples_per_epoch(); }
 double Loader::epochs() const { return static_cast<double>(state_.samples) / static_cast<double>(samples_per_epoch()); }

@@ -104,6 +104,12 @@ void Loader::Engine::load_state(const LoaderState& state) {
   ahead_.reset();
 }
 
+void Loader::Engine::set_input_sharding(InputSharding sharding, const LoaderState& state) {
+  load_state(state);  // ends the threads that use the sharding
+  options_.input_sharding = std::move(sharding);
+  part_ = own_part();
+}
+
 LoadedBatch Loader::Engine::take() {
   if (!prefetch_) {
     const auto capacity = std::int64_t{options_.num_workers} * options_.prefetch_factor;

@@ -42,6 +42,8 @@ class Loader::Engine {
   [[nodiscard]] const SampleOrder& order() const;
   LoadedBatch take();
   void load_state(const LoaderState& state);
+  /// Also continues at `state`.
+  void set_input_sharding(InputSharding sharding, const LoaderState& state);
 
  private:
   BatchRequest request();

@@ -35,7 +35,10 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches per update")
       .flag("max_steps", max_steps, "number of updates; -1: num_train_epochs decides")
       .flag("num_train_epochs", num_train_epochs, "passes over the data")
-      .flag("dataloader_drop_last", dataloader_drop_last, "skip the last batch of an epoch if it is short");
+      .flag("dataloader_drop_last", dataloader_drop_last, "skip the last batch of an epoch if it is short")
+      .flag("dataloader_num_workers", dataloader_num_workers,
+            "threads of each rank that make batches in advance; 0: none")
+      .flag("dataloader_prefetch_factor", dataloader_prefetch_factor, "batches that each thread makes in advance [2]");
   parser.group("optimizer")
       .choice("optim", optim, {"adamw_torch", "sgd"}, "update rule")
       .flag("learning_rate", learning_rate, "the peak")
@@ -106,6 +109,16 @@ void check_mesh_flags(const TrainingArguments& arguments) {
           "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", arguments.mesh);
 }
 
+void check_loader_flags(const TrainingArguments& arguments) {
+  constexpr std::int64_t kMost = 1024;
+  const std::int64_t workers = arguments.dataloader_num_workers;
+  const std::int64_t factor = arguments.dataloader_prefetch_factor.value_or(1);
+  require(workers >= 0 && workers <= kMost, "--dataloader_num_workers must be from 0 to {}, got {}", kMost, workers);
+  require(factor >= 1 && factor <= kMost, "--dataloader_prefetch_factor must be from 1 to {}, got {}", kMost, factor);
+  require(workers > 0 || !arguments.dataloader_prefetch_factor,
+          "--dataloader_prefetch_factor has no effect without --dataloader_num_workers");
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> TrainingArguments::values() const {
@@ -141,6 +154,7 @@ void TrainingArguments::check() const {
   require_positive("per_device_eval_batch_size", per_device_eval_batch_size.value_or(1));
   require_positive("max_eval_samples", max_eval_samples.value_or(1));
   require_positive("gradient_accumulation_steps", gradient_accumulation_steps);
+  check_loader_flags(*this);
   require_positive("logging_steps", logging_steps);
   require_positive("save_steps", save_steps);
   require_positive("save_total_limit", save_total_limit.value_or(1));

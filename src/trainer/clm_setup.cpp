@@ -177,7 +177,7 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
 }
 
 Tensor place_rows(const ClmModel& setup, Tensor batch) {
-  if (setup.data_shards == 1) return batch;
+  if (setup.data_shards == 1 || batch.sharding()) return batch;
   std::vector<PartitionSpec::Entry> spec(static_cast<std::size_t>(batch.ndim()));
   spec.front() = PartitionSpec::Entry(SpecEntry(setup.data_axes));
   mark_sharding(batch, setup.mesh, PartitionSpec(std::move(spec)));

@@ -75,11 +75,8 @@ class Run {
                                    static_cast<int>(options().integer("TESSERA_NUM_THREADS")))),
         data_(load_clm_data(arguments, setup_.block_size)),
         rows_(arguments.micro_batch_rows(setup_.data_shards)),
-        loader_(*data_.train, {.global_batch_size = rows_,
-                               .seed = static_cast<std::uint64_t>(arguments.data_seed.value_or(arguments.seed)),
-                               .shuffle = true,
-                               .drop_last = arguments.dataloader_drop_last}),
-        steps_(arguments.total_steps(loader_.order().batches_per_epoch())),
+        loader_(make_train_loader(arguments, setup_, data_, rows_)),
+        steps_(arguments.total_steps(loader_->len())),
         tokens_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * setup_.block_size)),
         flops_per_step_(training_flops(tokens_per_step_, static_cast<double>(setup_.model->parameter_count()))),
         schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
@@ -121,25 +118,23 @@ class Run {
  private:
   // ---- one update -------------------------------------------------------------------------------------------------------
 
-  Tensor rows_of(const data::TokenBatch& batch, const std::vector<std::int32_t>& values, const std::string& name) {
-    Tensor out = Tensor::from<std::int32_t>({rows_, batch.columns}, values);
-    out.set_name(name);
-    return out;
+  static Tensor named(Tensor tensor, const std::string& name) {
+    tensor.set_name(name);
+    return tensor;
   }
 
-  void record(const data::TokenBatch& batch, double labels) {
-    const Tensor tokens = rows_of(batch, batch.tokens, "tokens");
-    const Tensor targets = rows_of(batch, batch.labels, "labels");
-    record_micro_batch(setup_, tokens, targets, labels, unread_loss_);
+  void record(const data::Batch& batch, double labels) {
+    record_micro_batch(setup_, named(batch.tensor("input_ids"), "tokens"), named(batch.tensor("labels"), "labels"),
+                       labels, unread_loss_);
   }
 
   // Adds the loss to unread_loss_.
   void step() {
-    std::vector<data::TokenBatch> batches;
+    std::vector<data::Batch> batches;
     double labels = 0;
     for (std::int64_t i = 0; i < arguments_.gradient_accumulation_steps; ++i) {
-      batches.push_back(loader_.next());
-      labels += static_cast<double>(batches.back().real_rows * (batches.back().columns - 1));
+      batches.push_back(loader_->next_batch());
+      labels += static_cast<double>(batches.back().real_rows * (setup_.block_size - 1));
     }
     schedule_.apply(*setup_.optimizer);
     for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -173,7 +168,7 @@ class Run {
       const double epoch_before = state_.epoch;
       step();
       state_.global_step = n;
-      state_.epoch = loader_.order().epochs();
+      state_.epoch = loader_->epochs();
       state_.total_flos += flops_per_step_;
       ++window_.steps;
       if (compiled_programs().size() > first_program && !std::exchange(has_reported_, true))
@@ -215,7 +210,7 @@ class Run {
     read_loss();
     const std::string folder = fmt::format("{}/checkpoint-{}", arguments_.output_dir, state_.global_step);
     try {
-      const ResumeState run{loader_.order().position(), window_.loss, window_.steps};
+      const ResumeState run{loader_->state().samples, window_.loss, window_.steps};
       has_saved_step_ = false;
       save_checkpoint(folder, checkpoint_of(arguments_, setup_, state_, run));
       has_saved_step_ = true;
@@ -231,7 +226,7 @@ class Run {
     ResumeState run;
     resumed_from_ = resume_run(arguments_, setup_, state_, run);
     if (resumed_from_.empty()) return;
-    loader_.seek(run.samples);
+    loader_->seek(run.samples);
     resumed_loss_ = run.unlogged_loss;
     resumed_steps_ = run.unlogged_steps;
   }
@@ -345,7 +340,7 @@ class Run {
   ComputePeak peak_;
   ClmData data_;
   std::int64_t rows_;
-  data::TextLoader loader_;
+  std::unique_ptr<data::Loader> loader_;
   std::int64_t steps_;
   double tokens_per_step_;
   double flops_per_step_;

@@ -114,39 +114,12 @@ TEST(SampleOrder, IsTheSameForEveryBatchSize) {
   EXPECT_EQ(joined, large.next());
 }
 
-TEST(TextLoader, FillsAShortBatchWithIgnoredRows) {
-  const auto blocks = counting_blocks(15, 5);
-  TextLoader loader(blocks, {.global_batch_size = 2, .shuffle = false});
-  (void)loader.next();
-  const TokenBatch batch = loader.next();
+TEST(MakeBatch, FillsAShortBatchWithIgnoredRows) {
+  const TokenBatch batch = make_batch(counting_blocks(15, 5), {2}, 2);
   EXPECT_EQ(batch.rows, 2);
   EXPECT_EQ(batch.real_rows, 1);
   EXPECT_EQ(batch.tokens, (std::vector<std::int32_t>{10, 11, 12, 13, 14, 0, 0, 0, 0, 0}));
   EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{10, 11, 12, 13, 14, -100, -100, -100, -100, -100}));
-}
-
-TEST(TakeRows, ConcatenatedShardsAreTheBatchForEveryShardCount) {
-  const auto blocks = counting_blocks(21, 3);
-  const TokenBatch batch = make_batch(blocks, {6, 1, 4, 0, 2}, 7);
-  for (const std::int64_t shards : {1, 2, 3, 4, 5, 7, 11}) {
-    std::vector<std::int32_t> tokens;
-    std::vector<std::int32_t> labels;
-    std::int64_t real_rows = 0;
-    for (std::int64_t shard = 0; shard < shards; ++shard) {
-      const TokenBatch part = take_rows(batch, shard, shards);
-      EXPECT_EQ(part.rows, (7 + shards - 1) / shards);
-      real_rows += part.real_rows;
-      tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
-      labels.insert(labels.end(), part.labels.begin(), part.labels.end());
-    }
-    EXPECT_EQ(real_rows, 5);
-    // Rows after the end are padding and have no effect.
-    for (std::size_t i = batch.labels.size(); i < labels.size(); ++i) EXPECT_EQ(labels[i], kIgnoredLabel);
-    tokens.resize(batch.tokens.size());
-    labels.resize(batch.labels.size());
-    EXPECT_EQ(tokens, batch.tokens) << shards;
-    EXPECT_EQ(labels, batch.labels) << shards;
-  }
 }
 
 TEST(ReadWikitext, ReadsTheRawFilesAndNamesMissingOnes) {

@@ -96,7 +96,7 @@ def resumed():
     expected = logged("uninterrupted")
     folders = sorted(path.name for path in (FOLDER / "uninterrupted").glob("checkpoint-*"))
     check(folders == ["checkpoint-3", "checkpoint-6"], folders)
-    for name, flags in {"same": two, "three": ["--virtual_ranks", 3, "--mesh", "model=3", "--tensor_parallel", "model"], "single": []}.items():
+    for name, flags in {"same": [*two, "--dataloader_num_workers", 2], "three": ["--virtual_ranks", 3, "--mesh", "model=3", "--tensor_parallel", "model"], "single": []}.items():
         train(name, *flags, "--resume_from_checkpoint", FOLDER / "uninterrupted/checkpoint-3")
         losses_now = logged(name)
         check(len(losses_now) == 6, losses_now)
@@ -161,6 +161,8 @@ def main():
     subprocess.run([TESSERA, "tokenize", FOLDER / "text.txt", "-o", token_file], check=True, stdout=subprocess.DEVNULL)
     tokens = losses("tokens", "--train_file", token_file)
     check(tokens == expected, f"a token file: {tokens} instead of {expected}")
+    workers = losses("workers", "--train_file", token_file, "--dataloader_num_workers", 3, "--dataloader_prefetch_factor", 1)
+    check(workers == expected, f"worker threads: {workers} instead of {expected}")
     token_file.write_bytes(token_file.read_bytes()[:-8])
     truncated = run("--config_name", FOLDER / "config.json", "--train_file", token_file, "--virtual_ranks", 2)
     check(truncated.returncode == 1 and "text.tokens: truncated: " in truncated.stderr, truncated.stderr)

@@ -70,24 +70,4 @@ inline constexpr std::int32_t kIgnoredLabel = -100;
 /// batch.
 TokenBatch make_batch(const BlockDataset& blocks, const std::vector<std::int64_t>& samples, std::int64_t rows);
 
-/// Returns data shard `shard` of `shard_count`: rows [shard*L, (shard+1)*L) with L = ceil(rows / shard_count), as in
-/// the canonical tiling of dim 0. Rows past the end only fill the batch.
-TokenBatch take_rows(const TokenBatch& batch, std::int64_t shard, std::int64_t shard_count);
-
-/// Batches of a text in the order of SampleOrder. All have the same shape.
-class TextLoader {
- public:
-  /// `blocks` must outlive the loader.
-  TextLoader(const BlockDataset& blocks, OrderOptions options)
-      : blocks_(&blocks), options_(options), order_(blocks.size(), options) {}
-  TokenBatch next() { return make_batch(*blocks_, order_.next(), options_.global_batch_size); }
-  [[nodiscard]] const SampleOrder& order() const { return order_; }
-  void seek(std::int64_t position) { order_.seek(position); }
-
- private:
-  const BlockDataset* blocks_;
-  OrderOptions options_;
-  SampleOrder order_;
-};
-
 }  // namespace tessera::data

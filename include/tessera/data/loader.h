@@ -103,6 +103,8 @@ class Loader {
   /// Returns the next batch; nullopt at the end of an epoch. The call after that begins the next epoch. Throws the error
   /// of the worker that made the batch, with the number of the sample. Collective for iterables.
   std::optional<Batch> next();
+  /// The same across the ends of epochs.
+  Batch next_batch();
   /// The batches of an epoch. Error for an iterable, whose length is not known.
   [[nodiscard]] std::int64_t len() const;
   /// The samples of an epoch that batches contain. Error for an iterable.
@@ -116,6 +118,8 @@ class Loader {
   void load_state(const LoaderState& state);
   /// The same for a map-style source.
   void seek(std::int64_t samples) { load_state({.samples = samples}); }
+  /// Replaces the sharding of the arrays. The next batch has the new one.
+  void set_input_sharding(InputSharding sharding);
 
   /// Iterates over the batches up to the end of the epoch.
   class Iterator {

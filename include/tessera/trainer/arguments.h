@@ -35,6 +35,8 @@ struct TrainingArguments {
   std::int64_t max_steps = -1;
   double num_train_epochs = 3;
   bool dataloader_drop_last = false;
+  std::int64_t dataloader_num_workers = 0;                 // threads that make batches
+  std::optional<std::int64_t> dataloader_prefetch_factor;  // batches of each thread in advance; nullopt: 2
 
   // Optimizer.
   std::string optim = "adamw_torch";

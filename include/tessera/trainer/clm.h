@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/data/batches.h"
+#include "tessera/data/loader.h"
 #include "tessera/data/text_dataset.h"
 #include "tessera/data/tokenizer.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -50,7 +51,11 @@ struct ClmModel {
 };
 ClmModel make_clm_model(const TrainingArguments& arguments);
 
-/// Shards the rows of a batch over the data axes.
+/// The loader of the training batches, of `rows` rows over all ranks. Each rank makes its rows. `data` must outlive it.
+std::unique_ptr<data::Loader> make_train_loader(const TrainingArguments& arguments, const ClmModel& setup,
+                                                const ClmData& data, std::int64_t rows);
+
+/// Shards the rows of a batch over the data axes, unless it is sharded already.
 Tensor place_rows(const ClmModel& setup, Tensor batch);
 
 /// Records a micro-batch with its gradients in the trace, and adds its part of the mean loss over `label_count` labels
