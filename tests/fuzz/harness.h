@@ -32,6 +32,10 @@ bool check_bpe(std::string_view text);
 bool check_idx(std::string_view bytes);
 /// Token files, as they are and with a correct checksum of the header.
 bool check_tokens(std::string_view bytes);
+/// PNG, PPM and PGM.
+bool check_images(std::string_view bytes);
+/// Lines of JSON with a text, a number and a list.
+bool check_jsonl(std::string_view text);
 /// Flags, meshes and partition specs, one per line.
 bool check_flags(std::string_view text);
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 
@@ -12,7 +13,9 @@
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/data/bpe_tokenizer.h"
+#include "tessera/data/image_folder.h"
 #include "tessera/data/images.h"
+#include "tessera/data/json_lines.h"
 #include "tessera/data/token_file.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/sharding/sharding.h"
@@ -158,6 +161,32 @@ bool check_tokens(std::string_view bytes) {
   }
   const bool is_read = check_token_file(bytes);
   return check_token_file(repaired) || is_read;
+}
+
+bool check_images(std::string_view bytes) {
+  bool any = false;
+  for (const int channels : {1, 3}) {
+    Literal image;
+    if (!reads([&] { image = data::parse_image(bytes, "fuzz.png", channels); })) continue;
+    any = true;
+    demand(image.type().ndim() == 3 && image.type().dim(2) == channels, "not an image of these channels");
+    // Deflate packs at most 1032 bytes, of 8 pixels each, into one.
+    const std::int64_t pixels = image.type().dim(0) * image.type().dim(1);
+    demand(pixels <= (static_cast<std::int64_t>(bytes.size()) + 1) * 8 * 1032, "more pixels than the file can have");
+  }
+  return any;
+}
+
+bool check_jsonl(std::string_view text) {
+  data::JsonLinesOptions options{.tokenizer = std::make_shared<data::ByteTokenizer>(), .columns = {}};
+  bool any = false;
+  for (const auto& line : split(text, '\n')) {
+    options.columns = {};
+    any |= reads([&] { (void)data::parse_json_line(line, "fuzz.jsonl, line 1", options); });
+    options.columns = {"label", "score"};
+    reads([&] { (void)data::parse_json_line(line, "fuzz.jsonl, line 1", options); });
+  }
+  return any;
 }
 
 bool check_flags(std::string_view text) {

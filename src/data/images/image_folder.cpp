@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/data/image_folder.h"
+
+#include <fmt/format.h>
+#include <png.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/text.h"
+
+namespace tessera::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxBytes = std::int64_t{256} << 20;
+
+// Checks the size that a header states before memory is allocated for it.
+Literal image_of_size(std::int64_t height, std::int64_t width, int channels, const std::string& name) {
+  require(height >= 1 && width >= 1 && height <= kMaxBytes / width / channels,
+          "{}: an image of {} x {} pixels; 1 pixel to {} bytes are possible", name, width, height, kMaxBytes);
+  return Literal(Type::array(DType::kU8, {height, width, channels}));
+}
+
+// libpng's simplified interface needs no setjmp: its functions return 0 and set a message.
+Literal parse_png(std::string_view bytes, const std::string& name, int channels) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  const std::unique_ptr<png_image, void (*)(png_image*)> closer(&image, png_image_free);
+  require(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) != 0, "{}: damaged PNG image: {}", name,
+          std::string_view(image.message));
+  // Deflate packs at most 1032 bytes into one, and a byte has at most 8 pixels. A header that states more is wrong.
+  constexpr std::int64_t kMostPixelsPerByte = std::int64_t{8} * 1032;
+  const std::int64_t pixels = std::int64_t{image.width} * std::int64_t{image.height};
+  require(pixels / kMostPixelsPerByte <= static_cast<std::int64_t>(bytes.size()),
+          "{}: damaged PNG image: {} bytes cannot contain {} x {} pixels", name, bytes.size(), image.width,
+          image.height);
+  Literal out = image_of_size(image.height, image.width, channels, name);
+  image.format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  const png_color black{};
+  const int is_read = png_image_finish_read(&image, &black, out.mutable_bytes().data(), 0, nullptr);
+  require(is_read != 0 && !PNG_IMAGE_FAILED(image), "{}: damaged PNG image: {}", name, std::string_view(image.message));
+  return out;
+}
+
+// Reads the words of a PPM header, between which blanks and comments are.
+class PpmHeader {
+ public:
+  PpmHeader(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+  std::int64_t number(const char* what) {
+    skip_blanks();
+    std::int64_t out = 0;
+    const std::size_t start = at_;
+    constexpr std::int64_t kMost = 1 << 30;
+    for (; at_ < bytes_.size() && bytes_[at_] >= '0' && bytes_[at_] <= '9' && out < kMost; ++at_)
+      out = out * 10 + (bytes_[at_] - '0');
+    require(at_ > start && out < kMost, "{}: damaged PPM image: the header has no valid {}", name_, what);
+    return out;
+  }
+  // Skips the blank that ends the header.
+  std::string_view pixels() { return at_ < bytes_.size() ? bytes_.substr(at_ + 1) : std::string_view(); }
+
+ private:
+  void skip_blanks() {
+    for (bool in_comment = false; at_ < bytes_.size(); ++at_) {
+      const char c = bytes_[at_];
+      in_comment = (in_comment && c != '\n') || c == '#';
+      if (!in_comment && std::string_view(" \t\r\n").find(c) == std::string_view::npos) return;
+    }
+  }
+  std::string_view bytes_;
+  const std::string& name_;
+  std::size_t at_ = 2;  // after P5 or P6
+};
+
+std::uint8_t grey_of(const unsigned char* rgb) {  // Rec. 709, as libpng
+  constexpr unsigned kRed = 6968;
+  constexpr unsigned kGreen = 23434;
+  constexpr unsigned kBlue = 2366;
+  return static_cast<std::uint8_t>((kRed * rgb[0] + kGreen * rgb[1] + kBlue * rgb[2] + 16384U) >> 15U);
+}
+
+Literal parse_ppm(std::string_view bytes, const std::string& name, int channels) {
+  const int stored = bytes[1] == '6' ? 3 : 1;
+  PpmHeader header(bytes, name);
+  const std::int64_t width = header.number("width");
+  const std::int64_t height = header.number("height");
+  const std::int64_t most = header.number("largest value");
+  require(most == 255, "{}: the largest value of a PPM image must be 255, got {}", name, most);
+  const std::string_view pixels = header.pixels();
+  const std::int64_t size = height * width * stored;  // each is below 2^30
+  require(static_cast<std::int64_t>(pixels.size()) == size, "{}: a PPM image of {} x {} pixels has {} bytes, got {}",
+          name, width, height, size, pixels.size());
+  Literal out = image_of_size(height, width, channels, name);
+  const auto to = out.mutable_data<std::uint8_t>();
+  const auto* from = reinterpret_cast<const unsigned char*>(pixels.data());
+  for (std::int64_t i = 0; i < height * width; ++i) {
+    const unsigned char* pixel = from + i * stored;
+    for (int c = 0; c < channels; ++c)
+      at(to, i * channels + c) = stored == channels ? pixel[c] : stored == 1 ? pixel[0] : grey_of(pixel);
+  }
+  return out;
+}
+
+bool is_image(const fs::path& path) {
+  const std::string suffix = path.extension().string();
+  return suffix == ".png" || suffix == ".ppm" || suffix == ".pgm";
+}
+
+}  // namespace
+
+Literal parse_image(std::string_view bytes, const std::string& name, int channels) {
+  require(channels == 1 || channels == 3, "an image has 1 or 3 channels, got {}", channels);
+  if (bytes.starts_with("P5") || bytes.starts_with("P6")) return parse_ppm(bytes, name, channels);
+  require(bytes.starts_with("\x89PNG"), "{}: not an image that can be read; PNG, PPM (P6) and PGM (P5) can", name);
+  return parse_png(bytes, name, channels);
+}
+
+Literal read_image(const std::string& path, int channels) { return parse_image(read_file(path), path, channels); }
+
+ImageFolder::ImageFolder(const std::string& folder, int channels) : channels_(channels) {
+  require(channels == 1 || channels == 3, "an image has 1 or 3 channels, got {}", channels);
+  require(fs::is_directory(folder), "{} is not a folder of images", folder);
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory()) classes_.push_back(entry.path().filename().string());
+  require(!classes_.empty(), "the folder {} has no sub-folders; each class of images must have one", folder);
+  std::sort(classes_.begin(), classes_.end());
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    const auto first = static_cast<std::ptrdiff_t>(files_.size());
+    const fs::path class_folder = fs::path(folder) / classes_[label];
+    for (const auto& entry : fs::recursive_directory_iterator(class_folder))
+      if (entry.is_regular_file() && is_image(entry.path()))
+        files_.push_back({entry.path().string(), static_cast<std::int32_t>(label)});
+    require(static_cast<std::ptrdiff_t>(files_.size()) > first, "the folder {} has no *.png, *.ppm or *.pgm",
+            class_folder.string());
+    std::sort(files_.begin() + first, files_.end(), [](const File& a, const File& b) { return a.path < b.path; });
+  }
+}
+
+const std::string& ImageFolder::path(std::int64_t i) const { return at(files_, i).path; }
+
+Arrays ImageFolder::get(std::int64_t i) const {
+  const File& file = at(files_, i);
+  const Literal image = read_image(file.path, channels_);
+  const std::int64_t pixels = image.type().dim(0) * image.type().dim(1);
+  Literal values(Type::array(DType::kF32, {channels_, image.type().dim(0), image.type().dim(1)}));
+  const auto from = image.data<std::uint8_t>();
+  const auto to = values.mutable_data<float>();
+  constexpr float kWhite = 255;
+  for (int c = 0; c < channels_; ++c)
+    for (std::int64_t p = 0; p < pixels; ++p)
+      at(to, c * pixels + p) = static_cast<float>(at(from, p * channels_ + c)) / kWhite;
+  return {{"pixel_values", std::move(values)}, {"labels", Literal::scalar<std::int32_t>(file.label)}};
+}
+
+}  // namespace tessera::data
