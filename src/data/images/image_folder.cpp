@@ -18,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kMostBytesOfImage = std::int64_t{256} << 20;
 
 // Checks the size that a header states before memory is allocated for it.
 Literal image_of_size(std::int64_t height, std::int64_t width, int channels, const std::string& name) {
-  require(height >= 1 && width >= 1 && height <= kMaxBytes / width / channels,
-          "{}: an image of {} x {} pixels; 1 pixel to {} bytes are possible", name, width, height, kMaxBytes);
+  require(height >= 1 && width >= 1 && height <= kMostBytesOfImage / width / channels,
+          "{}: an image of {} x {} pixels; 1 pixel to {} bytes are possible", name, width, height, kMostBytesOfImage);
   return Literal(Type::array(DType::kU8, {height, width, channels}));
 }
 

@@ -19,7 +19,7 @@ namespace tessera::data {
 namespace {
 
 using Json = boost::json::value;
-constexpr std::uint64_t kLongestLine = std::uint64_t{1} << 30;
+constexpr std::uint64_t kLongestJsonLine = std::uint64_t{1} << 30;
 
 const Json& member(const Json& object, const std::string& key, const std::string& place) {
   const Json* found = find_member(object, key);
@@ -93,7 +93,8 @@ void JsonLines::find_lines(std::int64_t file) {
   bool is_blank = true;
   const auto end = [&](std::uint64_t next) {
     line.size = next - line.start;
-    require(line.size <= kLongestLine, "{}, line {}: is longer than {} bytes", input.path(), line.number, kLongestLine);
+    require(line.size <= kLongestJsonLine, "{}, line {}: is longer than {} bytes", input.path(), line.number,
+            kLongestJsonLine);
     if (!is_blank) lines_.push_back(line);
     line = {.file = file, .number = line.number + 1, .start = next + 1, .size = 0};
     is_blank = true;
