@@ -14,6 +14,7 @@
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/error.h"
+#include "tessera/runtime/metrics/metrics.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera::data {
@@ -129,6 +130,26 @@ TEST(Loader, PreparesABoundedNumberOfBatches) {
   take(loader, 1);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(source->read().size(), 2U * (1 + 3 * 2));
+}
+
+TEST(Loader, MeasuresTheTimeThatTheConsumerWaits) {
+  const FreshRank fresh;
+  class Slow final : public Counting {
+   public:
+    using Counting::Counting;
+    [[nodiscard]] Arrays get(std::int64_t i) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return sample_of(i);
+    }
+  };
+  Loader loader(std::make_shared<Slow>(6), {.batch_size = 1, .num_workers = 1, .prefetch_factor = 8});
+  (void)loader.next();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // the other batches are ready then
+  take(loader, 5);
+  const auto waited = metrics().metric_data("LoaderWaitTime").value();
+  EXPECT_EQ(waited.total_samples, 6);
+  EXPECT_GE(waited.samples.front().value, 15e6);
+  EXPECT_LT(waited.accumulator - waited.samples.front().value, 15e6);
 }
 
 TEST(Loader, EndsAtAnyTime) {

@@ -32,7 +32,8 @@ const std::vector<Reader>& readers() {
   static const std::vector<Reader> all = {
       {"hlo", check_hlo},       {"sharding", check_sharding}, {"safetensors", check_safetensors},
       {"json", check_json},     {"bpe", check_bpe},           {"idx", check_idx},
-      {"tokens", check_tokens}, {"flags", check_flags},       {"values", check_values}};
+      {"tokens", check_tokens}, {"images", check_images},     {"jsonl", check_jsonl},
+      {"flags", check_flags},   {"values", check_values}};
   return all;
 }
 

@@ -101,7 +101,8 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   /// Returns the next batch; nullopt at the end of an epoch. The call after that begins the next epoch. Throws the error
-  /// of the worker that made the batch, with the number of the sample. Collective for iterables.
+  /// of the worker that made the batch, with the number of the sample. Collective for iterables. The metric LoaderWaitTime
+  /// gets the time that the call waited for the batch, or made it.
   std::optional<Batch> next();
   /// The same across the ends of epochs.
   Batch next_batch();

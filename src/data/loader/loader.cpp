@@ -11,6 +11,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/execution/values_by_rank.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::data {
 
@@ -118,7 +119,11 @@ LoadedBatch take_compared(Engine& engine) {
 std::optional<Batch> Loader::next() {
   if (std::exchange(is_at_end_, false)) return std::nullopt;
   const bool compares = engine_->is_iterable() && joined_world()->size() > 1;
-  LoadedBatch loaded = compares ? take_compared(*engine_) : engine_->take();
+  LoadedBatch loaded;
+  {
+    const TimedScope wait("LoaderWaitTime");
+    loaded = compares ? take_compared(*engine_) : engine_->take();
+  }
   require(!loaded.is_empty_epoch, "the loader's source has no samples in epoch {}", state_.epoch);
   state_ = loaded.batch.state;
   if (loaded.batch.real_rows == 0) return std::nullopt;
