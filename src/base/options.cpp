@@ -71,6 +71,10 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},
     {"TESSERA_DATA", kText, "", "a folder of data sets, searched after the cache folder"},
+    {"TESSERA_RESTART", kInteger, "0", "set by tessera launch: how often it has started this job again"},
+    {"TESSERA_RENAME_DELAY", kInteger, "0",
+     "milliseconds to wait before and after a complete file or checkpoint gets its name; for tests that end a run "
+     "then"},
     {"TESSERA_LOG_LEVEL", kChoice, "info", "the least important lines on standard error", "debug,info,warning,error"},
     {"PT_XLA_DEBUG", kFlag, "0", "1 = PT_XLA_DEBUG_LEVEL 100"},
     {"PT_XLA_DEBUG_LEVEL", kInteger, "0",
@@ -120,7 +124,8 @@ constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 constexpr Range kRanges[] = {{"TESSERA_NUM_THREADS", 1, 1024},        {"TESSERA_LARGEST_VALUE", 0, kNoEnd},
                              {"TESSERA_LARGEST_SCORES", 0, kNoEnd},   {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
                              {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},       {"XLA_METRICS_SAMPLES", 1, kNoEnd},
-                             {"TESSERA_WATCHDOG_SECONDS", 0, kNoEnd}, {"TESSERA_COLLECTIVE_TIMEOUT", 0, kNoEnd}};
+                             {"TESSERA_WATCHDOG_SECONDS", 0, kNoEnd}, {"TESSERA_COLLECTIVE_TIMEOUT", 0, kNoEnd},
+                             {"TESSERA_RESTART", 0, kNoEnd},          {"TESSERA_RENAME_DELAY", 0, 60'000}};
 
 static_assert(std::all_of(std::begin(kRanges), std::end(kRanges), [](const Range& range) {
   return std::any_of(std::begin(kTable), std::end(kTable),

@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include "file_errors.h"
 #include "tessera/base/error.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 
 namespace tessera {
@@ -94,13 +97,25 @@ void OutputFile::finish() {
   if (error != 0) fail_io("write", path_, error);
 }
 
+namespace {
+
+// So that tests can end a process in this moment.
+void wait_around_rename() {
+  if (const auto delay = options().integer("TESSERA_RENAME_DELAY"); delay > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+}
+
+}  // namespace
+
 void commit_rename(const std::string& from, const std::string& to) {
+  wait_around_rename();
   const bool replaces = std::filesystem::is_directory(to);
   if (!replaces || renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
     if (replaces && errno != EINVAL && errno != ENOSYS) fail_io("write", to, errno);
     if (replaces) std::filesystem::remove_all(to);  // NFS cannot exchange folders
     if (std::rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
   }
+  wait_around_rename();
   const auto parent = std::filesystem::path(to).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   const int descriptor =

@@ -47,9 +47,10 @@ Error with_place(const Error& error, const std::string& file) {
 
 std::string general_help() {
   std::string out =
-      "tessera: partitions, explains, checks and runs HLO programs, inspects checkpoints and tokenizes text\n\n"
-      "usage: tessera <verb> IN.hlo [options], tessera checkpoint <verb> DIR [options],\n"
-      "       or tessera tokenize INPUT... -o OUT.tokens [options]\n\n";
+      "tessera: partitions, explains, checks and runs HLO programs, starts jobs, inspects checkpoints and tokenizes "
+      "text\n\n"
+      "usage: tessera <verb> IN.hlo [options], tessera launch [options] -- PROGRAM ARGUMENTS...,\n"
+      "       tessera checkpoint <verb> DIR [options], or tessera tokenize INPUT... -o OUT.tokens [options]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out +
          "\n"
@@ -91,8 +92,9 @@ std::optional<std::int64_t> number_of(const std::string& text) {
   return number;
 }
 
-bool asks_for_help(const std::vector<std::string>& words) {
-  return std::any_of(words.begin(), words.end(), [](const auto& word) { return word == "--help" || word == "-h"; });
+bool asks_for_help(const Verb& verb, const std::vector<std::string>& words) {
+  const auto end = words.begin() + static_cast<std::ptrdiff_t>(verb.option_count(words));
+  return std::any_of(words.begin(), end, [](const auto& word) { return word == "--help" || word == "-h"; });
 }
 
 }  // namespace
@@ -138,6 +140,13 @@ ValueCheck one_of(std::vector<std::string> choices) {
 
 namespace {
 
+// --num_cores as --num-cores.
+std::string with_dashes(std::string_view word) {
+  std::string out(word);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
 // A wrong value is a usage error.
 void check_value(const Option& option, const std::string& value) {
   if (!option.check) return;
@@ -157,6 +166,27 @@ void check_output_files(const std::vector<Option>& options, const Arguments& arg
 
 }  // namespace
 
+// The option that a word names, with or without a value after `=`; null if there is none.
+const Option* Verb::option_of(std::string_view word) const {
+  const std::string name = with_dashes(word.substr(0, word.find('=')));
+  const auto found = std::find_if(options.begin(), options.end(), [&](const Option& option) {
+    return name == dashed(option.name) || std::find(option.also.begin(), option.also.end(), name) != option.also.end();
+  });
+  return found == options.end() ? nullptr : &*found;
+}
+
+std::size_t Verb::option_count(const std::vector<std::string>& words) const {
+  if (!takes_program) return words.size();
+  std::size_t i = 0;
+  while (i < words.size() && words[i] != "--" && words[i].starts_with('-')) {
+    const Option* option = option_of(words[i]);
+    const bool takes_next =
+        option != nullptr && !option->value.empty() && words[i].find('=') == std::string::npos && i + 1 < words.size();
+    i += takes_next ? 2 : 1;
+  }
+  return i;
+}
+
 Arguments Verb::read(const std::vector<std::string>& words) const {
   std::vector<OptionSyntax> syntax;
   for (const Option& option : options) {
@@ -164,15 +194,24 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
     syntax.push_back({std::string(option.name), is_switch ? OptionSyntax::Value::kNone : OptionSyntax::Value::kRequired,
                       std::string(option.value)});
   }
-  const CommandWords given = read_command_words(words, syntax);
   Arguments out;
+  const auto program = words.begin() + static_cast<std::ptrdiff_t>(option_count(words));
+  std::vector<std::string> own(words.begin(), program);
+  const bool is_separated = program != words.end() && *program == "--";
+  if (takes_program) {
+    for (std::string& word : own)
+      if (const Option* option = option_of(word))
+        word = dashed(option->name) + word.substr(std::min(word.find('='), word.size()));
+  }
+  CommandWords given = read_command_words(own, syntax);
   for (const auto& [name, value] : given.options) {
     out.values_[name].push_back(value.value_or(""));
     check_value(*std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == name; }),
                 value.value_or(""));
   }
+  if (takes_program) given.positional.assign(is_separated ? program + 1 : program, words.end());
   if (given.positional.empty()) throw UsageError(fmt::format("an input is missing: {}", input_meaning));
-  if (given.positional.size() > 1 && !takes_several)
+  if (given.positional.size() > 1 && !takes_several && !takes_program)
     throw UsageError(
         fmt::format("one input is expected, got \"{}\" and \"{}\"", given.positional[0], given.positional[1]));
   out.inputs_ = given.positional;
@@ -180,7 +219,8 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
 }
 
 std::string Verb::help() const {
-  std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} {} [options]\n\n", name, about, name, input);
+  const std::string words = takes_program ? fmt::format("[options] {}", input) : fmt::format("{} [options]", input);
+  std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} {}\n\n", name, about, name, words);
   for (const auto& option : options) {
     const std::string left = dashed(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
     out += fmt::format("  {:<34}{}\n", left, option.help);
@@ -197,6 +237,7 @@ const std::vector<const Verb*>& verbs() {
                                                 &kCheck,
                                                 &kRun,
                                                 &kPrint,
+                                                &kLaunch,
                                                 &kCheckpointInspect,
                                                 &kCheckpointVerify,
                                                 &kCheckpointConsolidate,
@@ -219,12 +260,13 @@ int run_command(const std::vector<std::string>& words) {
     const Verb& verb = find_verb(has_two_words ? words[0] + " " + words[1] : words[0]);
     prefix += fmt::format(" {}", verb.name);
     const std::vector<std::string> rest(words.begin() + (has_two_words ? 2 : 1), words.end());
-    if (asks_for_help(rest)) {
+    if (asks_for_help(verb, rest)) {
       write_standard_output(verb.help());
       return kGood;
     }
     const Arguments arguments = verb.read(rest);
-    if (&verb != &kRun) warn_of_unknown_variables();  // run calls this later, when the rank is known
+    const bool has_ranks = &verb == &kRun || &verb == &kLaunch;  // rank 0 warns later
+    if (!has_ranks) warn_of_unknown_variables();
     try {
       check_output_files(verb.options, arguments);
       return verb.run(arguments);

@@ -28,13 +28,15 @@ struct Option {
   ValueCheck check{};  // null: any text is valid
   bool writes_file =
       false;  // the value names a file that must be writable before the work begins; "-" is standard output
+  std::vector<std::string_view> also{};  // other words for it, such as -np
 };
 
 /// The values given on the command line, by the names of a verb's options.
 class Arguments {
  public:
+  /// The first input; for a verb that takes a program, its name.
   [[nodiscard]] const std::string& input() const { return inputs_.front(); }
-  /// All inputs in order. Only verbs with `takes_several` may have more than one.
+  /// All inputs in order. Only verbs with `takes_several` or `takes_program` may have more than one.
   [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
   [[nodiscard]] bool has(std::string_view name) const { return values_.contains(std::string(name)); }
   /// Returns the last value.
@@ -61,10 +63,16 @@ struct Verb {
   std::string_view input = "IN.hlo";
   std::string_view input_meaning = "a file of HLO text, or - for standard input";
   bool takes_several = false;  // inputs
+  bool takes_program = false;  // the words after the options, or after --, are a program and its arguments: the inputs
 
   /// Parses the words. Throws a UsageError unless all options are known and have valid values. Reads no files.
   [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;
   [[nodiscard]] std::string help() const;
+  /// The number of words before the program (or all), without `--`.
+  [[nodiscard]] std::size_t option_count(const std::vector<std::string>& words) const;
+
+ private:
+  [[nodiscard]] const Option* option_of(std::string_view word) const;
 };
 
 /// Returns the verbs in the order of the help.
@@ -75,6 +83,7 @@ extern const Verb kStats;
 extern const Verb kCheck;
 extern const Verb kRun;
 extern const Verb kPrint;
+extern const Verb kLaunch;
 extern const Verb kCheckpointInspect;
 extern const Verb kCheckpointVerify;
 extern const Verb kCheckpointConsolidate;

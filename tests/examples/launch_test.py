@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tessera launch with real jobs: ranks, the launcher and `tessera launch` itself are killed, signals are passed on, and
+nothing is left.
+
+    launch_test.py TESSERA RUN_CLM MPIEXEC
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TESSERA, RUN_CLM, MPIEXEC = sys.argv[1:4]
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="tessera_launch_test"))
+STEPS = 40
+MODEL = {"model_type": "gpt2", "n_head": 3, "n_embd": 12, "n_layer": 2, "n_positions": 15, "vocab_size": 257}
+
+
+def children(process):
+    """The children of a process, by the files of the system."""
+    out = []
+    for task in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            out += [int(word) for word in task.read_text().split()]
+        except OSError:
+            pass
+    return out
+
+
+def left_folders():
+    return sorted(str(path) for path in pathlib.Path("/dev/shm").glob("tessera*"))
+
+
+class Job:
+    """A running `tessera launch`."""
+
+    def __init__(self, *arguments, environment=None):
+        self.out = tempfile.TemporaryFile("w+")
+        self.err = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([TESSERA, "launch", "--launcher", MPIEXEC, *map(str, arguments)], stdout=self.out, stderr=self.err,
+                                        start_new_session=True, env={**os.environ, **(environment or {})})
+
+    def launcher(self):
+        return wait_for(lambda: children(self.process.pid), "mpirun")[0]
+
+    def wrappers(self, count):
+        return wait_for(lambda: (found := children(self.launcher())) and len(found) == count and found, "wrappers")
+
+    def ranks(self, count):
+        """The processes of the program, in the order of their start."""
+        return wait_for(lambda: (found := [rank for one in self.wrappers(count) for rank in children(one)]) and len(found) == count and found,
+                        "ranks")
+
+    def end(self, seconds=60):
+        """Returns the exit code, standard output and standard error."""
+        code = self.process.wait(seconds)
+        texts = []
+        for file in (self.out, self.err):
+            file.seek(0)
+            texts.append(file.read())
+            file.close()
+        return code, *texts
+
+
+def wait_for(condition, what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError(f"no {what} after {seconds} s")
+
+
+def is_alive(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class LaunchTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=FOLDER))
+        (self.folder / "config.json").write_text(json.dumps(MODEL))
+        (self.folder / "text.txt").write_text(" ".join(str(i * i % 97) for i in range(1500)))
+        self.before = left_folders()
+
+    def tearDown(self):
+        wait_for(lambda: left_folders() == self.before, f"end of the folders {left_folders()}")
+
+    def training(self, *flags, name="out"):
+        return ["--", RUN_CLM, "--config_name", self.folder / "config.json", "--train_file", self.folder / "text.txt", "--block_size", 15,
+                "--global_batch_size", 4, "--max_steps", STEPS, "--logging_steps", 1, "--save_steps", 5, "--dtype", "float64", "--learning_rate",
+                "1e-3", "--disable_tqdm", "--sample_tokens", 0, "--do_eval", "false", "--output_dir", self.folder / name, *flags]
+
+    def losses(self, name="out"):
+        return [entry["loss"] for entry in json.loads((self.folder / name / "trainer_state.json").read_text())["log_history"]]
+
+    def program(self, text):
+        path = self.folder / "program.sh"
+        path.write_text(f"#!/bin/bash\n{text}\n")
+        path.chmod(0o755)
+        return ["--", path]
+
+    def wait_for_checkpoint(self, step):
+        wait_for(lambda: (self.folder / f"out/checkpoint-{step}/manifest.json").exists(), f"checkpoint-{step}")
+
+    # ---- restarts -----------------------------------------------------------------------------------------------------
+
+    def test_a_job_goes_on_by_itself_after_every_kind_of_kill(self):
+        code, _, err = Job("-np", 2, *self.training(name="whole")).end()
+        self.assertEqual(code, 0, err)
+        job = Job("-np", 2, *self.training("--fsdp", "full_shard"),
+                  environment={"TESSERA_RENAME_DELAY": "60"})  # so that there is time to kill
+        self.wait_for_checkpoint(5)
+        os.kill(job.ranks(2)[1], signal.SIGKILL)
+        self.wait_for_checkpoint(10)
+        for rank in job.ranks(2):
+            os.kill(rank, signal.SIGKILL)
+        self.wait_for_checkpoint(15)
+        os.kill(job.wrappers(2)[0], signal.SIGKILL)
+        self.wait_for_checkpoint(20)
+        os.kill(job.launcher(), signal.SIGKILL)
+        code, out, err = job.end()
+        self.assertEqual(code, 0, err)
+        for text in ["start 1 ended", "rank 1 (host ", "was killed by SIGKILL", "  rank 0 ", "; its last words:", "    rank 0 of 2: rank 1 of 2 died",
+                     "the process that runs a rank was killed by SIGKILL, as ", "start 4 ended", f"{MPIEXEC} was killed by SIGKILL", "restart 4 of at most 100 with 2 ranks, from "]:
+            self.assertIn(text, err)
+        self.assertEqual(out.count("resumed "), 4)
+        self.assertEqual(len(self.losses()), STEPS)
+        self.assertLess(max(abs(a - b) for a, b in zip(self.losses(), self.losses("whole"))), 1e-9)
+        self.assertEqual(list((self.folder / "out").glob("*.partial")), [])
+
+    def test_a_rank_that_dies_before_the_first_checkpoint_starts_from_the_beginning(self):
+        job = Job("-np", 2, "--np-on-restart", 1, *self.training("--save_steps", 30))
+        wait_for(lambda: (self.folder / "out").exists(), "output folder")
+        os.kill(job.ranks(2)[0], signal.SIGKILL)
+        code, _, err = job.end()
+        self.assertEqual(code, 0, err)
+        self.assertIn("restart 1 of at most 100 with 1 ranks, from the beginning: there is no checkpoint", err)
+
+    def test_crash_loops_end_with_the_cause(self):
+        code, out, err = Job("-np", 2, "--min-ranks", 1, *self.program(
+            'echo "restart $TESSERA_RESTART of rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"; sleep 0.$OMPI_COMM_WORLD_RANK\n'
+            'echo "rank $OMPI_COMM_WORLD_RANK is out of paper" >&2; exit 9')).end()
+        self.assertEqual(code, 9, err)
+        self.assertIn("restart 0 of rank 1 of 2", out)
+        self.assertIn("restart 2 of rank 0 of 1", out)
+        self.assertNotIn("restart 3", out)
+        self.assertIn("start 1 ended after ", err)
+        self.assertIn("rank 0 (host ", err)
+        self.assertIn(" ended with exit code 9\n  rank 0 ended with exit code 9; its last words:\n    rank 0 is out of paper\n", err)
+        self.assertIn("does not start again: 3 starts in a row made no newer checkpoint (--crash-loop)", err)
+
+    def test_restarts_are_bounded(self):
+        program = self.program("n=$(ls $1 | wc -l); mkdir -p $1/checkpoint-$n; echo {} > $1/checkpoint-$n/manifest.json; kill -SEGV $$")
+        code, _, err = Job("-np", 1, "--max-restarts", 4, "--checkpoints", self.folder / "made", *program, self.folder / "made").end()
+        self.assertEqual(code, 128 + signal.SIGSEGV, err)
+        self.assertIn("was killed by SIGSEGV", err)
+        self.assertIn("does not start again: --max-restarts 4 is reached", err)
+
+    def test_a_wrong_command_line_is_not_tried_again(self):
+        for command, code, text in ((["--", RUN_CLM, "--no_such_flag"], 2, "unknown option --no_such_flag"),
+                                    (["--", self.folder / "absent"], 127, "absent: No such file or directory")):
+            got, _, err = Job("-np", 2, *command).end()
+            self.assertEqual(got, code, err)
+            self.assertIn(text, err)
+            self.assertIn(f"does not start again: exit code {code} means that the command line is wrong", err)
+
+    def test_resume_words_are_added(self):
+        program = self.program('echo "words $*"; n=$((TESSERA_RESTART + 1)); mkdir -p $1/checkpoint-$n; echo {} > $1/checkpoint-$n/manifest.json\n'
+                               'if [ $n -lt 3 ]; then exit 7; fi')
+        code, out, err = Job("--num_cores=1", "--checkpoints", self.folder / "made", "--resume-args", "--from {checkpoint}", *program,
+                             self.folder / "made").end()
+        self.assertEqual(code, 0, err)
+        made = self.folder / "made"
+        self.assertEqual(out.splitlines(), [f"words {made}", f"words {made} --from {made}/checkpoint-1", f"words {made} --from {made}/checkpoint-2"])
+
+    # ---- signals ------------------------------------------------------------------------------------------------------
+
+    def test_signals_reach_all_ranks(self):
+        text = ("".join(f'trap "echo rank $OMPI_COMM_WORLD_RANK got {name}; exit {code}" {name}\n' for name, code in
+                        (("TERM", 11), ("INT", 12), ("USR1", 0))) + f"touch {self.folder}/ready-$OMPI_COMM_WORLD_RANK; while true; do sleep 0.02; done")
+        for number, name, expected in ((signal.SIGTERM, "TERM", 11), (signal.SIGINT, "INT", 12), (signal.SIGUSR1, "USR1", 0)):
+            job = Job("-np", 3, *self.program(text))
+            for rank in range(3):
+                ready = self.folder / f"ready-{rank}"
+                wait_for(ready.exists, "rank")
+                ready.unlink()
+            job.process.send_signal(number)
+            code, out, err = job.end()
+            self.assertEqual(code, expected, err)
+            self.assertEqual(sorted(out.splitlines()), [f"rank {rank} got {name}" for rank in range(3)])
+            self.assertIn(f"passes SIG{name} to all ranks, which have 30 s to end", err)
+
+    def test_sigterm_saves_and_the_next_start_continues(self):
+        job = Job("-np", 2, *self.training(), environment={"TESSERA_RENAME_DELAY": "60"})
+        self.wait_for_checkpoint(5)
+        job.process.send_signal(signal.SIGTERM)
+        code, _, err = job.end()
+        self.assertEqual(code, 128 + signal.SIGTERM, err)
+        newest = max(int(path.name.split("-")[1]) for path in (self.folder / "out").glob("checkpoint-*"))
+        code, out, err = Job("-np", 1, "--resume-first", *self.training()).end()
+        self.assertEqual(code, 0, err)
+        self.assertIn(f"checkpoint-{newest}: step {newest} of {STEPS}", out)
+
+    def test_ranks_that_do_not_end_are_killed(self):
+        job = Job("-np", 2, "--grace", 1, *self.program(f"trap '' TERM USR1; touch {self.folder}/ready; while true; do sleep 0.1; done"))
+        wait_for((self.folder / "ready").exists, "rank")
+        ranks = job.ranks(2)
+        job.process.send_signal(signal.SIGUSR1)
+        code, _, err = job.end()
+        self.assertEqual(code, 128 + signal.SIGUSR1, err)
+        self.assertIn("the ranks have not ended in time and are killed", err)
+        self.assertFalse(any(map(is_alive, ranks)))
+
+    # ---- what is left -------------------------------------------------------------------------------------------------
+
+    def test_nothing_runs_after_a_kill_of_tessera_launch(self):
+        job = Job("-np", 2, *self.training(), environment={"TESSERA_RENAME_DELAY": "60"})
+        self.wait_for_checkpoint(5)
+        processes = [job.launcher(), *job.wrappers(2), *job.ranks(2)]
+        job.process.kill()
+        job.process.wait()
+        wait_for(lambda: not any(map(is_alive, processes)), "end of all processes", 20)
+        code, _, err = Job("-np", 2, "--resume-first", *self.training()).end()
+        self.assertEqual(code, 0, err)
+
+    def test_the_next_start_deletes_what_a_killed_job_has_left(self):
+        left = pathlib.Path("/dev/shm/tessera-launch.leftXX")
+        left.mkdir()
+        (left / "lock").touch()
+        (left / "ompi.vm.0").mkdir()
+        code, _, err = Job("-np", 1, "--", "true").end()
+        self.assertEqual((code, err), (0, f"tessera launch: deleted {left}, which a job that was killed has left\n"))
+        self.assertFalse(left.exists())
+
+    def test_the_folder_of_a_running_job_is_not_deleted(self):
+        job = Job("-np", 1, *self.program(f"touch {self.folder}/ready; sleep 2"))
+        wait_for((self.folder / "ready").exists, "rank")
+        code, _, err = Job("-np", 1, "--", "true").end()
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(len(left_folders()), len(self.before) + 1)
+        self.assertEqual(job.end()[0], 0)
+
+    # ---- the command line ---------------------------------------------------------------------------------------------
+
+    def test_errors_of_the_command_line(self):
+        for words, text in ((["-np", "2"], "an input is missing: the program to start: tessera launch -np N -- PROGRAM ARGUMENTS..."),
+                            (["--", "true"], "-np N is missing"),
+                            (["-np", "0", "--", "true"], "--np takes a number"),
+                            (["-np", "2", "--min-ranks", "3", "true"], "--min-ranks 3 is more than -np 2"),
+                            (["-np", "2", "--max-restart", "3", "true"], 'did you mean "--max-restarts"'),
+                            (["-np", "1", "--resume-first", "true"], "--resume-first needs --checkpoints DIR"),
+                            (["-np", "1", "--launcher", "srun", "--host", "a", "true"], "--host is for mpirun")):
+            result = subprocess.run([TESSERA, "launch", *words], capture_output=True, text=True, timeout=20)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(text, result.stderr)
+
+    def test_the_program_keeps_its_own_words(self):
+        code, out, _ = Job("-np", 1, "echo", "--help", "--", "-np").end()
+        self.assertEqual((code, out), (0, "--help -- -np\n"))
+
+
+if __name__ == "__main__":
+    try:
+        outcome = unittest.main(argv=[sys.argv[0], *sys.argv[4:]], exit=False).result
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    sys.exit(not outcome.wasSuccessful())

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/checkpoint_watch.h"
+
+#include <algorithm>
+
+#include "tessera/checkpoint/checkpoint.h"
+
+namespace tessera::command {
+
+CheckpointWatch::CheckpointWatch(std::string folder, bool counts_old) : folder_(std::move(folder)) {
+  if (!counts_old) old_ = found();
+  seen_ = found();
+}
+
+CheckpointWatch::Found CheckpointWatch::found() const {
+  Found out;
+  if (folder_.empty()) return out;
+  for (const auto& [step, path] : checkpoints_in(folder_)) {
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(path + "/manifest.json", error);
+    if (!error) out.emplace(path, time);
+  }
+  return out;
+}
+
+bool CheckpointWatch::has_new() {
+  Found now = found();
+  const bool out = std::any_of(now.begin(), now.end(), [&](const auto& one) {
+    const auto before = seen_.find(one.first);
+    return before == seen_.end() || before->second != one.second;
+  });
+  seen_ = std::move(now);
+  return out;
+}
+
+std::string CheckpointWatch::newest() const {
+  std::string out;
+  if (folder_.empty()) return out;
+  const Found now = found();
+  for (const auto& [step, path] : checkpoints_in(folder_)) {  // by step
+    const auto it = now.find(path);
+    const auto old = old_.find(path);
+    if (it != now.end() && (old == old_.end() || old->second != it->second)) out = path;
+  }
+  return out;
+}
+
+}  // namespace tessera::command

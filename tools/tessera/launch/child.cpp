@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "tessera/base/error.h"
+
+namespace tessera::command {
+namespace {
+
+constexpr std::array kReceived = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD};
+constexpr int kCannotRun = 127;
+
+sigset_t received_signals() {
+  sigset_t out;
+  sigemptyset(&out);
+  for (const int signal : kReceived) sigaddset(&out, signal);
+  return out;
+}
+
+std::string reason() { return std::strerror(errno); }
+
+}  // namespace
+
+int signal_for_launcher(int signal) {
+  if (signal == SIGINT) return SIGALRM;
+  return signal == SIGUSR1 ? SIGUSR1 : SIGUSR2;
+}
+
+int signal_for_rank(int signal) {
+  if (signal == SIGALRM || signal == SIGINT) return SIGINT;
+  return signal == SIGUSR1 ? SIGUSR1 : SIGTERM;
+}
+
+void block_signals() {
+  const sigset_t signals = received_signals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  (void)std::signal(SIGPIPE, SIG_IGN);
+}
+
+void write_error_text(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
+Child::Child(const ChildOptions& options) {
+  std::array<int, 2> ends{};
+  require(pipe2(ends.data(), O_CLOEXEC) == 0, "cannot create a pipe: {}", reason());
+  const sigset_t signals = received_signals();
+  signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  text_ = ends[0];
+  (void)fcntl(text_, F_SETFL, O_NONBLOCK);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  const pid_t parent = getpid();
+  process_ = fork();
+  if (process_ == 0) become(options, parent, ends[1]);
+  (void)setpgid(process_, process_);  // here too, so that signals to the group are not lost
+  close(ends[1]);
+  require(signals_ >= 0 && process_ > 0, "cannot start {}: {}", options.words.front(), reason());
+}
+
+Child::~Child() {
+  if (text_ >= 0) close(text_);
+  if (signals_ >= 0) close(signals_);
+}
+
+// In the new process.
+void Child::become(const ChildOptions& options, pid_t parent, int write_end) const {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, options.signal_at_death);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (getppid() != parent) _exit(kCannotRun);        // the parent ended before
+  dup2(write_end, STDERR_FILENO);
+  if (!options.has_input) {
+    const int empty = open("/dev/null", O_RDONLY);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+    dup2(empty, STDIN_FILENO);
+    close(empty);
+  }
+  for (const auto& [name, value] : options.variables) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : options.words) words.push_back(const_cast<char*>(word.c_str()));  // NOLINT
+  words.push_back(nullptr);
+  (void)std::signal(SIGPIPE, SIG_DFL);
+  const sigset_t signals = received_signals();
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+  execvp(words.front(), words.data());
+  write_error_text("cannot run " + options.words.front() + ": " + reason() + "\n");
+  _exit(kCannotRun);
+}
+
+// Returns false at the end of the text, or if there is none now.
+bool Child::read_text(const Handlers& handlers) const {
+  std::array<char, 1 << 14> buffer;
+  const ssize_t got = read(text_, buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return true;
+  if (got > 0) handlers.on_text({buffer.data(), static_cast<std::size_t>(got)});
+  return got > 0;
+}
+
+// Returns true when the child has ended.
+bool Child::read_signals(const Handlers& handlers) {
+  signalfd_siginfo info{};
+  while (read(signals_, &info, sizeof(info)) == sizeof(info))
+    if (info.ssi_signo != SIGCHLD) handlers.on_signal(static_cast<int>(info.ssi_signo));
+  int status = 0;
+  if (waitpid(process_, &status, WNOHANG) != process_) return false;
+  end_ = ProcessEnd::from_wait(status);
+  return true;
+}
+
+int Child::milliseconds_left() const {
+  if (!deadline_) return -1;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline_ - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
+}
+
+ProcessEnd Child::wait(const Handlers& handlers) {
+  std::array<pollfd, 2> watched{{{signals_, POLLIN, 0}, {text_, POLLIN, 0}}};
+  while (!read_signals(handlers)) {
+    if (deadline_ && Clock::now() >= *deadline_) {
+      deadline_.reset();
+      handlers.on_time();
+    }
+    (void)poll(watched.data(), watched.size(), milliseconds_left());
+    const bool has_ended = watched[1].revents != 0 && !read_text(handlers);
+    if (has_ended) watched[1].fd = -1;  // a negative number is not watched
+    watched[1].revents = 0;
+  }
+  while (read_text(handlers)) continue;
+  return end_;
+}
+
+}  // namespace tessera::command

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Child processes, signals and the pipe of a child's standard error.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launch/rank_end.h"
+
+namespace tessera::command {
+
+/// The signals that reach a job, as `tessera launch` sends them to the launcher and as a rank receives them. Launchers
+/// carry SIGUSR1, SIGUSR2 and SIGALRM to all ranks, but end the job themselves on SIGTERM and SIGINT.
+int signal_for_launcher(int signal);
+int signal_for_rank(int signal);
+
+struct ChildOptions {
+  std::vector<std::string> words;                                // the program and its arguments
+  std::vector<std::pair<std::string, std::string>> variables{};  // added to the environment
+  int signal_at_death = 0;                                       // the child receives it when this process ends
+  bool has_input = false;                                        // else standard input is empty
+};
+
+/// A child in a process group of its own, whose standard error this process reads. Signals to this process are passed to
+/// `on_signal` instead of ending it. Make one object at a time, in the main thread: the child receives signal_at_death
+/// when the thread ends.
+class Child {
+ public:
+  explicit Child(const ChildOptions& options);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  [[nodiscard]] pid_t process() const { return process_; }
+  /// Runs until the child ends. Calls `on_text` with parts of its standard error, `on_signal` with signals to this
+  /// process, and `on_time` when a deadline that one of them set has passed.
+  struct Handlers {
+    std::function<void(std::string_view)> on_text;
+    std::function<void(int)> on_signal;
+    std::function<void()> on_time;
+  };
+  ProcessEnd wait(const Handlers& handlers);
+  void set_deadline(std::chrono::milliseconds from_now) { deadline_ = Clock::now() + from_now; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[noreturn]] void become(const ChildOptions& options, pid_t parent, int write_end) const;
+  bool read_text(const Handlers& handlers) const;
+  bool read_signals(const Handlers& handlers);
+  [[nodiscard]] int milliseconds_left() const;
+
+  pid_t process_ = 0;
+  int text_ = -1;
+  int signals_ = -1;
+  std::optional<Clock::time_point> deadline_;
+  ProcessEnd end_;
+};
+
+/// Blocks the signals that Child::wait() receives. Call it before the first child is made, so that none is lost.
+void block_signals();
+
+/// Writes all of the text to standard error. Errors are ignored: the reader may be gone.
+void write_error_text(std::string_view text);
+
+}  // namespace tessera::command

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera launch: reads the command line.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "command_line.h"
+#include "launch/rank_wrapper.h"
+#include "launch/supervise.h"
+#include "tessera/base/command_line.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera::command {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1 << 20;
+
+std::vector<std::string> words_of(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts)
+    for (std::string& word : split(text, ' '))
+      if (!word.empty()) out.push_back(std::move(word));
+  return out;
+}
+
+bool is_in_slurm_job() { return std::getenv("SLURM_JOB_ID") != nullptr; }
+
+Launcher launcher_of(const Arguments& arguments) {
+  Launcher out;
+  out.program = arguments.value_or("launcher", is_in_slurm_job() ? "srun" : "mpirun");
+  out.is_srun = std::filesystem::path(out.program).filename() == "srun";
+  for (const char* name : {"hostfile", "host", "bind-to", "map-by"}) {
+    const auto value = arguments.value(name);
+    if (!value) continue;
+    if (out.is_srun)
+      throw UsageError(fmt::format("--{} is for mpirun; srun places ranks itself (--launcher-args)", name));
+    out.words.insert(out.words.end(), {fmt::format("--{}", name), *value});
+  }
+  for (std::string& word : words_of(arguments.values("launcher-args"))) out.words.push_back(std::move(word));
+  return out;
+}
+
+std::int64_t ranks_of(const Arguments& arguments) {
+  if (arguments.has("np")) return arguments.number_or("np", 1);
+  const char* given = std::getenv("SLURM_NTASKS");
+  const std::int64_t tasks = given == nullptr ? 0 : std::atoll(given);
+  if (tasks < 1) throw UsageError("-np N is missing: the number of ranks");
+  return tasks;
+}
+
+// The value of --output_dir, with which run_clm and similar programs are started.
+std::string output_folder(const std::vector<std::string>& program) {
+  for (std::size_t i = 0; i < program.size(); ++i)
+    for (const std::string name : {"--output_dir", "--output-dir"}) {
+      if (program[i] == name && i + 1 < program.size()) return program[i + 1];
+      if (program[i].starts_with(name + "=")) return program[i].substr(name.size() + 1);
+    }
+  return "";
+}
+
+LaunchPlan plan_of(const Arguments& arguments) {
+  LaunchPlan out;
+  out.program = arguments.inputs();
+  out.launcher = launcher_of(arguments);
+  out.ranks = ranks_of(arguments);
+  out.ranks_at_restart = arguments.number_or("np-on-restart", 0);
+  out.min_ranks = arguments.number_or("min-ranks", 0);
+  out.max_restarts = arguments.number_or("max-restarts", 100);
+  out.crash_loop = arguments.number_or("crash-loop", 3);
+  out.grace = std::chrono::seconds(arguments.number_or("grace", 30));
+  const std::string output = output_folder(out.program);
+  out.checkpoints = arguments.value_or("checkpoints", output);
+  out.resume_words = output.empty() ? std::vector<std::string>{} : words_of({"--resume_from_checkpoint true"});
+  if (arguments.has("resume-args")) out.resume_words = words_of(arguments.values("resume-args"));
+  out.resumes_first = arguments.has("resume-first");
+  if (out.min_ranks > out.ranks)
+    throw UsageError(fmt::format("--min-ranks {} is more than -np {}", out.min_ranks, out.ranks));
+  if (out.resumes_first && out.checkpoints.empty())
+    throw UsageError("--resume-first needs --checkpoints DIR: the program has no --output_dir");
+  return out;
+}
+
+int run_launch(const Arguments& arguments) {
+  if (const auto folder = arguments.value("rank-wrapper")) return run_rank(*folder, arguments.inputs());
+  return supervise(plan_of(arguments));
+}
+
+}  // namespace
+
+const Verb kLaunch = {
+    .name = "launch",
+    .about = "starts a program on all ranks, and again after a rank has died",
+    .notes =
+        "A program with --output_dir continues from its newest checkpoint: --resume_from_checkpoint true is added to "
+        "a\n"
+        "restart if there is one. TESSERA_RESTART is the number of the restart, 0 at first. SIGTERM, SIGINT and "
+        "SIGUSR1\n"
+        "are passed to all ranks. The exit code is that of the rank that ended first, or 128 + the signal that killed "
+        "it.",
+    .options = {{.name = "np",
+                 .value = "N",
+                 .help = "the number of ranks; also -np, -n and --num-cores (default: SLURM_NTASKS)",
+                 .check = whole_number(1, kMostRanks),
+                 .also = {"-np", "-n", "--num-cores"}},
+                {"launcher", "NAME", "mpirun, srun or a path to one (default: srun in a job of Slurm, else mpirun)"},
+                {"hostfile", "FILE", "passed to mpirun"},
+                {"host", "LIST", "passed to mpirun"},
+                {"bind-to", "WHAT", "passed to mpirun"},
+                {"map-by", "WHAT", "passed to mpirun"},
+                {"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"},
+                {"max-restarts", "N", "restarts at most so often (default 100)", whole_number(0)},
+                {"crash-loop", "N", "ends after so many starts in a row that make no newer checkpoint (default 3)",
+                 whole_number(1)},
+                {"np-on-restart", "N", "the number of ranks of all restarts (default: that of the start)",
+                 whole_number(1, kMostRanks)},
+                {"min-ranks", "N",
+                 "a start without a newer checkpoint is followed by one with a rank less, but at least N",
+                 whole_number(1, kMostRanks)},
+                {"checkpoints", "DIR", "the folder with checkpoint-N (default: --output_dir of the program)"},
+                {"resume-args", "WORDS",
+                 "added to the program at a restart with a checkpoint; {checkpoint} in them is its folder (default: "
+                 "--resume_from_checkpoint true, if the program has --output_dir)"},
+                {"resume-first", "", "continues from the newest checkpoint at the first start too, if there is one"},
+                {"grace", "SECONDS", "the time from a signal until ranks are killed (default 30)",
+                 whole_number(0, 1'000'000)},
+                {"rank-wrapper", "FOLDER", "used by launch itself: runs the program as one rank"}},
+    .run = run_launch,
+    .input = "-- PROGRAM ARGUMENTS...",
+    .input_meaning = "the program to start: tessera launch -np N -- PROGRAM ARGUMENTS...",
+    .takes_program = true};
+
+}  // namespace tessera::command

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/rank_wrapper.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+
+#include "launch/child.h"
+#include "launch/job_folder.h"
+
+namespace tessera::command {
+namespace {
+
+int rank_of_process() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  return 0;
+}
+
+// mpirun sends SIGTERM to end the ranks that are left when one has ended, and SIGKILL after a second. Then there must
+// be time left for the report.
+constexpr auto kBeforeKill = std::chrono::milliseconds(700);
+bool is_under_mpirun() {
+  return std::getenv("OMPI_COMM_WORLD_RANK") != nullptr && std::getenv("SLURM_STEP_ID") == nullptr;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::int64_t nanoseconds_since_1970() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void end_with_launcher() {
+  const pid_t launcher = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);                 // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (getppid() != launcher) (void)raise(SIGKILL);  // it has ended before
+}
+
+}  // namespace
+
+int run_rank(const std::string& folder, const std::vector<std::string>& program) {
+  block_signals();
+  end_with_launcher();
+  const JobFolder in_use(folder);
+  LastLines last;
+  ChildOptions options{.words = program, .signal_at_death = SIGKILL, .has_input = true};
+  unsetenv("OMPI_MCA_orte_local_tmpdir_base");  // mpirun has told the rank the folder in another way
+  options.variables.emplace_back("OMPI_MCA_btl_vader_backing_directory", folder);
+  Child child(options);
+  bool is_ended = false;
+  const ProcessEnd end = child.wait({.on_text =
+                                         [&](std::string_view text) {
+                                           last.add(text);
+                                           write_error_text(text);
+                                         },
+                                     .on_signal =
+                                         [&](int signal) {
+                                           kill(-child.process(), signal_for_rank(signal));
+                                           if (signal == SIGTERM && is_under_mpirun()) child.set_deadline(kBeforeKill);
+                                         },
+                                     .on_time =
+                                         [&] {
+                                           is_ended = true;
+                                           kill(-child.process(), SIGKILL);
+                                         }});
+  kill(-child.process(), SIGKILL);  // processes that the program has left
+  if (end.is_good()) return 0;
+  RankEnd report{rank_of_process(),        host_name(), child.process(), end, is_ended,
+                 nanoseconds_since_1970(), last.lines()};
+  for (const std::string& line : report_lines(report)) write_error_text(line);
+  return end.status();
+}
+
+}  // namespace tessera::command

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/supervise.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <filesystem>
+
+#include "launch/checkpoint_watch.h"
+#include "launch/child.h"
+#include "launch/job_folder.h"
+#include "launch/rank_end.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks for it
+
+namespace tessera::command {
+namespace {
+
+constexpr auto kTimeForLauncher = std::chrono::seconds(10);  // to end its ranks after SIGTERM
+constexpr int kKilledBySignal = 128;
+constexpr int kUsageError = 2;
+constexpr int kCannotRun = 126;
+constexpr int kNotFound = 127;
+
+void say(const std::string& text) { write_error_text("tessera launch: " + text + "\n"); }
+
+// How a start ended.
+struct Outcome {
+  ProcessEnd launcher;
+  std::map<int, RankEnd> ranks;  // those that ended otherwise than with 0
+  double seconds = 0;
+  [[nodiscard]] bool is_good() const { return launcher.is_good() && ranks.empty(); }
+  /// The rank that ended first by itself; null if none did.
+  [[nodiscard]] const RankEnd* first() const {
+    const RankEnd* out = nullptr;
+    for (const auto& [rank, end] : ranks)
+      if (!end.is_ended && (out == nullptr || end.time < out->time)) out = &end;
+    return out;
+  }
+};
+
+struct Cause {
+  int status = 0;
+  std::string text;
+};
+
+Cause cause_of(const Outcome& outcome, const std::string& launcher) {
+  const RankEnd* first = outcome.first();
+  const int status = outcome.launcher.status();
+  if (outcome.launcher.signal != 0) return {status, fmt::format("{} {}", launcher, outcome.launcher.str())};
+  const bool is_reported = std::any_of(outcome.ranks.begin(), outcome.ranks.end(), [&](const auto& one) {
+    return !one.second.is_ended && one.second.end.status() == status;
+  });
+  const bool is_signal = status > kKilledBySignal && status <= kKilledBySignal + SIGRTMAX;
+  if (is_signal && !is_reported)
+    return {status, fmt::format("the process that runs a rank {}, as {} reports",
+                                ProcessEnd{0, status - kKilledBySignal}.str(), launcher)};
+  if (first == nullptr) return {status, fmt::format("{} {}", launcher, outcome.launcher.str())};
+  return {first->end.status(),
+          fmt::format("rank {} (host {}, process {}) {}", first->rank, first->host, first->process, first->str())};
+}
+
+void print_last_words(const Outcome& outcome) {
+  std::string out;
+  for (const auto& [rank, end] : outcome.ranks) {
+    out += fmt::format("  rank {} {}{}\n", rank, end.str(), end.last_words.empty() ? "" : "; its last words:");
+    for (const std::string& line : end.last_words) out += fmt::format("    {}\n", line);
+  }
+  write_error_text(out);
+}
+
+// The variables of these names reach the ranks of all hosts.
+constexpr std::array<std::string_view, 4> kPassed = {"TESSERA_", "PT_XLA_", "XLA_METRICS_", "OMP_"};
+
+std::vector<std::string> variables_to_pass() {
+  std::vector<std::string> out = {"TESSERA_RESTART"};
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string name(text.substr(0, text.find('=')));
+    const bool is_wanted =
+        std::any_of(kPassed.begin(), kPassed.end(), [&](auto start) { return name.starts_with(start); });
+    if (is_wanted && name != out.front()) out.push_back(name);
+  }
+  return out;
+}
+
+std::vector<std::string> launcher_words(const Launcher& launcher, std::int64_t ranks, const std::string& folder) {
+  const std::string count = std::to_string(ranks);
+  std::vector<std::string> out = {launcher.program, launcher.is_srun ? "-n" : "-np", count};
+  if (launcher.is_srun) {
+    out.emplace_back("--kill-on-bad-exit=1");
+  } else {
+    out.insert(out.end(), {"-q", "--mca", "orte_local_tmpdir_base", folder});
+    for (const std::string& name : variables_to_pass()) out.insert(out.end(), {"-x", name});
+  }
+  out.insert(out.end(), launcher.words.begin(), launcher.words.end());
+  out.insert(out.end(),
+             {std::filesystem::read_symlink("/proc/self/exe").string(), "launch", "--rank-wrapper", folder, "--"});
+  return out;
+}
+
+// One start of the job.
+class Start {
+ public:
+  Start(const LaunchPlan& plan, std::vector<std::string> words, std::int64_t restart)
+      : plan_(plan),
+        child_({.words = std::move(words),
+                .variables = {{"TESSERA_RESTART", std::to_string(restart)}},
+                .signal_at_death = SIGTERM}) {}
+
+  Outcome run() {
+    const auto begin = std::chrono::steady_clock::now();
+    Outcome out;
+    out.launcher = child_.wait({.on_text = [&](std::string_view text) { write_error_text(reports_.take(text)); },
+                                .on_signal = [&](int signal) { pass_on(signal); },
+                                .on_time = [&] { press(); }});
+    out.ranks = reports_.ends();
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return out;
+  }
+  /// The first signal that was passed on, or 0.
+  [[nodiscard]] int stop_signal() const { return stop_signal_; }
+
+ private:
+  void pass_on(int signal) {
+    kill(child_.process(), signal_for_launcher(signal));
+    if (stop_signal_ != 0) return;
+    stop_signal_ = signal;
+    say(fmt::format("passes SIG{} to all ranks, which have {} s to end", sigabbrev_np(signal), plan_.grace.count()));
+    child_.set_deadline(plan_.grace);
+  }
+  // The time to end is over.
+  void press() {
+    say(kills_ == 0 ? "the ranks have not ended in time and are killed" : "the launcher does not end and is killed");
+    kill(child_.process(), kills_ == 0 ? SIGTERM : SIGKILL);
+    ++kills_;
+    child_.set_deadline(kTimeForLauncher);
+  }
+
+  const LaunchPlan& plan_;
+  Child child_;
+  ReportReader reports_;
+  int stop_signal_ = 0;
+  int kills_ = 0;
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const LaunchPlan& plan)
+      : plan_(plan), ranks_(plan.ranks), checkpoints_(plan.checkpoints, plan.resumes_first || resumes(plan.program)) {}
+
+  int run() {
+    while (true) {
+      const std::string checkpoint = restart_ > 0 || plan_.resumes_first ? checkpoints_.newest() : "";
+      if (restart_ > 0) announce(checkpoint);
+      std::vector<std::string> words = launcher_words(plan_.launcher, ranks_, folder_.path());
+      const auto program = program_words(plan_, checkpoint);
+      words.insert(words.end(), program.begin(), program.end());
+      Start start(plan_, std::move(words), restart_);
+      const Outcome outcome = start.run();
+      const bool is_alone = folder_.wait_until_alone(kTimeForLauncher);
+      if (!is_alone) say(fmt::format("processes of the job have not ended; they use {}", folder_.path()));
+      if (start.stop_signal() != 0) return status_after_signal(outcome, start.stop_signal());
+      if (outcome.is_good()) return 0;
+      const Cause cause = cause_of(outcome, plan_.launcher.program);
+      say(fmt::format("start {} ended after {:.1f} s: {}", restart_ + 1, outcome.seconds, cause.text));
+      print_last_words(outcome);
+      const std::string reason = is_alone ? why_over(outcome, cause) : "processes of the last start are still running";
+      if (!reason.empty()) {
+        say(fmt::format("does not start again: {}", reason));
+        return cause.status;
+      }
+      prepare_restart();
+    }
+  }
+
+ private:
+  static bool resumes(const std::vector<std::string>& program) {
+    return std::any_of(program.begin(), program.end(), [](const std::string& word) {
+      return word.find("resume_from_checkpoint") != std::string::npos;
+    });
+  }
+
+  void announce(const std::string& checkpoint) const {
+    say(fmt::format("restart {} of at most {} with {} ranks, {}", restart_, plan_.max_restarts, ranks_,
+                    checkpoint.empty() ? "from the beginning: there is no checkpoint" : "from " + checkpoint));
+  }
+
+  static int status_after_signal(const Outcome& outcome, int signal) {
+    const RankEnd* first = outcome.first();
+    if (outcome.is_good()) return 0;
+    return first != nullptr && first->end.signal == 0 ? first->end.exit_code : kKilledBySignal + signal;
+  }
+
+  // Returns "" if the job can be started again.
+  std::string why_over(const Outcome& outcome, const Cause& cause) {
+    const bool has_progress = checkpoints_.has_new();
+    fruitless_ = has_progress ? 0 : fruitless_ + 1;
+    const bool is_rank = outcome.first() != nullptr;
+    if (is_rank && (cause.status == kUsageError || cause.status == kCannotRun || cause.status == kNotFound))
+      return fmt::format("exit code {} means that the command line is wrong", cause.status);
+    if (!is_rank && cause.status < kKilledBySignal && !has_progress)
+      return fmt::format("{} has not started the program; see its message above", plan_.launcher.program);
+    if (fruitless_ >= plan_.crash_loop)
+      return fmt::format("{} starts in a row made no newer checkpoint (--crash-loop)", fruitless_);
+    if (restart_ >= plan_.max_restarts) return fmt::format("--max-restarts {} is reached", plan_.max_restarts);
+    return "";
+  }
+
+  void prepare_restart() {
+    folder_.clear();
+    ++restart_;
+    if (restart_ == 1 && plan_.ranks_at_restart > 0) ranks_ = plan_.ranks_at_restart;
+    if (fruitless_ > 0 && plan_.min_ranks > 0) ranks_ = std::min(ranks_, std::max(plan_.min_ranks, ranks_ - 1));
+  }
+
+  const LaunchPlan& plan_;
+  std::int64_t ranks_;
+  CheckpointWatch checkpoints_;
+  JobFolder folder_;
+  std::int64_t restart_ = 0;
+  std::int64_t fruitless_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> program_words(const LaunchPlan& plan, const std::string& checkpoint) {
+  if (checkpoint.empty() || plan.resume_words.empty()) return plan.program;
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < plan.program.size(); ++i) {
+    const std::string& word = plan.program[i];
+    if (!word.starts_with("--resume_from_checkpoint") && !word.starts_with("--resume-from-checkpoint")) {
+      out.push_back(word);
+      continue;
+    }
+    const bool has_value =
+        word.find('=') == std::string::npos && i + 1 < plan.program.size() && !plan.program[i + 1].starts_with("-");
+    if (has_value) ++i;
+  }
+  for (std::string word : plan.resume_words) {
+    constexpr std::string_view kPlace = "{checkpoint}";
+    for (auto at = word.find(kPlace); at != std::string::npos; at = word.find(kPlace, at + checkpoint.size()))
+      word.replace(at, kPlace.size(), checkpoint);
+    out.push_back(std::move(word));
+  }
+  return out;
+}
+
+int supervise(const LaunchPlan& plan) {
+  block_signals();
+  for (const std::string& path : remove_left_job_folders())
+    say(fmt::format("deleted {}, which a job that was killed has left", path));
+  return Supervisor(plan).run();
+}
+
+}  // namespace tessera::command

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a job, and starts it again from its newest checkpoint when a rank ends.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::command {
+
+/// The launcher of MPI jobs.
+struct Launcher {
+  std::string program;             // "mpirun", "srun", or a path to one
+  bool is_srun = false;            // else it is Open MPI's mpirun
+  std::vector<std::string> words;  // its options
+};
+
+struct LaunchPlan {
+  std::vector<std::string> program;
+  Launcher launcher;
+  std::int64_t ranks = 1;
+  std::int64_t ranks_at_restart = 0;  // 0: as many
+  std::int64_t min_ranks = 0;         // 0: never fewer
+  std::int64_t max_restarts = 0;
+  std::int64_t crash_loop = 0;            // so many starts in a row without a newer checkpoint end the job
+  std::chrono::seconds grace{};           // from a signal until ranks are killed
+  std::string checkpoints;                // the folder with checkpoint-N; "": unknown
+  std::vector<std::string> resume_words;  // added to the program if there is a checkpoint
+  bool resumes_first = false;             // the first start too
+};
+
+/// Runs the plan and returns the exit code of `tessera launch`.
+int supervise(const LaunchPlan& plan);
+
+/// The words that start the program: those of the plan, without --resume_from_checkpoint and with resume_words if
+/// `checkpoint` is not empty. `{checkpoint}` in them is replaced by it.
+std::vector<std::string> program_words(const LaunchPlan& plan, const std::string& checkpoint);
+
+}  // namespace tessera::command
