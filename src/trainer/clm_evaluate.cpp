@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss on held-out text.
 #include <algorithm>
+#include <memory>
 #include <numbers>
-#include <numeric>
 
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/clm.h"
@@ -17,17 +17,17 @@ std::optional<Evaluation> evaluate_clm(ClmModel& setup, const ClmData& data, std
   Tensor sum = Tensor::scalar(DType::kF64, 0);
   Tensor count = Tensor::scalar(DType::kF64, 0);
   bool is_complete = true;
-  for (std::int64_t first = 0; first < size && is_complete; first += rows) {
-    std::vector<std::int64_t> blocks(static_cast<std::size_t>(std::min(rows, size - first)));
-    std::iota(blocks.begin(), blocks.end(), first);
-    const data::TokenBatch batch = data::make_batch(*data.validation, blocks, rows);
-    const Tensor tokens = place_rows(setup, Tensor::from<std::int32_t>({rows, batch.columns}, batch.tokens));
-    const Tensor labels = place_rows(setup, Tensor::from<std::int32_t>({rows, batch.columns}, batch.labels));
-    const CrossEntropyParts parts = setup.model->loss_parts(tokens, labels);
+  std::int64_t done = 0;
+  data::Loader loader(std::make_shared<data::BlockSource>(*data.validation, size),
+                      {.batch_size = rows, .mesh = setup.mesh, .input_sharding = batch_sharding(setup)});
+  for (const data::Batch& batch : loader) {
+    const CrossEntropyParts parts = setup.model->loss_parts(batch.tensor("input_ids"), batch.tensor("labels"));
     sum = sum + parts.sum.to(DType::kF64);
     count = count + parts.count.to(DType::kF64);
     mark_step();
-    is_complete = !on_progress || on_progress(std::min(first + rows, size), size);
+    done += batch.real_rows;
+    is_complete = !on_progress || on_progress(done, size);
+    if (!is_complete) break;
   }
   setup.model->train();
   if (!is_complete) return std::nullopt;

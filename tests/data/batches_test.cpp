@@ -10,6 +10,7 @@
 #include "support/temporary_folder.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/data/text_dataset.h"
 
 namespace tessera::data {
 namespace {
@@ -112,14 +113,6 @@ TEST(SampleOrder, IsTheSameForEveryBatchSize) {
   for (int step = 0; step < 3; ++step)
     for (const auto sample : small.next()) joined.push_back(sample);
   EXPECT_EQ(joined, large.next());
-}
-
-TEST(MakeBatch, FillsAShortBatchWithIgnoredRows) {
-  const TokenBatch batch = make_batch(counting_blocks(15, 5), {2}, 2);
-  EXPECT_EQ(batch.rows, 2);
-  EXPECT_EQ(batch.real_rows, 1);
-  EXPECT_EQ(batch.tokens, (std::vector<std::int32_t>{10, 11, 12, 13, 14, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{10, 11, 12, 13, 14, -100, -100, -100, -100, -100}));
 }
 
 TEST(ReadWikitext, ReadsTheRawFilesAndNamesMissingOnes) {

@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/data/text_dataset.h"
-
 namespace tessera::data {
 
 /// A permutation of 0..count-1 that depends only on (seed, epoch); equal on every machine.
@@ -55,19 +53,7 @@ class SampleOrder {
   std::vector<std::int64_t> order_;  // empty: 0, 1, 2, …
 };
 
-/// Tokens and labels, [rows, columns], row-major. Labels are the tokens themselves (the model shifts them), and
-/// kIgnoredLabel in rows that only fill the batch.
-struct TokenBatch {
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  std::int64_t real_rows = 0;  // the first rows; the others only fill the batch
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> labels;
-};
+/// The label of what is not predicted: padding, and rows that only fill a batch.
 inline constexpr std::int32_t kIgnoredLabel = -100;
-
-/// Returns the blocks as one batch of exactly `rows` rows. If there are fewer blocks, the other rows only fill the
-/// batch.
-TokenBatch make_batch(const BlockDataset& blocks, const std::vector<std::int64_t>& samples, std::int64_t rows);
 
 }  // namespace tessera::data

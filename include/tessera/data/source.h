@@ -42,8 +42,10 @@ Iterable only_once(Generator generator);
 class BlockSource final : public Source {
  public:
   /// `blocks` must outlive the source.
-  explicit BlockSource(const BlockDataset& blocks) : blocks_(&blocks) {}
-  [[nodiscard]] std::int64_t size() const override { return blocks_->size(); }
+  explicit BlockSource(const BlockDataset& blocks) : BlockSource(blocks, blocks.size()) {}
+  /// The first `count` blocks.
+  BlockSource(const BlockDataset& blocks, std::int64_t count) : blocks_(&blocks), count_(count) {}
+  [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] Arrays get(std::int64_t i) const override { return get_part(i, {0, blocks_->block_size()}); }
   [[nodiscard]] std::int64_t length(std::int64_t /*i*/) const override { return blocks_->block_size(); }
   [[nodiscard]] std::optional<std::int64_t> fixed_length() const override { return blocks_->block_size(); }
@@ -51,6 +53,7 @@ class BlockSource final : public Source {
 
  private:
   const BlockDataset* blocks_;
+  std::int64_t count_;
 };
 
 }  // namespace tessera::data

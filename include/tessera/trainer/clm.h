@@ -51,6 +51,8 @@ struct ClmModel {
 };
 ClmModel make_clm_model(const TrainingArguments& arguments);
 
+/// The sharding of batches: rows over the data axes.
+data::InputSharding batch_sharding(const ClmModel& setup);
 /// The loader of the training batches, of `rows` rows over all ranks. Each rank makes its rows. `data` must outlive it.
 std::unique_ptr<data::Loader> make_train_loader(const TrainingArguments& arguments, const ClmModel& setup,
                                                 const ClmData& data, std::int64_t rows);

@@ -87,30 +87,4 @@ std::vector<std::int64_t> SampleOrder::next() {
   return out;
 }
 
-namespace {
-
-// Returns a batch that consists of padding only.
-TokenBatch empty_batch(std::int64_t rows, std::int64_t columns) {
-  const auto count = static_cast<std::size_t>(rows * columns);
-  return {.rows = rows,
-          .columns = columns,
-          .real_rows = 0,
-          .tokens = std::vector<std::int32_t>(count, 0),
-          .labels = std::vector<std::int32_t>(count, kIgnoredLabel)};
-}
-
-}  // namespace
-
-TokenBatch make_batch(const BlockDataset& blocks, const std::vector<std::int64_t>& samples, std::int64_t rows) {
-  ensure(isize(samples) <= rows, "{} samples for a batch of {} rows", samples.size(), rows);
-  TokenBatch batch = empty_batch(rows, blocks.block_size());
-  for (const std::int64_t sample : samples) {
-    const auto start = batch.real_rows++ * batch.columns;
-    const auto row = std::span(batch.tokens).subspan(static_cast<std::size_t>(start));
-    blocks.read(sample, 0, row.first(static_cast<std::size_t>(batch.columns)));
-    std::copy_n(row.begin(), batch.columns, batch.labels.begin() + start);
-  }
-  return batch;
-}
-
 }  // namespace tessera::data
