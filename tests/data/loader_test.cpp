@@ -311,6 +311,23 @@ TEST(Loader, AnIterableContinuesAtItsState) {
   EXPECT_EQ(take(second, 3), take(first, 3));
 }
 
+TEST(Loader, AnErrorOfAnIterableComesAfterTheBatchesBeforeIt) {
+  for (const int workers : {0, 2})
+    for (const std::int64_t failing : {0, 4, 5}) {
+      const auto failing_at = [&](std::int64_t) -> Generator {
+        return [i = std::int64_t{0}, failing]() mutable {
+          require(i != failing, "the stream has ended early");
+          return std::optional(sample_of(i++));
+        };
+      };
+      Loader loader(from_the_start(failing_at), {.batch_size = 2, .num_workers = workers});
+      for (std::int64_t first = 0; first + 2 <= failing; first += 2)
+        EXPECT_EQ(take(loader, 1), (std::vector<Numbers>{{first, first + 1}}));
+      EXPECT_EQ(error_of([&] { (void)loader.next(); }),
+                fmt::format("the stream has ended early\n  in sample {} of the loader's source", failing));
+    }
+}
+
 TEST(Loader, AGeneratorHasOneEpoch) {
   Loader loader(only_once(counting(0, 3)), {.batch_size = 2});
   EXPECT_EQ(take(loader, 2), (std::vector<Numbers>{{0, 1}, {2}}));

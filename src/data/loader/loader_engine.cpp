@@ -2,6 +2,7 @@
 #include "loader_engine.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "tessera/base/error.h"
@@ -102,6 +103,7 @@ void Loader::Engine::load_state(const LoaderState& state) {
   at_ = state;
   generator_ = nullptr;
   ahead_.reset();
+  failure_ = nullptr;
 }
 
 void Loader::Engine::set_input_sharding(InputSharding sharding, const LoaderState& state) {
@@ -130,27 +132,38 @@ BatchRequest Loader::Engine::request() {
   return out;
 }
 
+void Loader::Engine::look_ahead(std::int64_t number) {
+  ahead_.reset();
+  try {
+    ahead_ = reading(number, [&] { return generator_(); });
+  } catch (...) {  // the batch before this sample is complete, so the next request throws
+    failure_ = std::current_exception();
+  }
+}
+
 BatchRequest Loader::Engine::request_of_iterable() {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   BatchRequest out;
   out.epoch = at_.epoch;
   if (!generator_) {
     generator_ = iterable_(at_.epoch, at_.samples_of_epoch);
-    ahead_ = generator_();
-    out.is_empty_epoch = !ahead_ && at_.samples_of_epoch == 0;
+    look_ahead(at_.samples_of_epoch);
+    out.is_empty_epoch = !ahead_ && !failure_ && at_.samples_of_epoch == 0;
   }
   while (ahead_ && static_cast<std::int64_t>(out.given.size()) < options_.batch_size) {
     const std::int64_t number = at_.samples_of_epoch++;
     ++at_.samples;
     out.samples.push_back(number);
     out.given.push_back(std::move(*ahead_));
-    ahead_ = reading(number + 1, [&] { return generator_(); });
+    look_ahead(number + 1);
   }
   const bool is_short = static_cast<std::int64_t>(out.given.size()) < options_.batch_size;
+  if (is_short && failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   if (is_short && options_.drop_last) {
     out.given.clear();
     out.samples.clear();
   }
-  out.ends_epoch = !ahead_;
+  out.ends_epoch = !ahead_ && !failure_;
   if (out.ends_epoch) {
     at_ = {.samples = at_.samples, .epoch = at_.epoch + 1, .samples_of_epoch = 0};
     generator_ = nullptr;

@@ -2,6 +2,7 @@
 // What the threads of a loader do: request the samples of the next batch, and make this rank's part of it.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,7 @@ class Loader::Engine {
  private:
   BatchRequest request();
   BatchRequest request_of_iterable();
+  void look_ahead(std::int64_t number);
   [[nodiscard]] OwnPart own_part() const;
   [[nodiscard]] LoadedBatch make(BatchRequest request) const;
   [[nodiscard]] Arrays collate(const BatchRequest& request) const;
@@ -68,6 +70,7 @@ class Loader::Engine {
   LoaderState at_;
   Generator generator_;          // null: the epoch has not begun
   std::optional<Arrays> ahead_;  // the next sample of the generator
+  std::exception_ptr failure_;   // of the generator, instead of the next sample
 
   std::unique_ptr<Prefetch<BatchRequest, LoadedBatch>> prefetch_;  // last, because its threads use the others
 };
