@@ -138,12 +138,20 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(list((self.folder / "out").glob("*.partial")), [])
 
     def test_a_rank_that_dies_before_the_first_checkpoint_starts_from_the_beginning(self):
-        job = Job("-np", 2, "--np-on-restart", 1, *self.training("--save_steps", 30))
-        wait_for(lambda: (self.folder / "out").exists(), "output folder")
+        job = Job("-np", 2, "--np-on-restart", 1, *self.training("--save_steps", 5000, "--max_steps", 1000))
+        wait_for((self.folder / "out/trainer_state.json").exists, "log")
         os.kill(job.ranks(2)[0], signal.SIGKILL)
         code, _, err = job.end()
         self.assertEqual(code, 0, err)
         self.assertIn("restart 1 of at most 100 with 1 ranks, from the beginning: there is no checkpoint", err)
+
+    def test_the_run_of_an_earlier_job_is_not_written_over(self):
+        (self.folder / "out").mkdir()
+        (self.folder / "out/trainer_state.json").write_text("{}")
+        code, _, err = Job("-np", 1, *self.training()).end()
+        self.assertEqual(code, 1, err)
+        self.assertIn("out already holds a run", err)
+        self.assertEqual((self.folder / "out/trainer_state.json").read_text(), "{}")
 
     def test_crash_loops_end_with_the_cause(self):
         code, out, err = Job("-np", 2, "--min-ranks", 1, *self.program(

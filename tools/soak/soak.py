@@ -14,13 +14,14 @@ import threading
 import time
 
 from kills import Kills
+from launch_kills import LaunchKills
 from layouts import Layouts
 from long_rows import LongRows
 from mutations import Mutations
 from part import Soak
 from programs import CASES, Programs
 
-PARTS = [Programs, LongRows, Mutations, Layouts, Kills]
+PARTS = [Programs, LongRows, Mutations, Layouts, Kills, LaunchKills]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 

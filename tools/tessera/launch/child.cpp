@@ -34,8 +34,8 @@ std::string reason() { return std::strerror(errno); }
 
 }  // namespace
 
-int signal_for_launcher(int signal) {
-  if (signal == SIGINT) return SIGALRM;
+int signal_for_launcher(int signal, bool is_srun) {
+  if (signal == SIGINT && !is_srun) return SIGALRM;
   return signal == SIGUSR1 ? SIGUSR1 : SIGUSR2;
 }
 
@@ -95,6 +95,7 @@ void Child::become(const ChildOptions& options, pid_t parent, int write_end) con
   for (const std::string& word : options.words) words.push_back(const_cast<char*>(word.c_str()));  // NOLINT
   words.push_back(nullptr);
   (void)std::signal(SIGPIPE, SIG_DFL);
+  for (const int signal : options.ignored_signals) (void)std::signal(signal, SIG_IGN);
   const sigset_t signals = received_signals();
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
   execvp(words.front(), words.data());

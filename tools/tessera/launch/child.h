@@ -17,14 +17,15 @@
 namespace tessera::command {
 
 /// The signals that reach a job, as `tessera launch` sends them to the launcher and as a rank receives them. Launchers
-/// carry SIGUSR1, SIGUSR2 and SIGALRM to all ranks, but end the job themselves on SIGTERM and SIGINT.
-int signal_for_launcher(int signal);
+/// carry SIGUSR1 and SIGUSR2 to all ranks, mpirun also SIGALRM, but end the job themselves on SIGTERM and SIGINT.
+int signal_for_launcher(int signal, bool is_srun);
 int signal_for_rank(int signal);
 
 struct ChildOptions {
   std::vector<std::string> words;                                // the program and its arguments
   std::vector<std::pair<std::string, std::string>> variables{};  // added to the environment
   int signal_at_death = 0;                                       // the child receives it when this process ends
+  std::vector<int> ignored_signals{};                            // unless the program handles them
   bool has_input = false;                                        // else standard input is empty
 };
 

@@ -71,9 +71,9 @@ LaunchPlan plan_of(const Arguments& arguments) {
   out.max_restarts = arguments.number_or("max-restarts", 100);
   out.crash_loop = arguments.number_or("crash-loop", 3);
   out.grace = std::chrono::seconds(arguments.number_or("grace", 30));
-  const std::string output = output_folder(out.program);
-  out.checkpoints = arguments.value_or("checkpoints", output);
-  out.resume_words = output.empty() ? std::vector<std::string>{} : words_of({"--resume_from_checkpoint true"});
+  out.output_dir = output_folder(out.program);
+  out.checkpoints = arguments.value_or("checkpoints", out.output_dir);
+  out.resume_words = out.output_dir.empty() ? std::vector<std::string>{} : words_of({"--resume_from_checkpoint true"});
   if (arguments.has("resume-args")) out.resume_words = words_of(arguments.values("resume-args"));
   out.resumes_first = arguments.has("resume-first");
   if (out.min_ranks > out.ranks)
@@ -84,7 +84,8 @@ LaunchPlan plan_of(const Arguments& arguments) {
 }
 
 int run_launch(const Arguments& arguments) {
-  if (const auto folder = arguments.value("rank-wrapper")) return run_rank(*folder, arguments.inputs());
+  if (const auto folder = arguments.value("rank-wrapper"))
+    return run_rank(*folder, arguments.inputs(), arguments.value("launcher") == "srun");
   return supervise(plan_of(arguments));
 }
 

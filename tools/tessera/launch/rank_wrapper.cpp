@@ -24,8 +24,12 @@ int rank_of_process() {
 // mpirun sends SIGTERM to end the ranks that are left when one has ended, and SIGKILL after a second. Then there must
 // be time left for the report.
 constexpr auto kBeforeKill = std::chrono::milliseconds(700);
-bool is_under_mpirun() {
-  return std::getenv("OMPI_COMM_WORLD_RANK") != nullptr && std::getenv("SLURM_STEP_ID") == nullptr;
+
+// Open MPI sends signals to this process. Slurm sends them to the program too.
+void pass_on(Child& child, int signal, bool is_under_srun) {
+  if (is_under_srun && signal != SIGUSR2) return;
+  kill(-child.process(), signal_for_rank(signal));
+  if (!is_under_srun && signal == SIGTERM) child.set_deadline(kBeforeKill);
 }
 
 std::string host_name() {
@@ -47,16 +51,17 @@ void end_with_launcher() {
 
 }  // namespace
 
-int run_rank(const std::string& folder, const std::vector<std::string>& program) {
+int run_rank(const std::string& folder, const std::vector<std::string>& program, bool is_under_srun) {
   block_signals();
   end_with_launcher();
   const JobFolder in_use(folder);
   LastLines last;
   ChildOptions options{.words = program, .signal_at_death = SIGKILL, .has_input = true};
   unsetenv("OMPI_MCA_orte_local_tmpdir_base");  // mpirun has told the rank the folder in another way
+  if (is_under_srun) options.ignored_signals = {SIGUSR2};
   options.variables.emplace_back("OMPI_MCA_btl_vader_backing_directory", folder);
   Child child(options);
-  bool is_ended = false;
+  bool is_told_to_end = false;
   const ProcessEnd end = child.wait({.on_text =
                                          [&](std::string_view text) {
                                            last.add(text);
@@ -64,16 +69,13 @@ int run_rank(const std::string& folder, const std::vector<std::string>& program)
                                          },
                                      .on_signal =
                                          [&](int signal) {
-                                           kill(-child.process(), signal_for_rank(signal));
-                                           if (signal == SIGTERM && is_under_mpirun()) child.set_deadline(kBeforeKill);
+                                           pass_on(child, signal, is_under_srun);
+                                           is_told_to_end = is_told_to_end || signal == SIGTERM;
                                          },
-                                     .on_time =
-                                         [&] {
-                                           is_ended = true;
-                                           kill(-child.process(), SIGKILL);
-                                         }});
+                                     .on_time = [&] { kill(-child.process(), SIGKILL); }});
   kill(-child.process(), SIGKILL);  // processes that the program has left
   if (end.is_good()) return 0;
+  const bool is_ended = is_told_to_end && (end.signal == SIGTERM || end.signal == SIGKILL);
   RankEnd report{rank_of_process(),        host_name(), child.process(), end, is_ended,
                  nanoseconds_since_1970(), last.lines()};
   for (const std::string& line : report_lines(report)) write_error_text(line);

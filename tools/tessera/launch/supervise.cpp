@@ -100,8 +100,9 @@ std::vector<std::string> launcher_words(const Launcher& launcher, std::int64_t r
     for (const std::string& name : variables_to_pass()) out.insert(out.end(), {"-x", name});
   }
   out.insert(out.end(), launcher.words.begin(), launcher.words.end());
-  out.insert(out.end(),
-             {std::filesystem::read_symlink("/proc/self/exe").string(), "launch", "--rank-wrapper", folder, "--"});
+  out.insert(out.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "launch", "--rank-wrapper", folder});
+  if (launcher.is_srun) out.insert(out.end(), {"--launcher", "srun"});
+  out.emplace_back("--");
   return out;
 }
 
@@ -129,7 +130,7 @@ class Start {
 
  private:
   void pass_on(int signal) {
-    kill(child_.process(), signal_for_launcher(signal));
+    kill(child_.process(), signal_for_launcher(signal, plan_.launcher.is_srun));
     if (stop_signal_ != 0) return;
     stop_signal_ = signal;
     say(fmt::format("passes SIG{} to all ranks, which have {} s to end", sigabbrev_np(signal), plan_.grace.count()));
@@ -153,7 +154,9 @@ class Start {
 class Supervisor {
  public:
   explicit Supervisor(const LaunchPlan& plan)
-      : plan_(plan), ranks_(plan.ranks), checkpoints_(plan.checkpoints, plan.resumes_first || resumes(plan.program)) {}
+      : plan_(plan), ranks_(plan.ranks), checkpoints_(plan.checkpoints, plan.resumes_first || resumes(plan.program)) {
+    owns_output_ = !holds_run() || (plan.resumes_first && checkpoints_.newest().empty());
+  }
 
   int run() {
     while (true) {
@@ -162,6 +165,7 @@ class Supervisor {
       std::vector<std::string> words = launcher_words(plan_.launcher, ranks_, folder_.path());
       const auto program = program_words(plan_, checkpoint);
       words.insert(words.end(), program.begin(), program.end());
+      if (checkpoint.empty() && starts_over()) words.emplace_back("--overwrite_output_dir");
       Start start(plan_, std::move(words), restart_);
       const Outcome outcome = start.run();
       const bool is_alone = folder_.wait_until_alone(kTimeForLauncher);
@@ -185,6 +189,16 @@ class Supervisor {
     return std::any_of(program.begin(), program.end(), [](const std::string& word) {
       return word.find("resume_from_checkpoint") != std::string::npos;
     });
+  }
+
+  [[nodiscard]] bool holds_run() const {
+    std::error_code ignored;
+    return !plan_.output_dir.empty() && (std::filesystem::exists(plan_.output_dir + "/trainer_state.json", ignored) ||
+                                         !CheckpointWatch(plan_.output_dir, true).newest().empty());
+  }
+  // True if the job has left a log in --output_dir, but no checkpoint. The program would refuse to write over it.
+  [[nodiscard]] bool starts_over() const {
+    return (restart_ > 0 || plan_.resumes_first) && owns_output_ && holds_run();
   }
 
   void announce(const std::string& checkpoint) const {
@@ -223,6 +237,7 @@ class Supervisor {
   const LaunchPlan& plan_;
   std::int64_t ranks_;
   CheckpointWatch checkpoints_;
+  bool owns_output_ = false;  // --output_dir held no run before the job
   JobFolder folder_;
   std::int64_t restart_ = 0;
   std::int64_t fruitless_ = 0;
