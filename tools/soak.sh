@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Searches for faults with new seeds: random programs, mutated HLO files, random training layouts (docs/debugging.md).
+# Searches for faults with new seeds: random programs, mutated HLO files, random training layouts, killed trainings (docs/internals/debugging.md).
 #   tools/soak.sh [MINUTES] [options of tools/soak/soak.py]
 # MINUTES is 60 by default. Builds the programs that it needs, unless --bin FOLDER gives existing ones.
 set -euo pipefail

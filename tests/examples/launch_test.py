@@ -138,7 +138,7 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(list((self.folder / "out").glob("*.partial")), [])
 
     def test_a_rank_that_dies_before_the_first_checkpoint_starts_from_the_beginning(self):
-        job = Job("-np", 2, "--np-on-restart", 1, *self.training("--save_steps", 5000, "--max_steps", 1000))
+        job = Job("-np", 2, "--np-on-restart", 1, *self.training("--save_steps", 5000, "--max_steps", 300))
         wait_for((self.folder / "out/trainer_state.json").exists, "log")
         os.kill(job.ranks(2)[0], signal.SIGKILL)
         code, _, err = job.end()
