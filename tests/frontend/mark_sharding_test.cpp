@@ -71,6 +71,22 @@ TEST(MarkSharding, LocalShardsFormTheGlobalTensor) {
   });
 }
 
+TEST(MarkSharding, DividedDataKeepsItsValueIfItIsMarkedAgain) {
+  on_ranks(3, [](int rank) {
+    const Mesh mesh({{"data", 3}});
+    const float base = static_cast<float>(10 * rank);
+    const Tensor x = Tensor::from_local_shards(Type::array(DType::kF32, {5}), mesh, {"data"},
+                                               Literal::from<float>({2}, {base, base + 1}));
+    const Tensor y = x * 2.0;
+    mark_sharding(x, mesh, {"data"});
+    mark_step();
+    mark_sharding(y, mesh, {"data"});  // data now
+    EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 1, 10, 11, 20}));
+    mark_sharding(y, mesh, {"data"});
+    EXPECT_EQ(sum(y).item(), 84);
+  });
+}
+
 TEST(MarkSharding, AnIntermediateValueKeepsItsMark) {
   on_ranks(2, [](int) {
     const Mesh mesh({{"data", 2}});

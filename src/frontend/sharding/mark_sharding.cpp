@@ -59,6 +59,11 @@ Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::so
 // communication.
 void set_storage(Node& node, const Sharding& sharding) {
   if (node.is_under_way) await_execution();
+  const bool is_divided = !node.shard.is_null() && node.sharding && !node.sharding->is_replicated();
+  if (is_divided) {  // the same placement: mark_sharding() has checked it
+    node.sharding = sharding;
+    return;
+  }
   if (!node.shard.is_null() && !node.host) {
     node.host = node.shard.to_literal();
     node.shard.reset();
