@@ -28,8 +28,10 @@ void Checksum::add(std::span<const std::byte> bytes) {
 }
 
 std::uint64_t Checksum::value() const { return XXH3_64bits_digest(state_->xxh3); }
+std::string Checksum::text() const { return checksum_text(value()); }
 
-std::string Checksum::text() const { return fmt::format("{:016x}", value()); }
+std::uint64_t checksum_of(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::string checksum_text(std::uint64_t sum) { return fmt::format("{:016x}", sum); }
 
 std::string checksum_of_file(const std::string& path) {
   constexpr std::uint64_t kAtOnce = 4 << 20;

@@ -14,6 +14,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/tensor/safetensors.h"
+#include "verified_file.h"
 
 namespace tessera {
 namespace {
@@ -43,6 +44,14 @@ ShardReader reader_of(std::vector<Piece> pieces, DType stored) {
   };
 }
 
+void verify_file(const std::string& folder, const std::string& name, const StoredFile& file) {
+  const std::string path = folder + "/" + name;
+  if (file.has_list) return VerifiedFile(path, file).verify();
+  const std::uint64_t bytes = InputFile(path).size();
+  require(bytes == file.bytes, "{} has {} bytes, the manifest lists {}", path, bytes, file.bytes);
+  require(checksum_of_file(path) == file.checksum, "{} has another checksum than the manifest lists", path);
+}
+
 }  // namespace
 
 Checkpoint::Checkpoint(const std::string& folder)
@@ -70,15 +79,22 @@ std::map<std::string, std::uint64_t> Checkpoint::files() const {
 }
 
 JsonObject Checkpoint::document(const std::string& name) const {
-  require(manifest_->files.contains(name + ".json"), "{} contains no {}.json", folder(), name);
-  return JsonObject::from_file(folder() + "/" + name + ".json");
+  const auto found = manifest_->files.find(name + ".json");
+  require(found != manifest_->files.end(), "{} contains no {}.json", folder(), name);
+  verify_file(folder(), found->first, found->second);
+  return JsonObject::from_file(folder() + "/" + found->first);
+}
+
+std::vector<NamedType> Checkpoint::types_of(const std::string& group) const {
+  std::vector<NamedType> out;
+  for (const auto& [name, tensor] : manifest_->tensors)
+    if (name.starts_with(group + "/")) out.push_back({name.substr(group.size() + 1), tensor.type});
+  return out;
 }
 
 LoadStateResult Checkpoint::load(const std::string& group, const StateDict& state,
                                  const LoadStateOptions& options) const {
-  std::vector<NamedType> given;
-  for (const auto& [name, tensor] : manifest_->tensors)
-    if (name.starts_with(group + "/")) given.push_back({name.substr(group.size() + 1), tensor.type});
+  const std::vector<NamedType> given = types_of(group);
   LoadStateResult result;
   const auto sources = match_state(state, given, folder() + " (" + group + ")", options, result);
   PieceFiles files(*manifest_);
@@ -91,31 +107,70 @@ LoadStateResult Checkpoint::load(const std::string& group, const StateDict& stat
   return result;
 }
 
+void Checkpoint::check_fit(const std::string& group, const StateDict& state) const {
+  LoadStateResult ignored;
+  match_state(state, types_of(group), folder() + " (" + group + ")", {}, ignored);
+}
+
+void Checkpoint::verify_documents() const {
+  for (const auto& [name, file] : manifest_->files)
+    if (!file.has_list) verify_file(folder(), name, file);
+}
+
 void Checkpoint::verify() const {
   const auto world = joined_world();
   on_all_ranks(folder() + " is damaged", [&] {
     int number = 0;
     for (const auto& [name, file] : manifest_->files) {
       if (number++ % world->size() != world->rank()) continue;
-      const std::string path = folder() + "/" + name;
-      const std::uint64_t bytes = InputFile(path).size();
-      require(bytes == file.bytes, "{} has {} bytes, the manifest lists {}", path, bytes, file.bytes);
-      require(checksum_of_file(path) == file.checksum, "{} has another checksum than the manifest lists", path);
+      verify_file(folder(), name, file);
     }
   });
 }
 
-std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
+namespace {
+
+// If the checkpoint is damaged, returns nullopt and the reason. If it does not fit the states, throws an Error.
+std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std::string, StateDict>& states,
+                                   std::string& reason) {
+  std::optional<Checkpoint> opened;
+  const auto succeeds = [&](const std::function<void()>& body) {
+    try {
+      on_all_ranks(folder + " is damaged", body);
+      return true;
+    } catch (const Error& error) {
+      reason = error.what();
+      return false;
+    }
+  };
+  if (!succeeds([&] { opened.emplace(folder); })) return std::nullopt;
+  for (const auto& [group, state] : states) opened->check_fit(group, state);
+  const bool is_read = succeeds([&] {
+    opened->verify_documents();
+    for (const auto& [group, state] : states) {
+      opened->load(group, state);
+      read_now(state);
+    }
+  });
+  return is_read ? std::move(opened) : std::nullopt;
+}
+
+}  // namespace
+
+Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states) {
+  std::string reason;
+  auto out = try_load(folder, states, reason);
+  if (!out) throw Error(reason);
+  return *std::move(out);
+}
+
+std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
+                                                 const std::map<std::string, StateDict>& states) {
   const auto found = checkpoints_in(folder);
   for (auto one = found.rbegin(); one != found.rend(); ++one) {
-    std::optional<Checkpoint> opened;
-    try {
-      on_all_ranks(one->second + " is damaged", [&] { opened.emplace(one->second); });
-      opened->verify();
-      return opened;
-    } catch (const Error& error) {
-      if (RankContext::current().rank() == 0) log_warning("{}; the checkpoint before it is tried", error.what());
-    }
+    std::string reason;
+    if (auto out = try_load(one->second, states, reason)) return out;
+    if (RankContext::current().rank() == 0) log_warning("{}; the checkpoint before it is tried", reason);
   }
   return std::nullopt;
 }

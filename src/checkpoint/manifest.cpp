@@ -18,8 +18,9 @@ namespace {
 namespace json = boost::json;
 
 constexpr const char* kFormat = "tessera-checkpoint";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr const char* kChecksum = "xxh3";
+constexpr const char* kListChecksum = "xxh3_of_blocks";
 
 json::array numbers(const Region& region, bool starts) {
   json::array out;
@@ -96,6 +97,12 @@ StoredTensor tensor_of(const json::value& value) {
   return out;
 }
 
+StoredFile file_of(const json::value& value) {
+  const bool has_list = find_member(value, kListChecksum) != nullptr;
+  return {static_cast<std::uint64_t>(natural(member(value, "bytes"), "bytes")),
+          text_of(value, has_list ? kListChecksum : kChecksum), has_list};
+}
+
 // Of all other members.
 std::string checksum_of(json::object all) {
   all.erase(kChecksum);
@@ -123,7 +130,8 @@ std::string state_file(int rank, int ranks) { return fmt::format("state-{:05}-of
 std::string CheckpointManifest::str() const {
   json::object out{{"format", kFormat}, {"version", kVersion}};
   json::object& file_list = out["files"].emplace_object();
-  for (const auto& [name, file] : files) file_list[name] = {{"bytes", file.bytes}, {"xxh3", file.checksum}};
+  for (const auto& [name, file] : files)
+    file_list[name] = {{"bytes", file.bytes}, {file.has_list ? kListChecksum : kChecksum, file.checksum}};
   json::object& tensor_list = out["tensors"].emplace_object();
   for (const auto& [name, tensor] : tensors) {
     json::array parts;
@@ -151,9 +159,7 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     const std::int64_t version = natural(member(all, "version"), "version");
     require(version == kVersion, "version {} is not supported; this program reads version {}", version, kVersion);
     require(text_of(all, kChecksum) == checksum_of(all.get_object()), "its content does not have the checksum in it");
-    read_members(all, "files", out.files, [](const json::value& file) {
-      return StoredFile{static_cast<std::uint64_t>(natural(member(file, "bytes"), "bytes")), text_of(file, "xxh3")};
-    });
+    read_members(all, "files", out.files, file_of);
     for (const auto& [name, file] : out.files) check_file_name(name);
     read_members(all, "tensors", out.tensors, tensor_of);
     for (const auto& [name, tensor] : out.tensors)

@@ -26,7 +26,8 @@ struct StoredTensor {
 };
 struct StoredFile {
   std::uint64_t bytes = 0;
-  std::string checksum;
+  std::string checksum;   // of the file, or of the list of the checksums of its blocks
+  bool has_list = false;  // the list is in the file NAME.xxh3
 };
 
 struct CheckpointManifest {

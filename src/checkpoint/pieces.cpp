@@ -2,6 +2,7 @@
 #include "pieces.h"
 
 #include "tessera/base/error.h"
+#include "verified_file.h"
 
 namespace tessera {
 
@@ -9,8 +10,7 @@ const PieceFiles::OpenFile& PieceFiles::open(const std::string& name) {
   if (const auto found = open_.find(name); found != open_.end()) return found->second;
   const std::string path = manifest_.folder + "/" + name;
   const StoredFile& expected = manifest_.files.at(name);
-  auto file = std::make_shared<const InputFile>(path);
-  require(file->size() == expected.bytes, "{} has {} bytes, the manifest lists {}", path, file->size(), expected.bytes);
+  auto file = std::make_shared<const VerifiedFile>(path, expected);
   OpenFile& out = open_[name];
   out.header = SafetensorsHeader::from_file(*file);
   out.file = std::move(file);

@@ -18,12 +18,13 @@ namespace tessera {
 
 /// A part whose elements are in the file from byte `offset` on.
 struct Piece {
-  std::shared_ptr<const InputFile> file;
+  std::shared_ptr<const ByteSource> file;
   std::uint64_t offset = 0;
   Region region;
 };
 
-/// Opens each file once. Errors name the file: it is missing, has another size, or does not contain what the manifest lists.
+/// Opens each file once, as a VerifiedFile. Errors name the file: it is missing, has another size, or does not contain what
+/// the manifest lists.
 class PieceFiles {
  public:
   explicit PieceFiles(const CheckpointManifest& manifest) : manifest_(manifest) {}
@@ -31,7 +32,7 @@ class PieceFiles {
 
  private:
   struct OpenFile {
-    std::shared_ptr<const InputFile> file;
+    std::shared_ptr<const ByteSource> file;
     SafetensorsHeader header;
     std::unordered_map<std::string_view, const SafetensorsEntry*> tensors;  // of the header, by name
   };

@@ -37,7 +37,7 @@ void convert(DType from_type, std::span<const std::byte> from, DType to_type, st
 
 }  // namespace
 
-void read_elements(const InputFile& file, std::uint64_t offset, std::int64_t first, DType stored, DType to,
+void read_elements(const ByteSource& file, std::uint64_t offset, std::int64_t first, DType stored, DType to,
                    std::span<std::byte> into) {
   const auto stored_size = static_cast<std::size_t>(dtype_size(stored));
   offset += static_cast<std::uint64_t>(first) * stored_size;

@@ -195,7 +195,7 @@ SafetensorsHeader SafetensorsHeader::of(const std::vector<std::pair<std::string,
   return out;
 }
 
-SafetensorsHeader SafetensorsHeader::from_file(const InputFile& file) {
+SafetensorsHeader SafetensorsHeader::from_file(const ByteSource& file) {
   try {
     std::array<std::byte, kLengthBytes> first{};
     if (file.size() >= kLengthBytes) file.read(0, first);

@@ -69,6 +69,12 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("save_steps", save_steps, "updates between two checkpoints")
       .flag("save_total_limit", save_total_limit, "keep only this many newest checkpoints [all]")
       .flag("save_only_model", save_only_model, "checkpoints without optimizer state, which cannot be resumed")
+      .choice("eval_strategy", eval_strategy, {"no", "steps", "epoch"}, "when to evaluate during the training")
+      .flag("eval_steps", eval_steps, "updates between two evaluations [logging_steps]")
+      .flag("load_best_model_at_end", load_best_model_at_end, "end with the model of the best checkpoint")
+      .choice("metric_for_best_model", metric_for_best_model,
+              {"", "loss", "eval_loss", "perplexity", "eval_perplexity", "bits_per_byte", "eval_bits_per_byte"},
+              "what the best checkpoint has least of")
       .text_or_bare("resume_from_checkpoint", resume_from_checkpoint, "true",
                     "a checkpoint; true: the newest of output_dir")
       .flag("logging_steps", logging_steps, "updates between two entries of the log")
@@ -117,6 +123,19 @@ void check_loader_flags(const TrainingArguments& arguments) {
   require(factor >= 1 && factor <= kMost, "--dataloader_prefetch_factor must be from 1 to {}, got {}", kMost, factor);
   require(workers > 0 || !arguments.dataloader_prefetch_factor,
           "--dataloader_prefetch_factor has no effect without --dataloader_num_workers");
+}
+
+// As in Hugging Face's Trainer: a checkpoint exists for every evaluation that counts.
+void check_best_model_flags(const TrainingArguments& arguments) {
+  if (!arguments.compares_checkpoints()) return;
+  const char* flag = arguments.load_best_model_at_end ? "load_best_model_at_end" : "metric_for_best_model";
+  require(!arguments.output_dir.empty(), "--{} needs --output_dir", flag);
+  require(arguments.eval_strategy != "no" && arguments.eval_strategy == arguments.save_strategy,
+          "--{} needs equal strategies to evaluate and to save, got --eval_strategy {} and --save_strategy {}", flag,
+          arguments.eval_strategy, arguments.save_strategy);
+  require(arguments.eval_strategy != "steps" || arguments.save_steps % arguments.evaluation_interval() == 0,
+          "--{} needs --save_steps to be a multiple of --eval_steps, got {} and {}", flag, arguments.save_steps,
+          arguments.evaluation_interval());
 }
 
 }  // namespace
@@ -172,7 +191,9 @@ void TrainingArguments::check() const {
   require_not_negative("sample_tokens", static_cast<double>(sample_tokens));
   require_beta("adam_beta1", adam_beta1);
   require_beta("adam_beta2", adam_beta2);
+  require_positive("eval_steps", eval_steps.value_or(1));
   (void)parse_fsdp_mode(fsdp);
+  check_best_model_flags(*this);
   check_mesh_flags(*this);
   if (tokenizer_name.starts_with("bpe:")) data::check_bpe_name(tokenizer_name);
 }

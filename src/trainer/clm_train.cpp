@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "resume.h"
+#include "run_figures.h"
+#include "run_saver.h"
 #include "stop_signals.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -32,39 +34,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-DType peak_dtype(const TrainingArguments& arguments, const ClmModel& setup) {
-  if (arguments.dtype == "float64") return DType::kF64;
-  return setup.compute_dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
-}
-
-std::string peak_line(const ComputePeak& peak) {
-  constexpr double kGiga = 1e9;
-  std::string out = fmt::format(
-      "peak       {:.1f} GFLOP/s of all ranks together ({} on registers, all ranks at the same time); MFU is relative "
-      "to this\n",
-      peak.flops_per_second / kGiga, peak.instructions);
-  if (peak.is_disturbed) out += "note       the cores are busy with other work, so speeds and MFU are not reliable\n";
-  return out;
-}
-
-// Returns the exposed communication time of this rank, including the time it waited for other ranks.
-double exposed_communication_seconds() {
-  constexpr double kNanosecond = 1e-9;
-  const auto data = metrics().metric_data("ExposedCommunicationTime");
-  return data ? data->accumulator * kNanosecond : 0;
-}
-
-// Of the programs of training steps, starting with number `first`, returns the memory of the one that holds most. With
-// gradient accumulation a step has several programs.
-ExecutableMemory most_memory_of_steps(std::size_t first) {
-  ExecutableMemory most;
-  const auto& programs = compiled_programs();
-  for (std::size_t i = first; i < programs.size(); ++i)
-    if (programs[i].reason.starts_with("mark_step") && programs[i].memory.held_bytes() > most.held_bytes())
-      most = programs[i].memory;
-  return most;
-}
-
 class Run {
  public:
   explicit Run(const TrainingArguments& arguments)
@@ -81,7 +50,8 @@ class Run {
         flops_per_step_(training_flops(tokens_per_step_, static_cast<double>(setup_.model->parameter_count()))),
         schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
                   arguments.warmup_count(steps_), steps_),
-        bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50) {
+        bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50),
+        saver_(arguments, is_master_) {
     const int vocabulary = data_.tokenizer->vocab_size();
     const std::int64_t model_vocabulary = setup_.model->config().vocab_size;
     require(vocabulary <= model_vocabulary,
@@ -103,9 +73,11 @@ class Run {
     print(peak_line(peak_));
     print(sharding_report(setup_));
     if (arguments_.do_train) train();
+    if (arguments_.load_best_model_at_end && !is_stopped()) load_best_model();
     if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped())
       save_pretrained(*setup_.model, arguments_.output_dir);
-    if (arguments_.do_eval && data_.validation && !is_stopped()) evaluate();
+    bar_.finish();
+    if (arguments_.do_eval && data_.validation && !is_stopped()) evaluate("");
     if (arguments_.sample_tokens > 0 && !is_stopped()) sample();
     bar_.finish();
     if (saves()) state_.save(arguments_.output_dir);
@@ -175,14 +147,16 @@ class Run {
         print(memory_report(setup_, most_memory_of_steps(first_program)) +
               collective_report(compiled_programs().back().notes));
       const bool is_last = is_stopped() || n == steps_;
-      const bool is_due = is_last || n % arguments_.logging_steps == 0 || (n == 1 && arguments_.logging_first_step);
-      if (is_due || n == 1 || n % kStepsBetweenReadings == 0) read_loss();
+      const bool logs = is_last || n % arguments_.logging_steps == 0 || (n == 1 && arguments_.logging_first_step);
+      if (logs || n == 1 || n % kStepsBetweenReadings == 0) read_loss();
       if (is_master_ && !arguments_.disable_tqdm)
         bar_.update({n, steps_, seconds_since(start_), shown_loss_, shown_speed_, utilization(shown_speed_)});
-      if (is_due) log(rate);
-      if (saves_checkpoint(epoch_before)) save_run();
+      if (logs) log(rate);
+      saver_.poll();
+      evaluate_and_save(epoch_before);
       save_from_time_to_time();
     }
+    saver_.finish();
   }
 
   // Called between updates, batches and tokens by every rank, so that all ranks stop at the same point.
@@ -191,34 +165,58 @@ class Run {
     return stop_signal_ != 0;
   }
 
-  [[nodiscard]] bool saves_checkpoint(double epoch_before) const {
-    if (arguments_.output_dir.empty() || arguments_.save_strategy == "no") return false;
-    if (state_.global_step == steps_ || stop_signal_ != 0) return true;
-    if (arguments_.save_strategy == "epoch") return std::floor(state_.epoch) > std::floor(epoch_before);
-    return state_.global_step % arguments_.save_steps == 0;
+  // Whether something is due that happens at the end, and every `steps` updates or after every epoch.
+  [[nodiscard]] bool is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const {
+    if (strategy == "no") return false;
+    if (state_.global_step == steps_) return true;
+    if (strategy == "epoch") return std::floor(state_.epoch) > std::floor(epoch_before);
+    return state_.global_step % steps == 0;
+  }
+
+  // After an update.
+  void evaluate_and_save(double epoch_before) {
+    const bool saves =
+        !arguments_.output_dir.empty() && is_due(arguments_.save_strategy, arguments_.save_steps, epoch_before);
+    if (data_.validation && stop_signal_ == 0 &&
+        is_due(arguments_.eval_strategy, arguments_.evaluation_interval(), epoch_before)) {
+      read_loss();
+      const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
+      if (result && saves && arguments_.compares_checkpoints()) note_if_best(*result);
+    }
+    const bool saves_at_stop = stop_signal_ != 0 && !arguments_.output_dir.empty() && arguments_.save_strategy != "no";
+    if (saves || saves_at_stop) save_run();
+  }
+
+  void note_if_best(const Evaluation& result) {
+    const std::string& name = arguments_.metric_for_best_model;
+    const double metric = name.ends_with("perplexity")      ? std::exp(result.loss)
+                          : name.ends_with("bits_per_byte") ? result.bits_per_byte
+                                                            : result.loss;
+    if (state_.best_metric && !(metric < *state_.best_metric)) return;
+    state_.best_metric = metric;
+    state_.best_model_checkpoint = saver_.folder_of(state_.global_step);
+  }
+
+  void load_best_model() {
+    if (state_.best_model_checkpoint.empty()) return;
+    load_checkpoint(state_.best_model_checkpoint, {{"model", setup_.model->state_dict()}});
+    print(fmt::format("best model {}: {} {:.4f}", state_.best_model_checkpoint,
+                      arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model,
+                      *state_.best_metric));
   }
 
   [[nodiscard]] std::string stop_message() const {
     return fmt::format("stopped by {} after step {} of {}{}", signal_name(stop_signal_), state_.global_step, steps_,
-                       has_saved_step_ && !arguments_.save_only_model ? "; continue with --resume_from_checkpoint true"
-                       : saves()                                      ? "; trainer_state.json is written"
-                                                                      : "");
+                       saver_.saved_step() == state_.global_step && !arguments_.save_only_model
+                           ? "; continue with --resume_from_checkpoint true"
+                       : saves() ? "; trainer_state.json is written"
+                                 : "");
   }
 
-  // If the disk is full, the run continues, and the earlier checkpoints stay. All ranks get the same error.
   void save_run() {
     read_loss();
-    const std::string folder = fmt::format("{}/checkpoint-{}", arguments_.output_dir, state_.global_step);
-    try {
-      const ResumeState run{loader_->state().samples, window_.loss, window_.steps};
-      has_saved_step_ = false;
-      save_checkpoint(folder, checkpoint_of(arguments_, setup_, state_, run));
-      has_saved_step_ = true;
-      if (is_master_ && arguments_.save_total_limit)
-        keep_newest_checkpoints(arguments_.output_dir, *arguments_.save_total_limit);
-    } catch (const Error& error) {
-      if (is_master_) log_warning("{}; the run continues", error.what());
-    }
+    const ResumeState run{loader_->state().samples, window_.loss, window_.steps};
+    saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
   }
 
   // Continues the run of a checkpoint.
@@ -304,16 +302,17 @@ class Run {
     save_seconds_ = seconds_since(start);
   }
 
-  void evaluate() {
-    bar_.finish();
+  // Prints the result after `where`. Nullopt if a signal ended the evaluation.
+  std::optional<Evaluation> evaluate(const std::string& where) {
     const auto result =
         evaluate_clm(setup_, data_, arguments_.eval_batch_rows(setup_.data_shards),
                      arguments_.max_eval_samples.value_or(data_.validation->size()), showing("held out", "samples"));
     bar_.erase();
-    if (!result) return;
-    print(fmt::format("held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens",
+    if (!result) return result;
+    print(fmt::format("{}held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", where,
                       result->loss, std::exp(result->loss), result->bits_per_byte, result->tokens));
     state_.log_history.push_back({.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss});
+    return result;
   }
 
   // Shows the progress if the progress bar is on, and ends the work after a signal.
@@ -348,7 +347,7 @@ class Run {
   ProgressBar bar_;
   TrainerState state_;
   int stop_signal_ = 0;
-  bool has_saved_step_ = false;  // the newest checkpoint was written
+  RunSaver saver_;
 
   Tensor unread_loss_ = Tensor::scalar(DType::kF64, 0);  // added up on the device over unread_steps_ updates
   std::int64_t unread_steps_ = 0;

@@ -38,13 +38,9 @@ ResumeState read_run(const JsonObject& json) {
   return out;
 }
 
-Checkpoint chosen_checkpoint(const TrainingArguments& arguments) {
-  if (arguments.resume_from_checkpoint != "true") {
-    Checkpoint out(arguments.resume_from_checkpoint);
-    out.verify();
-    return out;
-  }
-  auto newest = newest_checkpoint(arguments.output_dir);
+Checkpoint loaded_checkpoint(const TrainingArguments& arguments, const std::map<std::string, StateDict>& states) {
+  if (arguments.resume_from_checkpoint != "true") return load_checkpoint(arguments.resume_from_checkpoint, states);
+  auto newest = load_newest_checkpoint(arguments.output_dir, states);
   require(newest.has_value(), "--resume_from_checkpoint: {} contains no checkpoint that is not damaged",
           arguments.output_dir);
   return *std::move(newest);
@@ -87,10 +83,9 @@ CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmMod
 
 std::string resume_run(const TrainingArguments& arguments, ClmModel& setup, TrainerState& state, ResumeState& run) {
   if (arguments.resume_from_checkpoint.empty()) return "";
-  const Checkpoint from = chosen_checkpoint(arguments);
-  from.load("model", setup.model->state_dict());
   const StateDict optimizer = setup.optimizer->state_dict();
-  from.load("optimizer", optimizer);
+  const Checkpoint from =
+      loaded_checkpoint(arguments, {{"model", setup.model->state_dict()}, {"optimizer", optimizer}});
   setup.optimizer->set_step_count(static_cast<std::int64_t>(optimizer.find("step")->tensor.item()));
   state = TrainerState::from_json(from.document("trainer_state"));
   run = read_run(from.document("run_state"));

@@ -43,7 +43,7 @@ extern "C" void note_stop_signal(int signal) {
 
 void watch_stop_signals() {
   leave_signals_to_another_thread();
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     struct sigaction action {};
     action.sa_handler = note_stop_signal;
     action.sa_flags = SA_RESTART;
@@ -62,7 +62,12 @@ int agreed_stop_signal(ProcessGroup& world) {
 }
 
 std::string signal_name(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : fmt::format("signal {}", signal);
+  switch (signal) {
+    case SIGINT: return "SIGINT";
+    case SIGTERM: return "SIGTERM";
+    case SIGUSR1: return "SIGUSR1";
+    default: return fmt::format("signal {}", signal);
+  }
 }
 
 }  // namespace tessera::trainer

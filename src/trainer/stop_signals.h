@@ -9,13 +9,13 @@
 
 namespace tessera::trainer {
 
-/// Starts to watch SIGINT and SIGTERM. The first signal is recorded; a second one ends the process as usual. Launchers
+/// Starts to watch SIGINT, SIGTERM and SIGUSR1 (which cluster schedulers send before the time limit). The first signal is recorded; a second one ends the process as usual. Launchers
 /// may turn one Ctrl-C into both signals, so a different signal within a second of the first does not count. The handler
 /// does not run in threads that compute (leave_signals_to_another_thread).
 void watch_stop_signals();
 /// Returns the signal that a rank of `world` has received, or 0. The result is the same on every rank. Collective.
 int agreed_stop_signal(ProcessGroup& world);
-/// Returns "SIGINT" or "SIGTERM".
+/// Returns "SIGINT", "SIGTERM" or "SIGUSR1".
 std::string signal_name(int signal);
 
 }  // namespace tessera::trainer

@@ -29,8 +29,9 @@ JsonObject entry_json(const LogEntry& entry) {
 
 JsonObject TrainerState::to_json() const {
   JsonObject out;
-  out.set_null("best_metric");
-  out.set_null("best_model_checkpoint");
+  best_metric ? out.set("best_metric", *best_metric) : out.set_null("best_metric");
+  best_model_checkpoint.empty() ? out.set_null("best_model_checkpoint")
+                                : out.set("best_model_checkpoint", best_model_checkpoint);
   out.set("epoch", epoch);
   out.set("global_step", global_step);
   out.set("is_hyper_param_search", false);
@@ -56,6 +57,8 @@ TrainerState TrainerState::from_json(const JsonObject& json) {
   json.read("total_flos", out.total_flos);
   json.read("global_step", out.global_step);
   json.read("epoch", out.epoch);
+  if (!json.is_null("best_metric")) json.read("best_metric", out.best_metric);
+  if (!json.is_null("best_model_checkpoint")) json.read("best_model_checkpoint", out.best_model_checkpoint);
   std::vector<JsonObject> entries;
   json.read("log_history", entries);
   for (const JsonObject& entry : entries) {

@@ -6,15 +6,19 @@
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <csignal>
 #include <filesystem>
 #include <random>
 #include <span>
+
+#include <sys/resource.h>
 
 #include "checkpoint/small_gpt2.h"
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/files.h"
+#include "tessera/base/random_access.h"
 #include "tessera/fsdp/fsdp.h"
 
 namespace tessera {
@@ -49,11 +53,17 @@ struct Training {
     out.documents.emplace("run", run);
     return out;
   }
+  [[nodiscard]] std::map<std::string, StateDict> states() const { return content().states; }
+  // `read` gives the states the values of a checkpoint.
+  void load(const std::function<void(const std::map<std::string, StateDict>&)>& read) {
+    const auto all = states();
+    read(all);
+    optimizer->set_step_count(static_cast<std::int64_t>(all.at("optimizer").find("step")->tensor.item()));
+  }
   void load(const Checkpoint& from) {
-    from.load("model", model.state_dict());
-    const StateDict state = optimizer->state_dict();
-    from.load("optimizer", state);
-    optimizer->set_step_count(static_cast<std::int64_t>(state.find("step")->tensor.item()));
+    load([&](const auto& all) {
+      for (const auto& [group, state] : all) from.load(group, state);
+    });
   }
   nn::GPT2LMHeadModel model;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -79,7 +89,7 @@ TEST(Checkpoints, AChainOfRanksAndMeshesContinuesTheRun) {
   for (std::size_t i = 0; i < kChain.size(); ++i) {
     on_ranks(kChain[i].ranks, [&](int) {
       Training run(kChain[i], i == 0 ? 7 : 1000 + i);
-      if (i > 0) run.load(newest_checkpoint(folder.file("")).value());
+      if (i > 0) run.load([&](const auto& all) { EXPECT_TRUE(load_newest_checkpoint(folder.file(""), all)); });
       const int first = static_cast<int>(2 * i);
       EXPECT_EQ(run.optimizer->step_count(), first);
       for (int step = first; step < first + 2; ++step) train_step(run.model, *run.optimizer, step);
@@ -128,7 +138,8 @@ class DamagedCheckpoint : public ::testing::Test {
   [[nodiscard]] std::int64_t found() const {
     std::vector<std::int64_t> steps(2, -1);
     on_ranks(2, [&](int rank) {
-      const auto newest = newest_checkpoint(folder_.file(""));
+      const Training run({2, "fsdp=2", true, false}, 8);
+      const auto newest = load_newest_checkpoint(folder_.file(""), run.states());
       if (newest) newest->document("run").read("steps", steps[static_cast<std::size_t>(rank)]);
     });
     EXPECT_EQ(steps[0], steps[1]);
@@ -273,7 +284,101 @@ TEST(Checkpoints, ASaveThatFailsLeavesTheEarlierOne) {
       text = error.what();
     }
     EXPECT_TRUE(text.starts_with("cannot save /proc/nothing/checkpoint-2: ")) << text;
-    EXPECT_EQ(newest_checkpoint(folder.file(""))->folder(), folder.file("checkpoint-1"));
+    EXPECT_EQ(load_newest_checkpoint(folder.file(""), run.states())->folder(), folder.file("checkpoint-1"));
+  });
+}
+
+TEST(Checkpoints, ASaveBesideTheTrainingHasTheValuesOfItsBeginning) {
+  for (const Layout& layout : {kChain[0], kChain[2], kChain[3]}) {
+    const TemporaryFolder folder;
+    std::map<std::string, Literal> expected;
+    on_ranks(layout.ranks, [&](int rank) {
+      Training run(layout, 7);
+      train_step(run.model, *run.optimizer, 0);
+      auto values = values_of(run.model);
+      if (rank == 0) expected = std::move(values);
+      CheckpointWriter writer;
+      writer.begin(folder.file("checkpoint-1"), run.content());
+      EXPECT_TRUE(writer.is_busy());
+      EXPECT_THROW(writer.begin(folder.file("checkpoint-2"), run.content()), Error);
+      std::optional<CheckpointWriter::Outcome> outcome;
+      for (int step = 1; step < 4; ++step) {
+        train_step(run.model, *run.optimizer, step);
+        if (auto ended = writer.poll()) outcome = ended;
+      }
+      if (!outcome) outcome = writer.finish();
+      EXPECT_EQ(outcome.value().error, "");
+      EXPECT_FALSE(writer.is_busy() || writer.poll() || writer.finish());
+    });
+    on_ranks(layout.ranks, [&](int) {
+      Training run(layout, 8);
+      load_checkpoint(folder.file("checkpoint-1"), run.states());
+      EXPECT_EQ(values_of(run.model), expected) << layout.mesh;
+    });
+  }
+}
+
+// Files of this process cannot grow beyond a size.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Checkpoints, AWriterThatFailsIsReportedAndTheTrainingGoesOn) {
+  const TemporaryFolder folder;
+  const FileSizeLimit limit(20000);
+  on_ranks(2, [&](int) {
+    Training run({2, "fsdp=2", true, false}, 7);
+    CheckpointWriter writer;
+    writer.begin(folder.file("checkpoint-1"), run.content());
+    train_step(run.model, *run.optimizer, 0);
+    const auto outcome = writer.finish();
+    EXPECT_NE(outcome.value().error.find("File too large"), std::string::npos) << outcome->error;
+    EXPECT_NE(outcome->error.find("state-00001-of-00002.safetensors"), std::string::npos) << outcome->error;
+    train_step(run.model, *run.optimizer, 1);
+    EXPECT_FALSE(load_newest_checkpoint(folder.file(""), run.states()));
+  });
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.file("")), {}), 0);
+}
+
+// A rank verifies what it reads, and reads nothing else apart from the ends of the blocks of its parts.
+TEST(Checkpoints, ALoadReadsTheShardsOnce) {
+  const TemporaryFolder folder;
+  const Type type = Type::array(DType::kF32, {401, 5003});
+  const auto sharded_over = [&](int ranks, double first) {
+    StateDict out;
+    for (const char* name : {"x", "y"}) {
+      const Tensor one = Tensor::iota(type, 0) + first;
+      mark_sharding(one, Mesh({{"data", ranks}}), {"data", {}});
+      mark_step();
+      out.add({name, one, {}});
+    }
+    return out;
+  };
+  on_ranks(2, [&](int) {
+    save_checkpoint(folder.file("checkpoint-1"), {.states = {{"model", sharded_over(2, 5)}}, .documents = {}});
+  });
+  on_ranks(3, [&](int) {
+    const StateDict state = sharded_over(3, 0);
+    const std::uint64_t before = bytes_read_from_files();
+    load_checkpoint(folder.file("checkpoint-1"), {{"model", state}});
+    const auto read = static_cast<double>(bytes_read_from_files() - before);
+    const double shards = 2 * static_cast<double>(type.byte_size()) / 3;
+    EXPECT_LT(std::abs(read / shards - 1), 0.02) << read << " " << shards;
+    const Literal x = state.find("x")->tensor.to_host();
+    EXPECT_EQ(x.data<float>()[0], 5);
+    EXPECT_EQ(x.data<float>().back(), 405);
   });
 }
 

@@ -256,7 +256,7 @@ class Job:
 
 def stopped():
     """The first signal ends the run after the current step and writes its state. A second one ends it immediately."""
-    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+    for number, status in ((signal.SIGINT, 130), (signal.SIGUSR1, 138), (signal.SIGTERM, 143)):
         for name, arguments in (("one", []), ("virtual", ["--virtual_ranks", "3"])):
             job = Job(f"stopped_{name}_{status}", *arguments)
             time.sleep(0.3)

@@ -107,9 +107,33 @@ def resumed():
     damaged = FOLDER / "uninterrupted/checkpoint-6/state-00002-of-00002.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     again = train("uninterrupted", *two, "--resume_from_checkpoint")
-    check("state-00002-of-00002.safetensors has another checksum" in again.stderr and "checkpoint-3: step 3 of 6" in again.stdout,
+    check("have another checksum than when they were saved" in again.stderr and "checkpoint-3: step 3 of 6" in again.stdout,
           again.stdout + again.stderr)
     check(logged("uninterrupted") == expected, logged("uninterrupted"))
+
+
+def best_model():
+    """The model of the checkpoint with the smallest loss on held-out text is kept, and loaded at the end. The learning rate is
+    far too high, so the loss grows again."""
+    folder = FOLDER / "best"
+    flags = ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--block_size", 16, "--global_batch_size", 4,
+             "--max_steps", 12, "--learning_rate", 0.3, "--lr_scheduler_type", "constant", "--sample_tokens", 0, "--output_dir", folder,
+             "--eval_strategy", "steps", "--eval_steps", 1, "--save_steps", 2, "--save_total_limit", 1, "--virtual_ranks", 2]
+    result = run(*flags, "--load_best_model_at_end", "--metric_for_best_model", "loss")
+    check(result.returncode == 0, result.stderr)
+    state = json.loads((folder / "trainer_state.json").read_text())
+    losses = [(entry["step"], entry["eval_loss"]) for entry in state["log_history"] if "eval_loss" in entry]
+    during, after = losses[:-1], losses[-1]
+    check([step for step, _ in during] == list(range(1, 13)), during)
+    best_loss, best_step = min((loss, step) for step, loss in during if step % 2 == 0)
+    check(best_step < 12, f"the last checkpoint is the best one: {during}")
+    check(state["best_metric"] == best_loss and state["best_model_checkpoint"] == f"{folder}/checkpoint-{best_step}", state)
+    check(after == (12, best_loss), f"{after} after the training instead of {best_loss}")
+    kept = sorted(path.name for path in folder.glob("checkpoint-*"))
+    check(kept == sorted({f"checkpoint-{best_step}", "checkpoint-12"}), kept)
+    for wrong, message in ((["--eval_strategy", "epoch"], "needs equal strategies"), (["--save_steps", 3, "--eval_steps", 2], "multiple of --eval_steps")):
+        refused = run(*flags, "--load_best_model_at_end", *wrong)
+        check(refused.returncode == 2 and message in refused.stderr, refused.stderr)
 
 
 def advice():
@@ -213,7 +237,7 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
-    for part in (sampling, pretrained, resumed, advice, peaks):
+    for part in (sampling, pretrained, resumed, best_model, advice, peaks):
         part()
 
 

@@ -45,7 +45,7 @@ TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
   const auto verified = run("checkpoint verify " + folder);
   EXPECT_EQ(verified.code, 1);
   EXPECT_EQ(verified.error, "tessera checkpoint verify: " + folder + " is damaged: " + file +
-                                " has another checksum than the manifest lists\n");
+                                ": the bytes 16384 to 19600 have another checksum than when they were saved\n");
   EXPECT_EQ(
       run("checkpoint inspect").error,
       "tessera checkpoint inspect: an input is missing: the folder of a checkpoint\ntry `tessera checkpoint inspect "

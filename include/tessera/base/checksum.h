@@ -27,6 +27,10 @@ class Checksum {
   std::unique_ptr<State> state_;
 };
 
+/// The XXH3 of one span.
+std::uint64_t checksum_of(std::span<const std::byte> bytes);
+/// A checksum as 16 hexadecimal digits.
+std::string checksum_text(std::uint64_t sum);
 /// The checksum of a file, read in pieces of a few megabytes. Errors as InputFile.
 std::string checksum_of_file(const std::string& path);
 

@@ -10,19 +10,29 @@
 
 namespace tessera {
 
-/// A file that is read in parts. It stays readable if another process deletes or replaces it.
-class InputFile {
+/// Bytes that are read in parts.
+class ByteSource {
+ public:
+  ByteSource() = default;
+  virtual ~ByteSource() = default;
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+  [[nodiscard]] virtual const std::string& path() const = 0;
+  [[nodiscard]] virtual std::uint64_t size() const = 0;
+  /// Fills `into` with the bytes from `offset`. Error if the file ends before.
+  virtual void read(std::uint64_t offset, std::span<std::byte> into) const = 0;
+};
+
+/// A file that is read in parts. It stays readable if another process deletes or replaces it. Several threads may read.
+class InputFile final : public ByteSource {
  public:
   /// Error if the file does not exist or cannot be read.
   explicit InputFile(std::string path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile() override;
 
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::uint64_t size() const { return size_; }
-  /// Fills `into` with the bytes from `offset`. Error if the file ends before. Several threads may read.
-  void read(std::uint64_t offset, std::span<std::byte> into) const;
+  [[nodiscard]] const std::string& path() const override { return path_; }
+  [[nodiscard]] std::uint64_t size() const override { return size_; }
+  void read(std::uint64_t offset, std::span<std::byte> into) const override;
 
  private:
   std::string path_;

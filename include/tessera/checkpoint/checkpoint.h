@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: the state of a run in a folder, for any mesh and number of ranks.
 //
-//   save_checkpoint("out/checkpoint-100", {.states = {{"model", model.state_dict()}}, .documents = {{"trainer_state", json}}});
-//   const auto found = newest_checkpoint("out");              the newest one that is not damaged
-//   found->load("model", model.state_dict());                 every rank reads its shards when it needs them
+//   CheckpointWriter writer;
+//   writer.begin("out/checkpoint-100", {.states = {{"model", model.state_dict()}}, .documents = {{"trainer_state", json}}});
+//   while (training) { step(); if (auto ended = writer.poll()) report(*ended); }        writes while the steps run
+//   const auto found = load_newest_checkpoint("out", {{"model", model.state_dict()}});  the newest one that is not damaged
 //
-// A folder contains one safetensors file for each rank that saved it, with the parts of the tensors that this rank wrote;
-// the documents as NAME.json; and manifest.json with the parts of each tensor, and the size and checksum of each file.
-// The folder is complete if it has its name: it is renamed after all its files are on the disk.
+// A folder contains one safetensors file for each rank that saved it, with the parts of the tensors that this rank wrote,
+// and a list of the checksums of its blocks; the documents as NAME.json; and manifest.json with the parts of each tensor,
+// and the size and checksum of each file. The folder is complete if it has its name: it is renamed after all its files are
+// on the disk.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,12 +28,44 @@ namespace tessera {
 struct CheckpointContent {
   std::map<std::string, StateDict> states;      // by group: "model", "optimizer"
   std::map<std::string, JsonObject> documents;  // by name; equal on all ranks
+  /// Called on rank 0 when the folder is complete, possibly in another thread: to delete older checkpoints.
+  std::function<void()> when_complete = {};
 };
 
 /// Writes a checkpoint. Collective: every rank writes the elements that it holds to its own file, and devices with equal
 /// shards divide them. An existing folder of this name is replaced when the new one is complete. Error, on all ranks, if
 /// a rank cannot write; then nothing is left of the new folder.
 void save_checkpoint(const std::string& folder, const CheckpointContent& content);
+
+/// Writes checkpoints in a thread of each rank while the program continues. The content is that at begin(): before a
+/// program overwrites a variable in place, it copies the elements that the thread has not read yet.
+class CheckpointWriter {
+ public:
+  struct Outcome {
+    std::string folder;
+    std::string error;  // of the first rank that has one; empty if the checkpoint is complete
+  };
+  CheckpointWriter();
+  /// Waits for the thread. A save that was not finished leaves a folder NAME.partial.
+  ~CheckpointWriter();
+  CheckpointWriter(CheckpointWriter&&) = delete;
+  CheckpointWriter& operator=(CheckpointWriter&&) = delete;
+
+  /// Starts a save. Waits for the values of the variables, but not for the disk. Collective. Error if a save is in flight, or,
+  /// on all ranks, if the folder cannot be made.
+  void begin(const std::string& folder, const CheckpointContent& content);
+  /// Whether a save is in flight. The same on all ranks.
+  [[nodiscard]] bool is_busy() const { return save_ != nullptr; }
+  /// Continues the save in flight, and returns its outcome when it has ended on all ranks. Call it between steps. It takes
+  /// some microseconds. Collective.
+  std::optional<Outcome> poll();
+  /// Waits for the end of the save in flight, and returns its outcome. Nullopt if there is none. Collective.
+  std::optional<Outcome> finish();
+
+ private:
+  struct Save;
+  std::unique_ptr<Save> save_;
+};
 
 struct CheckpointManifest;  // src/checkpoint/manifest.h
 
@@ -53,11 +88,15 @@ class Checkpoint {
   [[nodiscard]] std::vector<Entry> entries() const;
   /// The sizes of all files in bytes, by name.
   [[nodiscard]] std::map<std::string, std::uint64_t> files() const;
-  /// A document. Error if the checkpoint has none of this name.
+  /// A document. Error if the checkpoint has none of this name, or if it is damaged.
   [[nodiscard]] JsonObject document(const std::string& name) const;
   /// Gives the variables of `state` the values of the group, in any sharding: a rank reads its shards when they are first
-  /// needed. Errors as load_state().
+  /// needed, and verifies what it reads. Errors as load_state().
   LoadStateResult load(const std::string& group, const StateDict& state, const LoadStateOptions& options = {}) const;
+  /// Error as load() if the group does not fit the state. Reads nothing.
+  void check_fit(const std::string& group, const StateDict& state) const;
+  /// Compares the checksums of the documents.
+  void verify_documents() const;
   /// Compares the checksums of all files. Collective: the ranks divide the files. Error, on all ranks, naming the file.
   void verify() const;
   /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it is a
@@ -65,17 +104,22 @@ class Checkpoint {
   void consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const;
 
  private:
+  [[nodiscard]] std::vector<NamedType> types_of(const std::string& group) const;
   std::unique_ptr<CheckpointManifest> manifest_;
 };
 
 /// The complete checkpoints `checkpoint-N` in a folder, by N.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
-/// Opens and verifies the newest checkpoint in a folder. For each damaged one it prints a warning and tries the one
-/// before. Nullopt if there is none. Collective.
-std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
+/// Loads the groups of the newest checkpoint in a folder, and reads their values. For each damaged one it prints a warning
+/// and tries the one before. Nullopt if there is none. Collective. Errors as Checkpoint::load().
+std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
+                                                 const std::map<std::string, StateDict>& states);
+/// The same for one folder. Error, on all ranks, if it is damaged.
+Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states);
 /// Deletes what interrupted saves left in a folder, and returns the paths. On one rank, while no rank saves.
 std::vector<std::string> remove_partial_checkpoints(const std::string& folder);
-/// Deletes all but the newest `most` checkpoints in a folder. On one rank.
-void keep_newest_checkpoints(const std::string& folder, std::int64_t most);
+/// Deletes all but the newest `most` checkpoints in a folder. The checkpoint `best`, if given, stays and counts as one of
+/// them; the newest one stays too. On one rank.
+void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best = "");
 
 }  // namespace tessera

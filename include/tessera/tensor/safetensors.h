@@ -36,7 +36,7 @@ struct SafetensorsHeader {
   static SafetensorsHeader of(const std::vector<std::pair<std::string, Type>>& tensors,
                               std::map<std::string, std::string> metadata = {});
   /// Reads the header of a file, without the data. Errors as read_safetensors.
-  static SafetensorsHeader from_file(const InputFile& file);
+  static SafetensorsHeader from_file(const ByteSource& file);
   /// The first data_begin bytes of the file.
   [[nodiscard]] std::string str() const;
   /// The size of the complete file.

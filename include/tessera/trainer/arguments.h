@@ -70,6 +70,10 @@ struct TrainingArguments {
   std::int64_t save_steps = 500;                 // updates between two checkpoints
   std::optional<std::int64_t> save_total_limit;  // nullopt: all checkpoints stay
   bool save_only_model = false;                  // without optimizer and run state: it cannot be resumed
+  std::string eval_strategy = "no";              // no, steps, epoch: evaluations during the training
+  std::optional<std::int64_t> eval_steps;        // updates between two evaluations; nullopt: logging_steps
+  bool load_best_model_at_end = false;           // that of the checkpoint with the best metric
+  std::string metric_for_best_model;             // loss, perplexity or bits_per_byte; smaller is better
   std::string resume_from_checkpoint;            // a folder, or "true": the newest one in output_dir
   std::int64_t logging_steps = 500;
   bool logging_first_step = false;
@@ -88,6 +92,10 @@ struct TrainingArguments {
 
   /// The path of the configuration.
   [[nodiscard]] std::string config_file() const;
+  /// The updates between two evaluations with --eval_strategy steps.
+  [[nodiscard]] std::int64_t evaluation_interval() const { return eval_steps.value_or(logging_steps); }
+  /// Whether the checkpoints are compared by a metric.
+  [[nodiscard]] bool compares_checkpoints() const { return load_best_model_at_end || !metric_for_best_model.empty(); }
   /// The rows of a micro-batch over all data shards.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t data_shards) const;
   [[nodiscard]] std::int64_t eval_batch_rows(std::int64_t data_shards) const;

@@ -32,6 +32,8 @@ struct TrainerState {
   double total_flos = 0;              // floating-point operations so far
   std::int64_t global_step = 0;       // updates so far, logged or not
   double epoch = 0;
+  std::optional<double> best_metric{};  // of --metric_for_best_model
+  std::string best_model_checkpoint{};  // its folder; "": none
   std::vector<LogEntry> log_history;
 
   [[nodiscard]] JsonObject to_json() const;

@@ -122,6 +122,11 @@ void read_when_needed(const Tensor& variable, ShardReader reader) {
   impl.node = std::move(node);
 }
 
+void read_now(const StateDict& state) {
+  for (const NamedTensor& entry : state.entries())
+    if (const std::shared_ptr<Node> node = entry.tensor.impl().node; node->reader) materialize({node});
+}
+
 StoredShard stored_shard(const Tensor& variable) {
   const std::shared_ptr<Node> node = variable.impl().node;
   if (node->is_deferred()) materialize({node});

@@ -59,6 +59,19 @@ DeviceArray DeviceArray::reshaped(Dims dims) const {
   return out;
 }
 
+std::shared_ptr<PinnedContent> DeviceArray::pin() const {
+  preserve_pinned();
+  memory_->pinned = std::make_shared<PinnedContent>(bytes());
+  return memory_->pinned;
+}
+bool DeviceArray::is_pinned() const { return memory_ != nullptr && memory_->pinned != nullptr; }
+std::int64_t DeviceArray::preserve_pinned() const {
+  if (!is_pinned()) return 0;
+  const std::int64_t copied = memory_->pinned->preserve();
+  memory_->pinned.reset();
+  return copied;
+}
+
 MemoryInfo memory_info() { return rank_memory().pool->info(); }
 
 std::vector<DeviceArray> to_device(const std::vector<Literal>& literals) {

@@ -125,6 +125,12 @@ class PlannedExecutable final : public Executable {
     state.workspace = arena + memory_.arena;
     const auto begin = std::chrono::steady_clock::now();
     state.progress = meet(arena, in);
+    if (std::any_of(donations_.begin(), donations_.end(),
+                    [&](int leaf) { return leaf >= 0 && at(arguments, leaf).is_pinned(); }))
+      state.before_overwrite = [&arguments](std::int32_t leaf) {
+        if (const std::int64_t copied = at(arguments, leaf).preserve_pinned(); copied > 0)
+          metrics().count("PinnedBytesCopied", copied);
+      };
     const std::int64_t meeting = world_.size() == 1 ? 0 : nanoseconds_since(begin);
     try {
       run_steps(arena, in, out, state);

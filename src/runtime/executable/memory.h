@@ -13,6 +13,7 @@
 
 #include "tessera/collectives/node_memory.h"
 #include "tessera/runtime/executable/buffer.h"
+#include "tessera/runtime/executable/pinned_content.h"
 
 namespace tessera {
 
@@ -71,11 +72,16 @@ class DeviceMemory {
  public:
   DeviceMemory(std::shared_ptr<MemoryPool> pool, std::int64_t bytes, const Purpose& purpose)
       : pool_(std::move(pool)), bytes_(bytes), data_(pool_->take(bytes, purpose)) {}
-  ~DeviceMemory() { pool_->give_back(data_, bytes_); }
+  ~DeviceMemory() {
+    if (pinned) pinned->preserve();
+    pool_->give_back(data_, bytes_);
+  }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+  std::shared_ptr<PinnedContent> pinned;  // null unless another thread reads the content
 
  private:
   std::shared_ptr<MemoryPool> pool_;

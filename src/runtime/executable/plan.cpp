@@ -102,10 +102,21 @@ Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : 
   for (const Type& leaf : computation.root_type().leaves()) result_bytes_.push_back(leaf.byte_size());
   for (const Step& step : schedule_->steps) {
     add_step(context, step);
+    if (overwrites_.size() < steps_.size()) note_overwrites(step);
     step_of_.resize(steps_.size(), static_cast<std::size_t>(&step - schedule_->steps.data()));
   }
   if (!schedule_->shared_gathers.empty()) share(context.world);
   if (schedule_->computation == context.program.entry && context.world.size() > 1) name_steps(context);
+}
+
+void Plan::note_overwrites(const Step& step) {
+  std::vector<std::int32_t>& leaves = overwrites_.emplace_back();
+  for (const Id id : step.instructions)
+    for (const Access& access : at(schedule_->access, id)) {
+      if (access.buffer == kNoBuffer || access.source != id) continue;
+      const Buffer& buffer = at(schedule_->buffers, access.buffer);
+      if (buffer.place == Place::kParameter) leaves.push_back(buffer.index);
+    }
 }
 
 void Plan::name_steps(const CompileContext& context) {
@@ -257,6 +268,8 @@ void Plan::run_steps(const Frame& frame) {
     const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
     const std::int64_t begin = is_timed ? now() : 0;
     if (told_ != nullptr) told_->works_on(works_[i]);
+    if (state.before_overwrite)
+      for (const std::int32_t leaf : overwrites_[i]) state.before_overwrite(leaf);
     schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
     if (is_timed) {
       ended_[i] = now();

@@ -2,6 +2,7 @@
 // A scheduled computation with a kernel for every step: the code that a rank runs.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -23,6 +24,8 @@ struct RunState {
   TrafficCounters traffic;
   std::int64_t communication_nanoseconds = 0;  // of the collectives, including waits for peers
   std::uint64_t progress = 0;                  // of the world before the run (ProcessGroup::advance)
+  // Called before a step overwrites a leaf of the parameters; empty unless another thread reads one of them.
+  std::function<void(std::int32_t leaf)> before_overwrite = {};
 };
 
 /// The addresses of the buffers of a plan in one run.
@@ -80,6 +83,7 @@ class Plan {
   void deliver() const;
   void share(ProcessGroup& world);
   void run_steps(const Frame& frame);
+  void note_overwrites(const Step& step);
   void prepare(std::size_t step, const Frame& frame);
   void start(std::size_t i, const Frame& frame);
   void complete(const std::vector<std::int32_t>& steps, const Frame& frame);
@@ -102,6 +106,7 @@ class Plan {
   std::vector<StepProfile> profile_;  // for each step, with times; empty unless profiling
   std::vector<std::int64_t> taken_;   // for each step, nanoseconds in the current run, if measured
   std::vector<std::int64_t> ended_;   // for each step, when it ended
+  std::vector<std::vector<std::int32_t>> overwrites_;  // for each element of steps_, the leaves of parameters
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the current run
   std::vector<std::byte*> results_;

@@ -77,6 +77,8 @@ using ShardReader =
 /// From now on the value of the variable is what `reader` reads when the value is first needed, in the sharding that the
 /// variable then has. No rank holds more than its shard. Not collective.
 void read_when_needed(const Tensor& variable, ShardReader reader);
+/// Reads the values that read_when_needed() has left for later. Not collective.
+void read_now(const StateDict& state);
 /// Returns this rank's shard of a variable in memory and its sharding. Collective if the variable has no value yet. Error
 /// if the value is partial or on one device only.
 struct StoredShard {

@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-class DeviceMemory;  // src/runtime/memory.h
+class DeviceMemory;   // src/runtime/executable/memory.h
+class PinnedContent;  // pinned_content.h
 
 /// An array in the device memory of a rank, row-major. Immutable while shared. An executable that receives the only
 /// handle to a donated argument writes a result into its memory.
@@ -39,6 +40,14 @@ class DeviceArray {
   /// Returns the same memory with other dims of the same element count.
   [[nodiscard]] DeviceArray reshaped(Dims dims) const;
   void reset() { memory_.reset(); }
+
+  /// Keeps the present content for another thread, without a copy. Executables may still overwrite the array: they
+  /// copy what was not read before. The content also survives the array. Called by the thread of the rank.
+  [[nodiscard]] std::shared_ptr<PinnedContent> pin() const;
+  [[nodiscard]] bool is_pinned() const;
+  /// Called before the memory is overwritten: PinnedContent::preserve() and the end of the pin. Returns the bytes that
+  /// were copied.
+  std::int64_t preserve_pinned() const;
 
  private:
   Type type_;

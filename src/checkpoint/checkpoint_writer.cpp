@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "background_task.h"
+#include "file_names.h"
+#include "on_all_ranks.h"
+#include "saved_state.h"
+#include "stream_writer.h"
+#include "tessera/base/checksum.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/random_access.h"
+#include "tessera/base/text.h"
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/frontend/execution/runtime.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The state of a rank's task, and the file that it has written.
+struct Report {
+  BackgroundTask::State state = BackgroundTask::State::kRunning;
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;
+};
+
+StoredFile write_document(const std::string& path, const std::string& text) {
+  StreamWriter out(path, false);
+  out.add(std::as_bytes(std::span(text)));
+  return out.finish();
+}
+
+}  // namespace
+
+struct CheckpointWriter::Save {
+  std::string folder;
+  std::string partial;  // its name until it is complete
+  std::shared_ptr<ProcessGroup> world;
+  std::vector<SavedTensor> tensors;
+  std::map<std::string, std::string> documents;
+  std::function<void()> when_complete;
+  StoredFile own;
+  bool commits = false;                  // all ranks have written their files
+  std::unique_ptr<BackgroundTask> task;  // null: this rank has nothing to do. Declared last, because it uses the others
+
+  [[nodiscard]] Report report() const {
+    Report out{task ? task->state() : BackgroundTask::State::kDone, 0, 0};
+    if (out.state == BackgroundTask::State::kDone && !commits) {
+      out.bytes = own.bytes;
+      out.checksum = std::stoull(own.checksum, nullptr, 16);
+    }
+    return out;
+  }
+
+  void write() {
+    own = write_own_parts(fmt::format("{}/{}", partial, state_file(world->rank(), world->size())), tensors,
+                          world->rank());
+  }
+
+  // On rank 0.
+  void commit(const std::vector<Report>& reports) {
+    CheckpointManifest manifest{partial, parts_of(tensors, world->size()), {}};
+    for (int rank = 0; rank < world->size(); ++rank)
+      manifest.files[state_file(rank, world->size())] = {at(reports, rank).bytes,
+                                                         checksum_text(at(reports, rank).checksum), true};
+    for (const auto& [name, text] : documents)
+      manifest.files[name + ".json"] = write_document(fmt::format("{}/{}.json", partial, name), text);
+    (void)write_document(partial + "/" + kManifestFile, manifest.str());
+    commit_rename(partial, folder);
+    if (when_complete) when_complete();
+  }
+};
+
+CheckpointWriter::CheckpointWriter() = default;
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::begin(const std::string& folder, const CheckpointContent& content) {
+  require(!is_busy(), "cannot save {}: {} is still being saved; call finish() first", folder,
+          [&] { return save_->folder; });
+  auto save = std::make_unique<Save>();
+  save->folder = folder;
+  save->partial = folder + std::string(kPartial);
+  save->world = joined_world();
+  save->when_complete = content.when_complete;
+  for (const auto& [name, document] : content.documents) save->documents[name] = document.str();
+  on_all_ranks("cannot save " + folder, [&] {
+    if (save->world->rank() != 0) return;
+    fs::remove_all(save->partial);
+    make_folder(save->partial);
+  });
+  save->tensors = pin_states(content.states);
+  save->task = std::make_unique<BackgroundTask>([save = save.get()] { save->write(); });
+  save_ = std::move(save);
+}
+
+std::optional<CheckpointWriter::Outcome> CheckpointWriter::poll() {
+  if (!is_busy()) return std::nullopt;
+  ProcessGroup& world = *save_->world;
+  const Report own = save_->report();
+  std::vector<Report> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
+                   {0, "the state of the save of " + save_->folder});
+  const auto any = [&](BackgroundTask::State state) {
+    return std::any_of(all.begin(), all.end(), [&](const Report& one) { return one.state == state; });
+  };
+  if (any(BackgroundTask::State::kRunning)) return std::nullopt;
+  Outcome outcome{save_->folder, ""};
+  if (any(BackgroundTask::State::kFailed)) {
+    const bool has_failed = own.state == BackgroundTask::State::kFailed;
+    const auto errors = gather_texts(world, has_failed ? save_->task->error() : "");
+    outcome.error = fmt::format(
+        "cannot save {}: {}", save_->folder,
+        *std::find_if(errors.begin(), errors.end(), [](const std::string& error) { return !error.empty(); }));
+    std::error_code ignored;
+    if (world.rank() == 0) fs::remove_all(save_->partial, ignored);
+  } else if (!save_->commits) {
+    save_->commits = true;
+    save_->task.reset();
+    if (world.rank() == 0)
+      save_->task =
+          std::make_unique<BackgroundTask>([save = save_.get(), reports = std::move(all)] { save->commit(reports); });
+    return std::nullopt;
+  }
+  save_.reset();
+  return outcome;
+}
+
+std::optional<CheckpointWriter::Outcome> CheckpointWriter::finish() {
+  while (is_busy()) {
+    if (save_->task) save_->task->wait();
+    if (auto outcome = poll()) return outcome;
+  }
+  return std::nullopt;
+}
+
+void save_checkpoint(const std::string& folder, const CheckpointContent& content) {
+  CheckpointWriter writer;
+  writer.begin(folder, content);
+  if (const auto outcome = writer.finish(); !outcome->error.empty()) throw Error(outcome->error);
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_figures.h"
+
+#include <fmt/format.h>
+
+#include "tessera/runtime/metrics/metrics.h"
+
+namespace tessera::trainer {
+
+DType peak_dtype(const TrainingArguments& arguments, const ClmModel& setup) {
+  if (arguments.dtype == "float64") return DType::kF64;
+  return setup.compute_dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
+std::string peak_line(const ComputePeak& peak) {
+  constexpr double kGiga = 1e9;
+  std::string out = fmt::format(
+      "peak       {:.1f} GFLOP/s of all ranks together ({} on registers, all ranks at the same time); MFU is relative "
+      "to this\n",
+      peak.flops_per_second / kGiga, peak.instructions);
+  if (peak.is_disturbed) out += "note       the cores are busy with other work, so speeds and MFU are not reliable\n";
+  return out;
+}
+
+double exposed_communication_seconds() {
+  constexpr double kNanosecond = 1e-9;
+  const auto data = metrics().metric_data("ExposedCommunicationTime");
+  return data ? data->accumulator * kNanosecond : 0;
+}
+
+ExecutableMemory most_memory_of_steps(std::size_t first) {
+  ExecutableMemory most;
+  const auto& programs = compiled_programs();
+  for (std::size_t i = first; i < programs.size(); ++i)
+    if (programs[i].reason.starts_with("mark_step") && programs[i].memory.held_bytes() > most.held_bytes())
+      most = programs[i].memory;
+  return most;
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checkpoints of a run, written while it continues.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/trainer/arguments.h"
+#include "tessera/trainer/trainer_state.h"
+
+namespace tessera::trainer {
+
+/// Writes output_dir/checkpoint-N, one at a time. If a save fails, for example because the disk is full, rank 0 prints a
+/// warning, the run continues, and the earlier checkpoints stay. All functions are collective.
+class RunSaver {
+ public:
+  RunSaver(const TrainingArguments& arguments, bool is_master) : arguments_(arguments), is_master_(is_master) {}
+
+  /// Starts a save; waits for the one before.
+  void begin(std::int64_t step, CheckpointContent content, const std::string& best);
+  /// Call after every step: reports a save that has failed.
+  void poll() { report(writer_.poll()); }
+  /// Waits for the save in flight.
+  void finish() { report(writer_.finish()); }
+  /// The path of the checkpoint of a step.
+  [[nodiscard]] std::string folder_of(std::int64_t step) const;
+  /// The step of the newest complete checkpoint of this run; -1 if there is none.
+  [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
+
+ private:
+  void report(const std::optional<CheckpointWriter::Outcome>& outcome);
+
+  const TrainingArguments& arguments_;
+  bool is_master_;
+  CheckpointWriter writer_;
+  std::int64_t step_ = -1;  // of the save in flight
+  std::int64_t saved_step_ = -1;
+};
+
+}  // namespace tessera::trainer
