@@ -3,7 +3,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "file_names.h"
+#include "files/file_names.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "background_task.h"
-#include "file_names.h"
+#include "files/file_names.h"
+#include "files/stream_writer.h"
 #include "on_all_ranks.h"
 #include "saved_state.h"
-#include "stream_writer.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "model_files.h"
-#include "pieces.h"
+#include "files/model_files.h"
+#include "files/pieces.h"
 #include "tessera/base/error.h"
 #include "tessera/checkpoint/checkpoint.h"
 

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "manifest.h"
+#include "files/manifest.h"
+#include "files/pieces.h"
+#include "files/read_elements.h"
+#include "files/verified_file.h"
 #include "on_all_ranks.h"
-#include "pieces.h"
-#include "read_elements.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
@@ -14,7 +15,6 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/tensor/safetensors.h"
-#include "verified_file.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <set>
 
-#include "file_names.h"
-#include "read_elements.h"
+#include "files/file_names.h"
+#include "files/read_elements.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"

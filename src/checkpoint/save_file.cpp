@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
+#include "files/read_elements.h"
 #include "on_all_ranks.h"
-#include "read_elements.h"
 #include "tessera/base/error.h"
 #include "tessera/base/random_access.h"
 #include "tessera/checkpoint/regions.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "model_files.h"
+#include "files/model_files.h"
 #include "on_all_ranks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"

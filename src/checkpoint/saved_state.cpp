@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "stream_writer.h"
+#include "files/stream_writer.h"
 #include "tessera/checkpoint/regions.h"
 #include "tessera/tensor/safetensors.h"
 

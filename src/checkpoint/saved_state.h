@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "manifest.h"
+#include "files/manifest.h"
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/runtime/executable/pinned_content.h"
 

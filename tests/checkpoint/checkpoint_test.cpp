@@ -6,14 +6,11 @@
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <csignal>
 #include <filesystem>
 #include <random>
 #include <span>
 
-#include <sys/resource.h>
-
-#include "checkpoint/small_gpt2.h"
+#include "checkpoint/training_run.h"
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/checksum.h"
@@ -26,48 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::TemporaryFolder;
-
-// The chain of ranks, meshes and FSDP modes.
-const std::vector<Layout> kChain = {{8, "data=2,fsdp=4", true, false}, {3, "model=3", false, true},
-                                    {6, "fsdp=2,model=3", true, true}, {1, "data=1", false, false},
-                                    {4, "fsdp=4", true, false},        {2, "data=2", false, false}};
-
-struct Training {
-  Training(const Layout& layout, std::uint64_t seed) : model(config()) {
-    manual_seed(seed);
-    shard(model, layout);
-    optimizer = std::make_unique<optim::AdamW>(model.parameters(),
-                                               optim::AdamWOptions{.learning_rate = 0.01, .weight_decay = 0.1});
-  }
-  static nn::GPT2Config config() {
-    nn::GPT2Config out = small_gpt2();
-    out.dtype = DType::kF64;
-    return out;
-  }
-  [[nodiscard]] CheckpointContent content() const {
-    CheckpointContent out;
-    out.states["model"] = model.state_dict();
-    out.states["optimizer"] = optimizer->state_dict();
-    JsonObject run;
-    run.set("steps", optimizer->step_count());
-    out.documents.emplace("run", run);
-    return out;
-  }
-  [[nodiscard]] std::map<std::string, StateDict> states() const { return content().states; }
-  // `read` gives the states the values of a checkpoint.
-  void load(const std::function<void(const std::map<std::string, StateDict>&)>& read) {
-    const auto all = states();
-    read(all);
-    optimizer->set_step_count(static_cast<std::int64_t>(all.at("optimizer").find("step")->tensor.item()));
-  }
-  void load(const Checkpoint& from) {
-    load([&](const auto& all) {
-      for (const auto& [group, state] : all) from.load(group, state);
-    });
-  }
-  nn::GPT2LMHeadModel model;
-  std::unique_ptr<optim::Optimizer> optimizer;
-};
 
 double largest_difference(const std::map<std::string, Literal>& a, const std::map<std::string, Literal>& b) {
   double most = 0;
@@ -286,70 +241,6 @@ TEST(Checkpoints, ASaveThatFailsLeavesTheEarlierOne) {
     EXPECT_TRUE(text.starts_with("cannot save /proc/nothing/checkpoint-2: ")) << text;
     EXPECT_EQ(load_newest_checkpoint(folder.file(""), run.states())->folder(), folder.file("checkpoint-1"));
   });
-}
-
-TEST(Checkpoints, ASaveBesideTheTrainingHasTheValuesOfItsBeginning) {
-  for (const Layout& layout : {kChain[0], kChain[2], kChain[3]}) {
-    const TemporaryFolder folder;
-    std::map<std::string, Literal> expected;
-    on_ranks(layout.ranks, [&](int rank) {
-      Training run(layout, 7);
-      train_step(run.model, *run.optimizer, 0);
-      auto values = values_of(run.model);
-      if (rank == 0) expected = std::move(values);
-      CheckpointWriter writer;
-      writer.begin(folder.file("checkpoint-1"), run.content());
-      EXPECT_TRUE(writer.is_busy());
-      EXPECT_THROW(writer.begin(folder.file("checkpoint-2"), run.content()), Error);
-      std::optional<CheckpointWriter::Outcome> outcome;
-      for (int step = 1; step < 4; ++step) {
-        train_step(run.model, *run.optimizer, step);
-        if (auto ended = writer.poll()) outcome = ended;
-      }
-      if (!outcome) outcome = writer.finish();
-      EXPECT_EQ(outcome.value().error, "");
-      EXPECT_FALSE(writer.is_busy() || writer.poll() || writer.finish());
-    });
-    on_ranks(layout.ranks, [&](int) {
-      Training run(layout, 8);
-      load_checkpoint(folder.file("checkpoint-1"), run.states());
-      EXPECT_EQ(values_of(run.model), expected) << layout.mesh;
-    });
-  }
-}
-
-// Files of this process cannot grow beyond a size.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
-
-TEST(Checkpoints, AWriterThatFailsIsReportedAndTheTrainingGoesOn) {
-  const TemporaryFolder folder;
-  const FileSizeLimit limit(20000);
-  on_ranks(2, [&](int) {
-    Training run({2, "fsdp=2", true, false}, 7);
-    CheckpointWriter writer;
-    writer.begin(folder.file("checkpoint-1"), run.content());
-    train_step(run.model, *run.optimizer, 0);
-    const auto outcome = writer.finish();
-    EXPECT_NE(outcome.value().error.find("File too large"), std::string::npos) << outcome->error;
-    EXPECT_NE(outcome->error.find("state-00001-of-00002.safetensors"), std::string::npos) << outcome->error;
-    train_step(run.model, *run.optimizer, 1);
-    EXPECT_FALSE(load_newest_checkpoint(folder.file(""), run.states()));
-  });
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.file("")), {}), 0);
 }
 
 // A rank verifies what it reads, and reads nothing else apart from the ends of the blocks of its parts.

@@ -67,7 +67,7 @@ class CheckpointWriter {
   std::unique_ptr<Save> save_;
 };
 
-struct CheckpointManifest;  // src/checkpoint/manifest.h
+struct CheckpointManifest;  // src/checkpoint/files/manifest.h
 
 class Checkpoint {
  public:
