@@ -113,11 +113,11 @@ def resumed():
 
 
 def best_model():
-    """The model of the checkpoint with the smallest loss on held-out text is kept, and loaded at the end. The learning rate is
-    far too high, so the loss grows again."""
+    """The model of the checkpoint with the smallest loss on held-out text is kept, and loaded at the end. The learning rate
+    becomes far too high, so the loss grows again."""
     folder = FOLDER / "best"
     flags = ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--block_size", 16, "--global_batch_size", 4,
-             "--max_steps", 12, "--learning_rate", 0.3, "--lr_scheduler_type", "constant", "--sample_tokens", 0, "--output_dir", folder,
+             "--max_steps", 12, "--learning_rate", 3, "--warmup_steps", 12, "--sample_tokens", 0, "--output_dir", folder,
              "--eval_strategy", "steps", "--eval_steps", 1, "--save_steps", 2, "--save_total_limit", 1, "--virtual_ranks", 2]
     result = run(*flags, "--load_best_model_at_end", "--metric_for_best_model", "loss")
     check(result.returncode == 0, result.stderr)
