@@ -74,6 +74,14 @@ TEST(ReadImage, DamageIsNamed) {
   EXPECT_EQ(error("P6"), "x: damaged PPM image: the header has no valid width");
 }
 
+TEST(ReadImage, AHugeFileIsNotRead) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("a.png", "");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40U);  // without data
+  EXPECT_EQ(error_of([&] { (void)read_image(path, 3); }),
+            path + ": an image file of 1099511627776 bytes; at most 268435456 are possible");
+}
+
 TEST(ImageFolder, ClassesAreTheSortedSubFolders) {
   const TemporaryFolder folder;
   const auto image = [](std::uint8_t value) { return png_of(2, 1, PNG_FORMAT_GRAY, {value, 255}); };

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <optional>
+#include <span>
 
 #include "tessera/base/error.h"
-#include "tessera/base/files.h"
+#include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
 
 namespace tessera::data {
@@ -121,7 +121,14 @@ Literal parse_image(std::string_view bytes, const std::string& name, int channel
   return parse_png(bytes, name, channels);
 }
 
-Literal read_image(const std::string& path, int channels) { return parse_image(read_file(path), path, channels); }
+Literal read_image(const std::string& path, int channels) {
+  const InputFile file(path);
+  require(static_cast<std::int64_t>(file.size()) <= kMostBytesOfImage,
+          "{}: an image file of {} bytes; at most {} are possible", path, file.size(), kMostBytesOfImage);
+  std::string bytes(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return parse_image(bytes, path, channels);
+}
 
 ImageFolder::ImageFolder(const std::string& folder, int channels) : channels_(channels) {
   require(channels == 1 || channels == 3, "an image has 1 or 3 channels, got {}", channels);
