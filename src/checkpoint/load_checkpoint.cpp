@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "blocks.h"
 #include "files/manifest.h"
 #include "files/pieces.h"
 #include "files/read_elements.h"
@@ -18,15 +19,6 @@
 
 namespace tessera {
 namespace {
-
-Region intersection(const Region& a, const Region& b) {
-  Region out;
-  for (int d = 0; d < isize(a.dims); ++d) {
-    const std::int64_t start = std::max(at(a.dims, d).start, at(b.dims, d).start);
-    out.dims.push_back({start, std::max(start, std::min(at(a.dims, d).limit, at(b.dims, d).limit))});
-  }
-  return out;
-}
 
 ShardReader reader_of(std::vector<Piece> pieces, DType stored) {
   return [pieces = std::move(pieces), stored](const Type& type, const Sharding& sharding, std::int64_t device,
@@ -75,6 +67,14 @@ std::vector<Checkpoint::Entry> Checkpoint::entries() const {
 std::map<std::string, std::uint64_t> Checkpoint::files() const {
   std::map<std::string, std::uint64_t> out;
   for (const auto& [name, file] : manifest_->files) out[name] = file.bytes;
+  return out;
+}
+
+std::vector<std::string> Checkpoint::document_names() const {
+  constexpr std::string_view kEnd = ".json";
+  std::vector<std::string> out;
+  for (const auto& [name, file] : manifest_->files)
+    if (!file.has_list && name.ends_with(kEnd)) out.push_back(name.substr(0, name.size() - kEnd.size()));
   return out;
 }
 

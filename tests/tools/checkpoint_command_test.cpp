@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tessera checkpoint: the content of a checkpoint, damaged files, and the model folder that it becomes.
 #include "checkpoint/small_gpt2.h"
+#include "frontend/on_ranks.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/checkpoint/checkpoint.h"
@@ -32,6 +33,33 @@ TEST_F(TesseraCommand, CheckpointsAreInspectedVerifiedAndConsolidated) {
   for (const auto& entry : model.state_dict().entries())
     EXPECT_EQ(loaded.parameter(entry.name).to_host(), entry.tensor.to_host()) << entry.name;
   EXPECT_TRUE(fs::exists(path("m") + "/config.json"));
+}
+
+TEST_F(TesseraCommand, CheckpointsAreReshardedAndCompared) {
+  const std::string folder = path("checkpoint-3");
+  const std::string two = path("two");
+  on_ranks(3, [&](int) {
+    nn::GPT2LMHeadModel model(small_gpt2());
+    save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {{"run", JsonObject()}}});
+    Tensor bias = model.parameter("transformer.ln_f.bias");
+    bias.assign(bias.detach() + 0.5);
+    mark_step();
+    save_checkpoint(path("other"), {.states = {{"model", model.state_dict()}}, .documents = {}});
+  });
+  EXPECT_EQ(run("checkpoint reshard " + folder + " --files 2 -o " + two).code, 0);
+  EXPECT_EQ(run("checkpoint verify " + two).code, 0);
+  EXPECT_TRUE(fs::exists(two + "/state-00002-of-00002.safetensors"));
+  const auto equal = run("checkpoint diff " + folder + " " + two);
+  EXPECT_EQ(equal.code, 0);
+  EXPECT_NE(equal.out.find("all documents are equal"), std::string::npos) << equal.out;
+
+  const auto different = run("checkpoint diff " + two + " " + path("other"));
+  EXPECT_EQ(different.code, 3);
+  const std::string expected =
+      fmt::format("{0} of {0} elements differ, by at most 0.5\nrun.json differs\n", small_gpt2().n_embd);
+  EXPECT_NE(different.out.find(expected), std::string::npos) << different.out;
+  EXPECT_NE(run("checkpoint reshard " + folder + " --files 2 -o " + two).error.find("it exists"), std::string::npos);
+  EXPECT_EQ(run("checkpoint reshard " + folder + " --files 0 -o " + path("none")).code, 2);
 }
 
 TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera checkpoint inspect|verify|consolidate DIR`.
+// `tessera checkpoint inspect|verify|consolidate|reshard|diff DIR`.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "command_line.h"
 #include "tessera/base/files.h"
@@ -94,6 +98,74 @@ int consolidate(const Arguments& arguments) {
   return kGood;
 }
 
+int reshard(const Arguments& arguments) {
+  const auto folder = arguments.value("o");
+  if (!folder) throw UsageError("-o needs the folder to write");
+  if (!arguments.value("files")) throw UsageError("--files needs the number of files");
+  const Checkpoint checkpoint(arguments.input());
+  const auto count = arguments.number_or("files", 1);
+  checkpoint.reshard(*folder, static_cast<int>(count));
+  write_standard_output(fmt::format("{}: {} tensors in {} files\n", *folder, checkpoint.entries().size(), count));
+  return kGood;
+}
+
+JsonObject json_of(const TensorDifference& one) {
+  JsonObject out;
+  out.set("name", one.name);
+  one.first ? out.set("first", one.first->str()) : out.set_null("first");
+  one.second ? out.set("second", one.second->str()) : out.set_null("second");
+  out.set("different_elements", one.different);
+  std::isfinite(one.largest) ? out.set("largest_difference", one.largest) : out.set_null("largest_difference");
+  return out;
+}
+
+std::string line_of(const TensorDifference& one) {
+  if (!one.first || !one.second)
+    return fmt::format("{:<56}only in the {} one\n", one.name, one.first ? "first" : "second");
+  if (*one.first != *one.second) return fmt::format("{:<56}{} and {}\n", one.name, one.first->str(), one.second->str());
+  return fmt::format("{:<56}{} of {} elements differ, by at most {:.3g}\n", one.name, one.different,
+                     one.first->element_count(), one.largest);
+}
+
+// The documents that differ or that only one of them contains.
+std::vector<std::string> different_documents(const Checkpoint& a, const Checkpoint& b) {
+  std::set<std::string> names;
+  for (const Checkpoint* one : {&a, &b})
+    for (const auto& name : one->document_names()) names.insert(name);
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    const auto text = [&](const Checkpoint& from) {
+      const auto all = from.document_names();
+      return std::find(all.begin(), all.end(), name) == all.end() ? "" : from.document(name).str();
+    };
+    if (text(a) != text(b)) out.push_back(name + ".json");
+  }
+  return out;
+}
+
+int diff(const Arguments& arguments) {
+  if (arguments.inputs().size() != 2) throw UsageError("needs the folders of two checkpoints");
+  const Checkpoint a(arguments.inputs()[0]);
+  const Checkpoint b(arguments.inputs()[1]);
+  const auto tensors = differences_of(a, b);
+  const auto documents = different_documents(a, b);
+  if (arguments.has("json")) {
+    JsonObject out;
+    std::vector<JsonObject> list;
+    for (const auto& one : tensors) list.push_back(json_of(one));
+    out.set("tensors", list);
+    out.set("documents", documents);
+    write_standard_output(out.str());
+  } else {
+    std::string out;
+    for (const auto& one : tensors) out += line_of(one);
+    for (const auto& name : documents) out += name + " differs\n";
+    write_standard_output(out.empty() ? fmt::format("the {} tensors and all documents are equal\n", a.entries().size())
+                                      : out);
+  }
+  return tensors.empty() && documents.empty() ? kGood : kCheckFailed;
+}
+
 }  // namespace
 
 const Verb kCheckpointInspect = {
@@ -124,5 +196,27 @@ const Verb kCheckpointConsolidate = {
     consolidate,
     "DIR",
     "the folder of a checkpoint"};
+
+const Verb kCheckpointReshard = {"checkpoint reshard",
+                                 "divides a checkpoint into another number of files",
+                                 "A run loads a checkpoint with any number of files; it reads least if there is one "
+                                 "for each rank. File k contains the\n"
+                                 "k-th part of the rows of each tensor. Data is copied in pieces of a few megabytes.",
+                                 {{"o", "DIR", "the folder to write; it must not exist"},
+                                  {"files", "N", "the number of files", whole_number(1, 99999)}},
+                                 reshard,
+                                 "DIR",
+                                 "the folder of a checkpoint"};
+
+const Verb kCheckpointDiff = {
+    "checkpoint diff",
+    "compares two checkpoints, in any layouts",
+    "Prints the tensors and documents that differ. Exit code 3 if there are some. Data is read "
+    "in pieces of a few\nmegabytes.",
+    {{"json", "", "print all this as JSON"}},
+    diff,
+    "DIR OTHER",
+    "the folders of two checkpoints",
+    true};
 
 }  // namespace tessera::command

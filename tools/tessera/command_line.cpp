@@ -241,6 +241,8 @@ const std::vector<const Verb*>& verbs() {
                                                 &kCheckpointInspect,
                                                 &kCheckpointVerify,
                                                 &kCheckpointConsolidate,
+                                                &kCheckpointReshard,
+                                                &kCheckpointDiff,
                                                 &kTokenize};
   return kAll;
 }

@@ -87,6 +87,8 @@ extern const Verb kLaunch;
 extern const Verb kCheckpointInspect;
 extern const Verb kCheckpointVerify;
 extern const Verb kCheckpointConsolidate;
+extern const Verb kCheckpointReshard;
+extern const Verb kCheckpointDiff;
 extern const Verb kTokenize;
 
 inline constexpr int kGood = 0;

@@ -88,6 +88,8 @@ class Checkpoint {
   [[nodiscard]] std::vector<Entry> entries() const;
   /// The sizes of all files in bytes, by name.
   [[nodiscard]] std::map<std::string, std::uint64_t> files() const;
+  /// The names of the documents.
+  [[nodiscard]] std::vector<std::string> document_names() const;
   /// A document. Error if the checkpoint has none of this name, or if it is damaged.
   [[nodiscard]] JsonObject document(const std::string& name) const;
   /// Gives the variables of `state` the values of the group, in any sharding: a rank reads its shards when they are first
@@ -103,10 +105,27 @@ class Checkpoint {
   /// document of the checkpoint. Needs little memory: data is copied in pieces. Not collective.
   void consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const;
 
+  /// Writes the checkpoint to a new folder with `count` files: file k has the rows [k*L, (k+1)*L) of each tensor, with
+  /// L = ceil(rows / count), as FSDP divides them. The content is the same. Data is copied in pieces. Not collective.
+  void reshard(const std::string& folder, int count) const;
+
+  [[nodiscard]] const CheckpointManifest& manifest() const { return *manifest_; }
+
  private:
   [[nodiscard]] std::vector<NamedType> types_of(const std::string& group) const;
   std::unique_ptr<CheckpointManifest> manifest_;
 };
+
+/// A tensor that differs between two checkpoints.
+struct TensorDifference {
+  std::string name;           // GROUP/NAME
+  std::optional<Type> first;  // nullopt: this checkpoint does not contain the tensor
+  std::optional<Type> second;
+  std::int64_t different = 0;  // elements with other bits, if the types are equal
+  double largest = 0;          // difference; NaN if one of two different elements is NaN
+};
+/// The tensors that differ between two checkpoints, in any layouts, by name. Data is read in pieces. Not collective.
+std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoint& b);
 
 /// The complete checkpoints `checkpoint-N` in a folder, by N.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
