@@ -104,8 +104,6 @@ def main():
     again = start(folder, "--resume-first")
     check(again.wait(120) == 0, "the second job fails:\n" + (folder / "log.txt").read_text())
     check(len(json.loads((folder / "out/trainer_state.json").read_text())["log_history"]) == STEPS, "steps are missing")
-    left = list(pathlib.Path("/dev/shm").glob("tessera-launch.*"))
-    check(not left, f"left: {left}")
     shutil.rmtree(folder)
     print("tessera launch restarts on", os.environ["TESSERA_TEST_NODES"], "nodes")
 

@@ -22,6 +22,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks
 namespace tessera::command {
 namespace {
 
+constexpr auto kTimeForPeers = std::chrono::seconds(5);      // to end after a rank has ended; Slurm would wait longer
 constexpr auto kTimeForLauncher = std::chrono::seconds(10);  // to end its ranks after SIGTERM
 constexpr int kKilledBySignal = 128;
 constexpr int kUsageError = 2;
@@ -118,7 +119,7 @@ class Start {
   Outcome run() {
     const auto begin = std::chrono::steady_clock::now();
     Outcome out;
-    out.launcher = child_.wait({.on_text = [&](std::string_view text) { write_error_text(reports_.take(text)); },
+    out.launcher = child_.wait({.on_text = [&](std::string_view text) { pass_on(text); },
                                 .on_signal = [&](int signal) { pass_on(signal); },
                                 .on_time = [&] { press(); }});
     out.ranks = reports_.ends();
@@ -129,6 +130,11 @@ class Start {
   [[nodiscard]] int stop_signal() const { return stop_signal_; }
 
  private:
+  void pass_on(std::string_view text) {
+    const bool is_first = reports_.ends().empty();
+    write_error_text(reports_.take(text));
+    if (is_first && !reports_.ends().empty() && stop_signal_ == 0) child_.set_deadline(kTimeForPeers);
+  }
   void pass_on(int signal) {
     kill(child_.process(), signal_for_launcher(signal, plan_.launcher.is_srun));
     if (stop_signal_ != 0) return;
@@ -138,7 +144,8 @@ class Start {
   }
   // The time to end is over.
   void press() {
-    say(kills_ == 0 ? "the ranks have not ended in time and are killed" : "the launcher does not end and is killed");
+    say(kills_ == 0 ? "the ranks that are left have not ended in time and are killed"
+                    : "the launcher does not end and is killed");
     kill(child_.process(), kills_ == 0 ? SIGTERM : SIGKILL);
     ++kills_;
     child_.set_deadline(kTimeForLauncher);
