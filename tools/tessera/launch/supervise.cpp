@@ -22,14 +22,19 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks
 namespace tessera::command {
 namespace {
 
-constexpr auto kTimeForPeers = std::chrono::seconds(5);      // to end after a rank has ended; Slurm would wait longer
-constexpr auto kTimeForLauncher = std::chrono::seconds(10);  // to end its ranks after SIGTERM
+constexpr auto kTimeForPeers = std::chrono::seconds(5);    // to end after a rank has ended
+constexpr auto kTimeForMpirun = std::chrono::seconds(10);  // to end its ranks after SIGTERM
+constexpr auto kTimeForSlurm = std::chrono::seconds(90);   // the same; Slurm waits for KillWait, 30 s by default
 constexpr int kKilledBySignal = 128;
 constexpr int kUsageError = 2;
 constexpr int kCannotRun = 126;
 constexpr int kNotFound = 127;
 
 void say(const std::string& text) { write_error_text("tessera launch: " + text + "\n"); }
+
+std::chrono::seconds time_to_end(const LaunchPlan& plan, std::chrono::seconds under_mpirun) {
+  return plan.launcher.is_srun ? kTimeForSlurm : under_mpirun;
+}
 
 // How a start ended.
 struct Outcome {
@@ -133,7 +138,8 @@ class Start {
   void pass_on(std::string_view text) {
     const bool is_first = reports_.ends().empty();
     write_error_text(reports_.take(text));
-    if (is_first && !reports_.ends().empty() && stop_signal_ == 0) child_.set_deadline(kTimeForPeers);
+    if (is_first && !reports_.ends().empty() && stop_signal_ == 0)
+      child_.set_deadline(time_to_end(plan_, kTimeForPeers));
   }
   void pass_on(int signal) {
     kill(child_.process(), signal_for_launcher(signal, plan_.launcher.is_srun));
@@ -148,7 +154,7 @@ class Start {
                     : "the launcher does not end and is killed");
     kill(child_.process(), kills_ == 0 ? SIGTERM : SIGKILL);
     ++kills_;
-    child_.set_deadline(kTimeForLauncher);
+    child_.set_deadline(time_to_end(plan_, kTimeForMpirun));
   }
 
   const LaunchPlan& plan_;
@@ -175,7 +181,7 @@ class Supervisor {
       if (checkpoint.empty() && starts_over()) words.emplace_back("--overwrite_output_dir");
       Start start(plan_, std::move(words), restart_);
       const Outcome outcome = start.run();
-      const bool is_alone = folder_.wait_until_alone(kTimeForLauncher);
+      const bool is_alone = folder_.wait_until_alone(time_to_end(plan_, kTimeForMpirun));
       if (!is_alone) say(fmt::format("processes of the job have not ended; they use {}", folder_.path()));
       if (start.stop_signal() != 0) return status_after_signal(outcome, start.stop_signal());
       if (outcome.is_good()) return 0;
