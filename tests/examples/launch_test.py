@@ -202,6 +202,11 @@ class LaunchTest(unittest.TestCase):
         made = self.folder / "made"
         self.assertEqual(out.splitlines(), [f"words {made}", f"words {made} --from {made}/checkpoint-1", f"words {made} --from {made}/checkpoint-2"])
 
+    def test_a_launcher_that_does_not_exist_is_named(self):
+        code, _, err = Job("-np", 2, "--launcher", self.folder / "absent", "true").end()
+        self.assertEqual(code, 127, err)
+        self.assertIn(f"cannot run {self.folder}/absent: No such file or directory", err)
+
     # ---- signals ------------------------------------------------------------------------------------------------------
 
     def test_signals_reach_all_ranks(self):

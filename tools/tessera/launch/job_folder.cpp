@@ -52,13 +52,23 @@ bool is_young(const fs::path& folder) {
   return !error && fs::file_time_type::clock::now() - made < kTimeToLock;
 }
 
-// True if no process uses the folder.
-bool is_left(const std::string& folder) {
+// Deletes the folder if no process uses it. Processes that open the lock meanwhile wait, and then make a new folder.
+bool remove_if_left(const std::string& folder) {
+  std::error_code error;
   const int descriptor = open_lock(folder, 0);
-  if (descriptor < 0) return errno == ENOENT && !is_young(folder);
-  const bool out = flock(descriptor, LOCK_EX | LOCK_NB) == 0;
-  close(descriptor);
-  return out;
+  if (descriptor < 0 && (errno != ENOENT || is_young(folder))) return false;
+  const bool is_left = descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  if (is_left) fs::remove_all(folder, error);
+  if (descriptor >= 0) close(descriptor);
+  return is_left && !error;
+}
+
+// True if the lock is still the file of this name.
+bool is_in_place(int descriptor, const std::string& folder) {
+  struct stat open_file {};
+  struct stat named {};
+  const std::string path = folder + std::string(kLock);
+  return fstat(descriptor, &open_file) == 0 && lstat(path.c_str(), &named) == 0 && open_file.st_ino == named.st_ino;
 }
 
 }  // namespace
@@ -73,15 +83,20 @@ JobFolder::JobFolder() {
 
 JobFolder::JobFolder(std::string path) : path_(std::move(path)) { lock(); }
 
-// Another process of the job may delete the folder between the two calls.
+// Another process may delete the folder before it is locked.
 void JobFolder::lock() {
   constexpr int kTries = 10;
-  for (int i = 0; descriptor_ < 0 && i < kTries; ++i) {
+  for (int i = 0; i < kTries; ++i) {
     (void)mkdir(path_.c_str(), 0700);
-    require(is_ours(path_), "{} is not a folder of this user", path_);
     descriptor_ = open_lock(path_, O_CREAT);
+    require(descriptor_ >= 0 || errno == ENOENT, "cannot create {}{}: {}", path_, kLock, reason());
+    if (descriptor_ < 0) continue;
+    require(is_ours(path_), "{} is not a folder of this user", path_);
+    require(flock(descriptor_, LOCK_SH) == 0, "cannot lock {}: {}", path_, reason());
+    if (is_in_place(descriptor_, path_)) return;
+    close(descriptor_);
   }
-  require(descriptor_ >= 0 && flock(descriptor_, LOCK_SH) == 0, "cannot lock {}: {}", path_, reason());
+  fail("cannot lock {}: other processes delete it", path_);
 }
 
 bool JobFolder::wait_until_alone(std::chrono::milliseconds most) {
@@ -114,12 +129,15 @@ std::vector<std::string> remove_left_job_folders() {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(place, error)) {
       const std::string path = entry.path().string();
-      if (!entry.path().filename().string().starts_with(kPrefix) || !is_ours(path) || !is_left(path)) continue;
-      fs::remove_all(path, error);
-      if (!error) out.push_back(path);
+      if (entry.path().filename().string().starts_with(kPrefix) && is_ours(path) && remove_if_left(path))
+        out.push_back(path);
     }
   }
   return out;
+}
+
+std::string deleted_folder_text(const std::string& path) {
+  return "tessera launch: deleted " + path + ", which a job that was killed has left";
 }
 
 }  // namespace tessera::command

@@ -35,5 +35,7 @@ class JobFolder {
 
 /// Deletes the folders that jobs of this user have left on this host, and returns their paths.
 std::vector<std::string> remove_left_job_folders();
+/// `tessera launch: deleted /dev/shm/tessera-launch.x, which a job that was killed has left`.
+std::string deleted_folder_text(const std::string& path);
 
 }  // namespace tessera::command

@@ -54,6 +54,8 @@ void end_with_launcher() {
 int run_rank(const std::string& folder, const std::vector<std::string>& program, bool is_under_srun) {
   block_signals();
   end_with_launcher();
+  for (const std::string& path : remove_left_job_folders())
+    write_error_text(deleted_folder_text(path) + " on host " + host_name() + "\n");
   const JobFolder in_use(folder);
   LastLines last;
   ChildOptions options{.words = program, .signal_at_death = SIGKILL, .has_input = true};

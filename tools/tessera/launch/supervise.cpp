@@ -282,8 +282,7 @@ std::vector<std::string> program_words(const LaunchPlan& plan, const std::string
 
 int supervise(const LaunchPlan& plan) {
   block_signals();
-  for (const std::string& path : remove_left_job_folders())
-    say(fmt::format("deleted {}, which a job that was killed has left", path));
+  for (const std::string& path : remove_left_job_folders()) write_error_text(deleted_folder_text(path) + "\n");
   return Supervisor(plan).run();
 }
 
