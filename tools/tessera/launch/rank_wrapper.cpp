@@ -25,9 +25,10 @@ int rank_of_process() {
 // be time left for the report.
 constexpr auto kBeforeKill = std::chrono::milliseconds(700);
 
-// Open MPI sends signals to this process. Slurm sends them to the program too.
-void pass_on(Child& child, int signal, bool is_under_srun) {
-  if (is_under_srun && signal != SIGUSR2) return;
+// Open MPI sends signals to this process. Slurm sends them to the program too, and SIGTERM also to `tessera launch` if the
+// job is cancelled, which then passes it on: a second SIGTERM would end the program without a checkpoint.
+void pass_on(Child& child, int signal, bool is_under_srun, bool is_told_to_end) {
+  if (is_under_srun && (signal != SIGUSR2 || is_told_to_end)) return;
   kill(-child.process(), signal_for_rank(signal));
   if (!is_under_srun && signal == SIGTERM) child.set_deadline(kBeforeKill);
 }
@@ -71,7 +72,7 @@ int run_rank(const std::string& folder, const std::vector<std::string>& program,
                                          },
                                      .on_signal =
                                          [&](int signal) {
-                                           pass_on(child, signal, is_under_srun);
+                                           pass_on(child, signal, is_under_srun, is_told_to_end);
                                            is_told_to_end = is_told_to_end || signal == SIGTERM;
                                          },
                                      .on_time = [&] { kill(-child.process(), SIGKILL); }});
