@@ -62,8 +62,13 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> into) const {
 }
 
 OutputFile::OutputFile(std::string path, Mode mode) : path_(std::move(path)) {
-  const int flags = O_WRONLY | O_CLOEXEC | (mode == Mode::kCreate ? O_CREAT | O_TRUNC : 0);
-  descriptor_ = open(path_.c_str(), flags, 0666);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  const int flags = O_WRONLY | O_CLOEXEC | (mode == Mode::kExisting ? 0 : O_CREAT | O_TRUNC);
+  is_direct_ = mode == Mode::kCreateUncached;
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-vararg)
+  if (is_direct_) descriptor_ = open(path_.c_str(), flags | O_DIRECT, 0666);
+  is_direct_ = is_direct_ && descriptor_ >= 0;  // tmpfs, for example, cannot
+  if (descriptor_ < 0) descriptor_ = open(path_.c_str(), flags, 0666);
+  // NOLINTEND(cppcoreguidelines-pro-type-vararg)
   if (descriptor_ < 0) fail_io("write", path_, errno);
 }
 
@@ -78,11 +83,24 @@ void OutputFile::resize(std::uint64_t bytes) {
     fail_io("write", path_, errno);
 }
 
+void OutputFile::use_page_cache() {
+  is_direct_ = false;
+  const int flags = fcntl(descriptor_, F_GETFL);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
+  if (flags < 0 || fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) < 0) fail_io("write", path_, errno);
+}
+
 void OutputFile::write(std::uint64_t offset, std::span<const std::byte> from) {
+  const auto address = reinterpret_cast<std::uintptr_t>(from.data());
+  if (is_direct_ && (offset | from.size() | address) % kDirectAlignment != 0) use_page_cache();
   while (!from.empty()) {
     const ssize_t put =
         pwrite(descriptor_, from.data(), std::min(from.size(), kMostAtOnce), static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && errno == EINVAL && is_direct_) {  // the file system needs another alignment
+      use_page_cache();
+      continue;
+    }
     if (put < 0) fail_io("write", path_, errno);
     offset += static_cast<std::uint64_t>(put);
     from = from.subspan(static_cast<std::size_t>(put));

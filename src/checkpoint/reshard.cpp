@@ -34,9 +34,10 @@ void write_rows(PieceFiles& files, const CheckpointManifest& from, CheckpointMan
       types.emplace_back(tensor, stored.type.with_dims(buffer_of(*region).sizes));
       to.tensors.at(tensor).parts.push_back({name, *std::move(region)});
     }
-  StreamWriter out(to.folder + "/" + name, true);
-  const std::string header = SafetensorsHeader::of(types).str();
-  out.add(std::as_bytes(std::span(header)));
+  const SafetensorsHeader header = SafetensorsHeader::of(types);
+  StreamWriter out(to.folder + "/" + name, true, header.file_bytes());
+  const std::string text = header.str();
+  out.add(std::as_bytes(std::span(text)));
   for (const auto& [tensor, type] : types) {
     const StoredTensor& stored = from.tensors.at(tensor);
     const std::vector<Piece> pieces = files.pieces_of(tensor);

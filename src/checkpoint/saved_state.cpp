@@ -32,9 +32,10 @@ StoredFile write_own_parts(const std::string& path, const std::vector<SavedTenso
     types.emplace_back(one.name, one.type.with_dims(buffer_of(*region).sizes));
     parts.emplace_back(&one, *std::move(region));
   }
-  StreamWriter out(path, true);
-  const std::string header = SafetensorsHeader::of(types).str();
-  out.add(std::as_bytes(std::span(header)));
+  const SafetensorsHeader header = SafetensorsHeader::of(types);
+  StreamWriter out(path, true, header.file_bytes());
+  const std::string text = header.str();
+  out.add(std::as_bytes(std::span(text)));
   for (const auto& [one, region] : parts) {
     const auto size = static_cast<std::size_t>(dtype_size(one->type.dtype()));
     const auto shard = RegionBuffer::shard(one->type, one->sharding, region_of(one->type, one->sharding, rank));

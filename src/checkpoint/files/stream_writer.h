@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ namespace tessera {
 /// Writes parts one after the other to a new file.
 class StreamWriter {
  public:
-  /// With `has_list`, finish() also writes the list of the checksums of the blocks (VerifiedFile).
-  StreamWriter(const std::string& path, bool has_list);
+  /// With `has_list`, finish() also writes the list of the checksums of the blocks (VerifiedFile). `expected_bytes` of the
+  /// disk are reserved.
+  StreamWriter(const std::string& path, bool has_list, std::uint64_t expected_bytes = 0);
   void add(std::span<const std::byte> bytes);
   /// Adds `count` bytes: calls `fill(done, into)` for parts of less than a megabyte, the first of which has `done` = 0.
   template <class Fill>
@@ -41,7 +43,11 @@ class StreamWriter {
   std::string path_;
   bool has_list_;
   OutputFile file_;
-  std::vector<std::byte> buffer_;
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::span<std::byte> buffer_;
   std::size_t used_ = 0;
   std::uint64_t written_ = 0;
   Checksum sum_;                       // of the file, without a list
