@@ -34,6 +34,10 @@ bool check_idx(std::string_view bytes);
 bool check_tokens(std::string_view bytes);
 /// PNG, PPM and PGM.
 bool check_images(std::string_view bytes);
+/// Manifests of a checkpoint whose other files are intact, with a correct checksum.
+bool check_manifest(std::string_view text);
+/// Indexes of a model folder whose other files are intact.
+bool check_index(std::string_view text);
 /// Lines of JSON with a text, a number and a list.
 bool check_jsonl(std::string_view text);
 /// Flags, meshes and partition specs, one per line.

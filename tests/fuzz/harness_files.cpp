@@ -33,7 +33,8 @@ const std::vector<Reader>& readers() {
       {"hlo", check_hlo},       {"sharding", check_sharding}, {"safetensors", check_safetensors},
       {"json", check_json},     {"bpe", check_bpe},           {"idx", check_idx},
       {"tokens", check_tokens}, {"images", check_images},     {"jsonl", check_jsonl},
-      {"flags", check_flags},   {"values", check_values}};
+      {"flags", check_flags},   {"values", check_values},     {"manifest", check_manifest},
+      {"index", check_index}};
   return all;
 }
 
