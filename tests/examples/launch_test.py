@@ -25,11 +25,11 @@ MODEL = {"model_type": "gpt2", "n_head": 3, "n_embd": 12, "n_layer": 2, "n_posit
 def children(process):
     """The children of a process, by the files of the system."""
     out = []
-    for task in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
-        try:
-            out += [int(word) for word in task.read_text().split()]
-        except OSError:
-            pass
+    try:
+        for path in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
+            out += [int(word) for word in path.read_text().split()]
+    except OSError:
+        pass  # it has ended
     return out
 
 

@@ -27,11 +27,11 @@ SECONDS = 120
 
 def children(process):
     out = []
-    for path in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
-        try:
+    try:
+        for path in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
             out += [int(word) for word in path.read_text().split()]
-        except OSError:
-            pass
+    except OSError:
+        pass  # it has ended
     return out
 
 
