@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include <pthread.h>
 #include <sched.h>
 
 #include "tessera/base/cpus.h"
@@ -32,6 +33,7 @@ BackgroundTask::BackgroundTask(std::function<void()> work) {
 void BackgroundTask::run(const std::function<void()>& work, int rank, int ranks) {
   RankContext context(rank, ranks);  // that of the rank is in use
   const RankScope scope(context);
+  pthread_setname_np(pthread_self(), "tessera-save");  // for debuggers and profilers
   use_all_processors();
   try {
     work();
