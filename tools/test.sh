@@ -51,8 +51,8 @@ if [ $all = yes ]; then
   step "build asan" build asan_full
   step "tests under ASan+UBSan" ctest --preset asan_full -j "$jobs" -LE "install|repo|docs|bench|long|remedies"
   step "configure tsan" tools/configure.sh tsan
-  step "build tsan" build tsan --target unit_tests conformance_tests
-  step "tests under TSan" ctest --preset tsan -j "$jobs" -L "unit|conformance"
+  step "build tsan" build tsan --target unit_tests conformance_tests checkpoint_tests
+  step "tests under TSan" ctest --preset tsan -j "$jobs" -L "unit|conformance|checkpoint"
   step "configure tidy" tools/configure.sh tidy
   step "clang-tidy" tools/run_clang_tidy.sh build/tidy
 else
