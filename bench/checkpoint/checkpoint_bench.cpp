@@ -16,7 +16,6 @@
 #include <random>
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tessera/base/argument_parser.h"
@@ -50,15 +49,6 @@ struct Arguments {
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
@@ -123,30 +113,18 @@ class Training {
   std::minstd_rand random_{1};
 };
 
-// The time and the processor time of this rank's process in a step.
-struct StepCost {
-  double seconds = 0;
-  double cpu = 0;
-};
-
-StepCost timed_step(Training& training) {
+double timed_step(Training& training) {
   joined_world()->barrier();
-  const double cpu = cpu_seconds();
   const auto start = Clock::now();
   training.step();
   joined_world()->barrier();
-  return {seconds_since(start), cpu_seconds() - cpu};
+  return seconds_since(start);
 }
 
-StepCost plain_steps(Training& training, std::int64_t count) {
+double plain_step_seconds(Training& training, std::int64_t count) {
   std::vector<double> seconds;
-  std::vector<double> cpu;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const StepCost one = timed_step(training);
-    seconds.push_back(one.seconds);
-    cpu.push_back(one.cpu);
-  }
-  return {median(seconds), median(cpu)};
+  for (std::int64_t i = 0; i < count; ++i) seconds.push_back(timed_step(training));
+  return median(seconds);
 }
 
 // Seconds to copy as many bytes as this rank saves.
@@ -165,10 +143,9 @@ double memcpy_seconds(std::size_t bytes) {
 // Trains until the save has ended.
 JsonObject save_beside_steps(Training& training, CheckpointWriter& writer, const std::string& folder,
                              const Arguments& arguments) {
-  const StepCost plain = plain_steps(training, arguments.steps);
+  const double plain = plain_step_seconds(training, arguments.steps);
   const auto copied = [] { return metrics().counter_value("PinnedBytesCopied").value_or(0); };
   const std::int64_t copied_before = copied();
-  const double cpu = cpu_seconds();
   const auto start = Clock::now();
   writer.begin(folder, {.states = training.states(), .documents = {}});
   const double begin = seconds_since(start);
@@ -176,7 +153,7 @@ JsonObject save_beside_steps(Training& training, CheckpointWriter& writer, const
   std::int64_t steps = 0;
   std::optional<CheckpointWriter::Outcome> outcome;
   while (!outcome) {
-    slowest = std::max(slowest, timed_step(training).seconds);
+    slowest = std::max(slowest, timed_step(training));
     ++steps;
     outcome = writer.poll();
   }
@@ -186,10 +163,10 @@ JsonObject save_beside_steps(Training& training, CheckpointWriter& writer, const
   out.set("begin_seconds", begin);
   out.set("steps", steps);
   out.set("window_seconds", window);
-  out.set("plain_step_seconds", plain.seconds);
+  out.set("plain_step_seconds", plain);
   out.set("slowest_step_seconds", slowest);
-  out.set("slowdown", window / (static_cast<double>(steps) * plain.seconds) - 1);
-  out.set("extra_cpu_seconds", cpu_seconds() - cpu - static_cast<double>(steps) * plain.cpu);
+  out.set("slowdown", window / (static_cast<double>(steps) * plain) - 1);
+  out.set("cpu_seconds", outcome->cpu_seconds);
   out.set("copied_bytes", copied() - copied_before);
   return out;
 }

@@ -2,6 +2,7 @@
 #include "background_task.h"
 
 #include <algorithm>
+#include <ctime>
 #include <exception>
 #include <utility>
 
@@ -22,6 +23,13 @@ void use_all_processors() {
   sched_setaffinity(0, sizeof all, &all);  // without effect if the system refuses
 }
 
+double seconds_of_this_thread() {
+  constexpr double kNanosecond = 1e-9;
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + kNanosecond * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace
 
 BackgroundTask::BackgroundTask(std::function<void()> work) {
@@ -35,13 +43,15 @@ void BackgroundTask::run(const std::function<void()>& work, int rank, int ranks)
   const RankScope scope(context);
   pthread_setname_np(pthread_self(), "tessera-save");  // for debuggers and profilers
   use_all_processors();
+  State end = State::kDone;
   try {
     work();
-    state_.store(State::kDone, std::memory_order_release);
   } catch (const std::exception& error) {
     error_ = error.what();
-    state_.store(State::kFailed, std::memory_order_release);
+    end = State::kFailed;
   }
+  cpu_seconds_ = seconds_of_this_thread();
+  state_.store(end, std::memory_order_release);
 }
 
 }  // namespace tessera

@@ -23,6 +23,8 @@ class BackgroundTask {
   void wait() {
     if (thread_.joinable()) thread_.join();
   }
+  /// The processor time that the function took, if the state is not kRunning.
+  [[nodiscard]] double cpu_seconds() const { return cpu_seconds_; }
   /// The message of the error, if the state is kFailed.
   [[nodiscard]] const std::string& error() const { return error_; }
 
@@ -30,6 +32,7 @@ class BackgroundTask {
   void run(const std::function<void()>& work, int rank, int ranks);
   std::atomic<State> state_{State::kRunning};
   std::string error_;
+  double cpu_seconds_ = 0;
   std::thread thread_;  // declared last, because it uses the other members
 };
 

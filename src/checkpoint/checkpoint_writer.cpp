@@ -47,6 +47,7 @@ struct CheckpointWriter::Save {
   std::function<void()> when_complete;
   StoredFile own;
   bool commits = false;                  // all ranks have written their files
+  double cpu_seconds = 0;                // of the tasks that have ended
   std::unique_ptr<BackgroundTask> task;  // null: this rank has nothing to do. Declared last, because it uses the others
 
   [[nodiscard]] Report report() const {
@@ -110,7 +111,8 @@ std::optional<CheckpointWriter::Outcome> CheckpointWriter::poll() {
     return std::any_of(all.begin(), all.end(), [&](const Report& one) { return one.state == state; });
   };
   if (any(BackgroundTask::State::kRunning)) return std::nullopt;
-  Outcome outcome{save_->folder, ""};
+  if (save_->task) save_->cpu_seconds += save_->task->cpu_seconds();
+  Outcome outcome{save_->folder, "", save_->cpu_seconds};
   if (any(BackgroundTask::State::kFailed)) {
     const bool has_failed = own.state == BackgroundTask::State::kFailed;
     const auto errors = gather_texts(world, has_failed ? save_->task->error() : "");

@@ -29,7 +29,7 @@ void RunSaver::begin(std::int64_t step, CheckpointContent content, const std::st
   try {
     writer_.begin(folder_of(step), content);
   } catch (const Error& error) {
-    report(CheckpointWriter::Outcome{folder_of(step), error.what()});
+    report(CheckpointWriter::Outcome{folder_of(step), error.what(), 0});
   }
 }
 

@@ -43,7 +43,8 @@ class CheckpointWriter {
  public:
   struct Outcome {
     std::string folder;
-    std::string error;  // of the first rank that has one; empty if the checkpoint is complete
+    std::string error;       // of the first rank that has one; empty if the checkpoint is complete
+    double cpu_seconds = 0;  // processor time of the threads of this rank that wrote
   };
   CheckpointWriter();
   /// Waits for the thread. A save that was not finished leaves a folder NAME.partial.
