@@ -123,8 +123,9 @@ void ReportReader::read_line(std::string_view line) {
     if (end != std::string_view::npos && read_number(line.substr(0, end), rank) && words_[rank].size() <= kMostLines)
       words_[rank].emplace_back(line.substr(end + 1));
   } else if (auto found = kind == kEnd ? parse_end(line) : std::nullopt) {
-    found->last_words = std::move(words_[found->rank]);
-    ends_[found->rank] = *std::move(found);
+    const int rank = found->rank;
+    found->last_words = std::move(words_[rank]);
+    ends_[rank] = *std::move(found);
   }
 }
 
