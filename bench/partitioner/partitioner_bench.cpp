@@ -8,7 +8,7 @@
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"

@@ -14,7 +14,7 @@
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera {

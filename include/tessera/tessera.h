@@ -11,7 +11,7 @@
 #include "tessera/frontend/tensor/tensor.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/ir/text.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 #include "tessera/nn/images.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/layers.h"

@@ -17,7 +17,7 @@
 #include "tessera/data/images.h"
 #include "tessera/data/json_lines.h"
 #include "tessera/data/token_file.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 #include "tessera/sharding/sharding.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/trainer/arguments.h"

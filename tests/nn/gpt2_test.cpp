@@ -6,7 +6,7 @@
 
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 
 namespace tessera::nn {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "tessera/base/json_object.h"
 #include "tessera/frontend/tensor/state_dict.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 #include "tessera/nn/module.h"
 
 namespace tessera {

@@ -15,7 +15,7 @@
 #include "tessera/data/tokenizer.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/trainer/arguments.h"
 

@@ -6,7 +6,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 
 namespace tessera::nn {
 namespace {

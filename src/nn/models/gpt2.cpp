@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/nn/gpt2.h"
+#include "tessera/nn/models/gpt2.h"
 
 #include <cmath>
 
