@@ -3,7 +3,7 @@
 # Installs missing packages, builds, and runs every test. Stops at the first failure.
 #   tools/test.sh          checks of the tree, release build and all tests, unit and conformance tests with ASan and
 #   UBSan
-#   tools/test.sh --all    also every test with ASan and UBSan, tests with ranks as threads with TSan, clang-tidy
+#   tools/test.sh --all    also the tests labelled long, every test with ASan and UBSan, tests with ranks as threads with TSan, clang-tidy
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,7 +44,9 @@ step "format" tools/check_format.sh
 
 step "configure release" tools/configure.sh release
 step "build release" build release
-step "tests" ctest --preset release -j "$jobs"
+# Entries with the label long repeat tests with all cases.
+if [ $all = yes ]; then long=(); else long=(-LE long); fi
+step "tests" ctest --preset release -j "$jobs" "${long[@]}"
 
 if [ $all = yes ]; then
   step "configure asan" tools/configure.sh asan_full

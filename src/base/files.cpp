@@ -83,6 +83,18 @@ std::string temporary_beside(const std::string& path) {
   return fmt::format("{}.tmp{}.{}", path, getpid(), RankContext::current().rank());
 }
 
+// Returns 0 if the file can be read, else the error number. Only regular files are opened: the first reader that opens a
+// pipe may be the only one that receives its content.
+int reason_unreadable(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    return access(path.c_str(), R_OK) == 0 ? 0 : errno;
+  int descriptor = -1;
+  const int error = open_to_read(path, descriptor);
+  const File file(descriptor);
+  return error;
+}
+
 }  // namespace
 
 void fail_io(std::string_view verb, std::string_view path, int error) {
@@ -90,9 +102,7 @@ void fail_io(std::string_view verb, std::string_view path, int error) {
 }
 
 std::string why_unreadable(const std::string& path) {
-  int descriptor = -1;
-  const int error = open_to_read(path, descriptor);
-  const File file(descriptor);
+  const int error = reason_unreadable(path);
   return error == 0 ? "" : fmt::format("{} read {}: {}", who(), path, reason_text(error));
 }
 

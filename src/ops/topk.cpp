@@ -114,8 +114,11 @@ std::optional<TopKAttributes> top_k_of(const OpView& view) {
   if (view.operands.size() != 1 || !view.result.is_tuple()) return std::nullopt;
   const Type& array = view.operands[0];
   const auto& parts = view.result.elements();
-  const bool fits = array.is_array() && array.ndim() > 0 && parts.size() == 2 && parts[0].is_array() &&
-                    parts[0].ndim() == array.ndim() && parts[1] == parts[0].with_dtype(DType::kS32);
+  if (!array.is_array() || array.ndim() == 0 || parts.size() != 2 || !parts[0].is_array()) return std::nullopt;
+  if (parts[0].ndim() != array.ndim() || parts[0].dims().back() > array.dims().back()) return std::nullopt;
+  Dims selected = array.dims();
+  selected.back() = parts[0].dims().back();
+  const bool fits = parts[0] == Type::array(array.dtype(), selected) && parts[1] == parts[0].with_dtype(DType::kS32);
   return fits ? std::optional(TopKAttributes{parts[0].dims().back(), true}) : std::nullopt;
 }
 

@@ -87,6 +87,13 @@ TEST(TriangularSolve, FromEitherSideTransposedOrWithOnesOnTheDiagonal) {
               {2, 2});
 }
 
+// Such a custom call is one of another library with the same name.
+TEST(TopK, CustomCallsWithOtherResultsAreUnknown) {
+  EXPECT_THROW(run_body("x = f32[2,3] constant({{1, 3, 2}, {6, 4, 5}})\n"
+                        "ROOT t = (f32[1,2], s32[1,2]) custom-call(x), custom_call_target=\"TopK\""),
+               Error);
+}
+
 TEST(TopK, KeepsTheFirstOfEqualElementsAndOrdersNanFirst) {
   const Literal out =
       run_body("x = f32[6] constant({2, nan, 7, -inf, 7, -nan}) ROOT t = (f32[4], s32[4]) topk(x), k=4, largest=true");

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "frontend/on_ranks.h"
+#include "support/long_tests.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/options.h"
@@ -110,8 +111,11 @@ TEST_P(Accounting, TheCommandReportsTheMemoryAndFlopsOfTheExecutedStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, Accounting,
-                         ::testing::Values("data=1", "data=2", "fsdp=2", "model=2", "data=2,model=2", "fsdp=3",
-                                           "fsdp=2,model=2"),
+                         ::testing::ValuesIn(testing::long_tests()
+                                                 ? std::vector<const char*>{"data=1", "data=2", "fsdp=2", "model=2",
+                                                                            "data=2,model=2", "fsdp=3",
+                                                                            "fsdp=2,model=2"}
+                                                 : std::vector<const char*>{"data=1", "fsdp=3", "data=2,model=2"}),
                          [](const auto& mesh) {
                            std::string name = mesh.param;
                            for (char& c : name)

@@ -84,6 +84,13 @@ function(tessera_test)
   endif()
 endfunction()
 
+# tessera_long_entry(TEST) adds the entry TEST.long, which checks all cases of a test that usually checks a sample. Only
+# `tools/test.sh --all` and `ctest -L long` run it.
+function(tessera_long_entry name)
+  add_test(NAME ${name}.long COMMAND ${name})
+  set_tests_properties(${name}.long PROPERTIES LABELS long COST 1000 ENVIRONMENT TESSERA_LONG_TESTS=1)  # COST: runs first
+endfunction()
+
 # Adds a library that several tests share. It is compiled like a module, but not installed.
 function(tessera_test_library name)
   add_library(${name} STATIC ${ARGN})

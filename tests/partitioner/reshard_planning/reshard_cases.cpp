@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
+#include "support/long_tests.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
@@ -217,7 +217,7 @@ std::string check_reshard(const Type& global, const Sharding& from, const Shardi
 }
 
 std::size_t stride_of(std::size_t cases, std::size_t wanted) {
-  if (std::getenv("TESSERA_LONG_TESTS") != nullptr) return 1;
+  if (long_tests()) return 1;
   return std::max<std::size_t>(1, cases / wanted) | 1U;
 }
 

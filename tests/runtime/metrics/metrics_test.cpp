@@ -107,15 +107,20 @@ double peak_of(int ranks, DType dtype, int threads = 1) {
   return out;
 }
 
+// Returns true if `measured` is within a factor of 2.5 of `expected`.
+bool is_near(double measured, double expected) { return measured > 0.4 * expected && measured < 2.5 * expected; }
+
+// Other processes can slow down one measurement of several, so the property must hold in one of a few attempts.
 TEST(ComputePeak, IsThatOfTheProcessorsForAnyNumberOfRanksAndThreads) {
   const int cores = usable_cpu_count();
-  const double all = peak_of(cores, DType::kF32);
-  EXPECT_GT(all, 1e8);
-  for (const double crowd : {peak_of(3 * cores, DType::kF32), peak_of(1, DType::kF32, 3 * cores)}) {
-    EXPECT_GT(crowd, 0.4 * all);
-    EXPECT_LT(crowd, 2.5 * all);
+  bool holds = false;
+  for (int attempt = 0; attempt < 6 && !holds; ++attempt) {
+    const double all = peak_of(cores, DType::kF32);
+    EXPECT_GT(all, 1e8);
+    holds = is_near(peak_of(3 * cores, DType::kF32), all) && is_near(peak_of(1, DType::kF32, 3 * cores), all) &&
+            peak_of(cores, DType::kF64) < 1.5 * all;
   }
-  EXPECT_LT(peak_of(cores, DType::kF64), 1.5 * all);
+  EXPECT_TRUE(holds);
 }
 
 }  // namespace
