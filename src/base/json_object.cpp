@@ -158,6 +158,19 @@ bool JsonObject::read(std::string_view key, std::vector<std::string>& value) con
   return true;
 }
 
+bool JsonObject::read(std::string_view key, std::vector<std::int64_t>& value) const {
+  const json::value* found = node_->find(key);
+  if (found == nullptr) return false;
+  const json::array items = found->is_int64()   ? json::array{*found}
+                            : found->is_array() ? found->get_array()
+                                                : json::array{{}};
+  if (!std::all_of(items.begin(), items.end(), [](const json::value& item) { return item.is_int64(); }))
+    node_->wrong_type(key, "a list of integers", *found);
+  value.clear();
+  for (const json::value& item : items) value.push_back(item.get_int64());
+  return true;
+}
+
 bool JsonObject::read(std::string_view key, JsonObject& value) const {
   const json::value* found = node_->find(key);
   if (found == nullptr) return false;
@@ -185,6 +198,9 @@ void JsonObject::set(std::string_view key, std::int64_t value) { node_->members[
 void JsonObject::set(std::string_view key, double value) { node_->members[key] = value; }
 void JsonObject::set(std::string_view key, const std::string& value) { node_->members[key] = value; }
 void JsonObject::set(std::string_view key, const std::vector<std::string>& value) {
+  node_->members[key] = json::array(value.begin(), value.end());
+}
+void JsonObject::set(std::string_view key, const std::vector<std::int64_t>& value) {
   node_->members[key] = json::array(value.begin(), value.end());
 }
 void JsonObject::set(std::string_view key, const JsonObject& value) { node_->members[key] = value.node_->members; }

@@ -42,6 +42,8 @@ class JsonObject {
   bool read(std::string_view key, std::string& value) const;
   /// A single string is read as a list of one.
   bool read(std::string_view key, std::vector<std::string>& value) const;
+  /// A single integer is read as a list of one.
+  bool read(std::string_view key, std::vector<std::int64_t>& value) const;
   bool read(std::string_view key, JsonObject& value) const;
   bool read(std::string_view key, std::vector<JsonObject>& value) const;
   /// A JSON null is read as no value.
@@ -64,6 +66,7 @@ class JsonObject {
   void set(std::string_view key, const std::string& value);
   void set(std::string_view key, const char* value) { set(key, std::string(value)); }
   void set(std::string_view key, const std::vector<std::string>& value);
+  void set(std::string_view key, const std::vector<std::int64_t>& value);
   void set(std::string_view key, const JsonObject& value);
   void set(std::string_view key, const std::vector<JsonObject>& value);
   void set_null(std::string_view key);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions on images [n, c, h, w].
+// Pools of images [n, c, h, w], and functions of the channels of [n, c, ...].
 #include <algorithm>
 
+#include "tensor/size_of.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/trace.h"
@@ -14,13 +15,15 @@
 namespace tessera {
 namespace {
 
-// Accepts one number for both dims, or two.
-std::int64_t size_of(const Dims& sizes, std::string_view name, std::size_t dim) {
-  require(sizes.size() == 1 || sizes.size() == 2, "{} needs one number or two, got {}", name, sizes.size());
-  return sizes[std::min(dim, sizes.size() - 1)];
-}
-
 void check_image(Value x) { require(x.type().ndim() == 4, "an image [n, c, h, w] is needed, got {}", x.type()); }
+
+void check_channels(Value x) { require(x.type().ndim() >= 2, "[n, c, ...] is needed, got {}", x.type()); }
+
+Dims all_but_channels(const Type& type) {
+  Dims out{0};
+  for (int d = 2; d < type.ndim(); ++d) out.push_back(d);
+  return out;
+}
 
 Value spread(Value channels, const Type& image) {
   return ops::broadcast(narrowed(channels, image.dtype()), image.dims(), {1});
@@ -75,27 +78,6 @@ Value divided(Value sums, const std::vector<double>& by, int dim) {
 
 }  // namespace
 
-Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options) {
-  return in_context("conv2d", {&x.tensor(), &weight.tensor()}, x.where(), [&] {
-    return trace().record(x.where(), [&](Builder&) {
-      const Value image = operand_value(x);
-      const Value kernel = operand_value(weight);
-      check_image(image);
-      require(kernel.type().ndim() == 4, "the weight must be [out, in / groups, kh, kw], got {}", kernel.type());
-      ConvolutionAttributes a;
-      a.dim_labels = {0, 1, {2, 3}, 1, 0, {2, 3}, 0, 1, {2, 3}};
-      a.feature_group_count = options.groups;
-      for (const std::size_t d : {0U, 1U}) {
-        WindowDim w{.size = kernel.type().dim(static_cast<int>(d) + 2), .stride = size_of(options.stride, "stride", d)};
-        w.low = w.high = size_of(options.padding, "padding", d);
-        w.dilation = size_of(options.dilation, "dilation", d);
-        a.window.dims.push_back(w);
-      }
-      return ops::convolution(image, kernel, std::move(a));
-    });
-  });
-}
-
 Tensor max_pool2d(Operand x, const Pool2dOptions& options) {
   return recorded("max_pool2d", x, [&](Value v) {
     check_image(v);
@@ -128,14 +110,14 @@ Tensor adaptive_avg_pool2d(Operand x) {
 ChannelStatistics channel_statistics(Operand x) {
   ChannelStatistics out;
   const auto average = [](Value v) {
-    const Value total = ops::reduce(v, Reduction::kSum, {0, 2, 3});
+    const Value total = ops::reduce(v, Reduction::kSum, all_but_channels(v.type()));
     const auto count =
         static_cast<double>(v.type().element_count()) / static_cast<double>(total.type().element_count());
     return ops::multiply(total, trace().full(total.type(), 1 / count));
   };
   Value mean;
   out.variance = recorded("channel_statistics", x, [&](Value v) {
-    check_image(v);
+    check_channels(v);
     const Value wide = widened(v);
     mean = average(wide);
     // The derivative of the variance with respect to the mean is 0, because the centered values sum to 0.
@@ -149,7 +131,7 @@ ChannelStatistics channel_statistics(Operand x) {
 
 Tensor normalize_channels(Operand x, Operand mean, Operand variance, double epsilon) {
   return recorded("normalize_channels", x, [&](Value v) {
-    check_image(v);
+    check_channels(v);
     const Value wide = widened(v);
     const auto type = wide.type().dtype();
     const Value centered = ops::subtract(wide, spread(operand_value(mean), wide.type()));

@@ -107,7 +107,8 @@ Tensor max_pool2d(Operand x, const Pool2dOptions& options);
 Tensor avg_pool2d(Operand x, const Pool2dOptions& options);
 /// The mean over h and w: [n, c, 1, 1].
 Tensor adaptive_avg_pool2d(Operand x);
-/// Mean and biased variance of each channel over the complete batch, whatever its sharding. Computed in f32 at least.
+/// Mean and biased variance of each channel of [n, c, ...] over the complete batch, whatever its sharding. Computed in f32
+/// at least.
 struct ChannelStatistics {
   Tensor mean;
   Tensor variance;
@@ -120,6 +121,8 @@ Tensor per_channel(Operand vector, const Tensor& x);
 
 /// Rows of a table: table[v, d], ids[...] -> [..., d].
 Tensor embedding(Operand table, Operand ids);
+/// The same, but no gradient reaches the row `padding_idx`.
+Tensor embedding(Operand table, Operand ids, std::int64_t padding_idx);
 /// The mean of -log softmax(logits)[label] over labels other than ignore_index: logits [..., classes], integer labels
 /// [...]. A sharded class dim stays sharded. 0 if all labels are ignored.
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index = -100);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions with PyTorch's arguments and names of parameters. A size is one number for both dims, or {h, w}.
+#pragma once
+
+#include <string_view>
+
+#include "tessera/frontend/tensor/convolutions.h"
+#include "tessera/nn/module.h"
+
+namespace tessera::nn {
+
+/// conv1d() over [n, c, l]: weight [out, in / groups, k] from uniform(-b, b) with b = 1/sqrt(in / groups * k); bias
+/// likewise.
+class Conv1d : public Callable<Conv1d> {
+ public:
+  struct Options {
+    std::int64_t stride = 1;
+    std::int64_t padding = 0;
+    std::int64_t dilation = 1;
+    std::int64_t groups = 1;
+    bool bias = true;
+    DType dtype = DType::kF32;
+  };
+  Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size) : Conv1d(in, out, kernel_size, Options()) {}
+  /// Error if the groups do not divide both numbers of channels.
+  Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] Tensor bias() const { return bias_; }
+  [[nodiscard]] std::string_view class_name() const override { return "Conv1d"; }
+
+ private:
+  Options options_;
+  Tensor weight_, bias_;
+};
+
+/// conv2d() over [n, c, h, w]: weight [out, in / groups, kh, kw], from uniform(-b, b) with b = 1/sqrt(in / groups * kh *
+/// kw); bias likewise.
+class Conv2d : public Callable<Conv2d> {
+ public:
+  struct Options {
+    Dims stride{1};
+    Dims padding{0};
+    Dims dilation{1};
+    std::int64_t groups = 1;
+    bool bias = true;
+    DType dtype = DType::kF32;
+    /// Of the weight; null: the uniform numbers above.
+    Initializer weight_initializer{};
+  };
+  Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size) : Conv2d(in, out, kernel_size, Options()) {}
+  /// Errors: kernel_size has another number of entries than one or two; the groups do not divide both numbers of channels.
+  Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] Tensor bias() const { return bias_; }
+  [[nodiscard]] std::string_view class_name() const override { return "Conv2d"; }
+
+ private:
+  Options options_;
+  Tensor weight_, bias_;
+};
+
+/// conv_transpose1d() over [n, c, l]: weight [in, out / groups, k], from uniform(-b, b) with b = 1/sqrt(out / groups * k);
+/// bias likewise.
+class ConvTranspose1d : public Callable<ConvTranspose1d> {
+ public:
+  struct Options {
+    std::int64_t stride = 1;
+    std::int64_t padding = 0;
+    std::int64_t output_padding = 0;
+    std::int64_t dilation = 1;
+    std::int64_t groups = 1;
+    bool bias = true;
+    DType dtype = DType::kF32;
+  };
+  ConvTranspose1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size)
+      : ConvTranspose1d(in, out, kernel_size, Options()) {}
+  /// Error if the groups do not divide both numbers of channels.
+  ConvTranspose1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] Tensor bias() const { return bias_; }
+  [[nodiscard]] std::string_view class_name() const override { return "ConvTranspose1d"; }
+
+ private:
+  Options options_;
+  Tensor weight_, bias_;
+};
+
+/// conv_transpose2d() over [n, c, h, w]: weight [in, out / groups, kh, kw], from uniform(-b, b) with b = 1/sqrt(out /
+/// groups * kh * kw); bias likewise.
+class ConvTranspose2d : public Callable<ConvTranspose2d> {
+ public:
+  struct Options {
+    Dims stride{1};
+    Dims padding{0};
+    Dims output_padding{0};
+    Dims dilation{1};
+    std::int64_t groups = 1;
+    bool bias = true;
+    DType dtype = DType::kF32;
+  };
+  ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size)
+      : ConvTranspose2d(in, out, kernel_size, Options()) {}
+  /// Errors as those of Conv2d.
+  ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] Tensor bias() const { return bias_; }
+  [[nodiscard]] std::string_view class_name() const override { return "ConvTranspose2d"; }
+
+ private:
+  Options options_;
+  Tensor weight_, bias_;
+};
+
+}  // namespace tessera::nn

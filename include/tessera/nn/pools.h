@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools of images [n, c, h, w] with PyTorch's arguments. A size is one number for both dims, or {h, w}.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "tessera/frontend/tensor/convolutions.h"
+#include "tessera/nn/module.h"
+
+namespace tessera::nn {
+
+/// max_pool2d().
+class MaxPool2d : public Callable<MaxPool2d> {
+ public:
+  explicit MaxPool2d(std::int64_t kernel_size) : MaxPool2d(Pool2dOptions{.kernel_size = {kernel_size}}) {}
+  explicit MaxPool2d(Pool2dOptions options) : options_(std::move(options)) {}
+  Tensor forward(const Tensor& x) { return max_pool2d(x, options_); }
+  [[nodiscard]] std::string_view class_name() const override { return "MaxPool2d"; }
+
+ private:
+  Pool2dOptions options_;
+};
+
+/// avg_pool2d().
+class AvgPool2d : public Callable<AvgPool2d> {
+ public:
+  explicit AvgPool2d(std::int64_t kernel_size) : AvgPool2d(Pool2dOptions{.kernel_size = {kernel_size}}) {}
+  explicit AvgPool2d(Pool2dOptions options) : options_(std::move(options)) {}
+  Tensor forward(const Tensor& x) { return avg_pool2d(x, options_); }
+  [[nodiscard]] std::string_view class_name() const override { return "AvgPool2d"; }
+
+ private:
+  Pool2dOptions options_;
+};
+
+/// adaptive_avg_pool2d(): the mean over each of output_size windows, whatever the size of the image.
+class AdaptiveAvgPool2d : public Callable<AdaptiveAvgPool2d> {
+ public:
+  /// Error unless output_size has one or two positive numbers.
+  explicit AdaptiveAvgPool2d(Dims output_size = {1});
+  Tensor forward(const Tensor& x) { return adaptive_avg_pool2d(x, output_size_); }
+  [[nodiscard]] std::string_view class_name() const override { return "AdaptiveAvgPool2d"; }
+
+ private:
+  Dims output_size_;
+};
+
+}  // namespace tessera::nn

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/convolution.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "tessera/base/text.h"
+#include "tessera/nn/initializers.h"
+
+namespace tessera::nn {
+namespace {
+
+// Returns two entries for one or two.
+Dims kernel_dims(std::string_view name, const Dims& kernel_size) {
+  require(kernel_size.size() == 1 || kernel_size.size() == 2, "{}: kernel_size needs one number or two, got {}", name,
+          kernel_size.size());
+  return {kernel_size.front(), kernel_size.back()};
+}
+
+void check_channels(std::string_view name, std::int64_t in, std::int64_t out, std::int64_t groups) {
+  require(groups >= 1 && in % groups == 0 && out % groups == 0, "{}: {} groups do not divide {} and {} channels", name,
+          groups, in, out);
+}
+
+// Returns the bound of PyTorch's initial values of a weight: 1/sqrt of all its elements beyond dim 0.
+double bound_of(const Dims& weight) {
+  const auto fan_in = std::accumulate(weight.begin() + 1, weight.end(), std::int64_t{1}, std::multiplies<>());
+  return 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan_in, 1)));
+}
+
+Tensor with_bias(const Tensor& y, const Tensor& bias) {
+  return bias.is_null() ? y : at_call(y) + per_channel(bias, y);
+}
+
+}  // namespace
+
+Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options)
+    : options_(options) {
+  check_channels("Conv1d", in, out, options.groups);
+  const Dims dims = {out, in / options.groups, kernel_size};
+  const double bound = bound_of(dims);
+  weight_ = add_parameter("weight", Type::array(options.dtype, dims), uniform(-bound, bound));
+  if (options.bias) bias_ = add_parameter("bias", Type::array(options.dtype, {out}), uniform(-bound, bound));
+}
+
+Tensor Conv1d::forward(const Tensor& x) {
+  return with_bias(
+      conv1d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}), bias_);
+}
+
+Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options) : options_(options) {
+  check_channels("Conv2d", in, out, options.groups);
+  const Dims kernel = kernel_dims("Conv2d", kernel_size);
+  const Dims dims = {out, in / options.groups, kernel[0], kernel[1]};
+  const double bound = bound_of(dims);
+  weight_ = add_parameter("weight", Type::array(options.dtype, dims),
+                          options.weight_initializer ? options.weight_initializer : uniform(-bound, bound));
+  if (options.bias) bias_ = add_parameter("bias", Type::array(options.dtype, {out}), uniform(-bound, bound));
+}
+
+Tensor Conv2d::forward(const Tensor& x) {
+  return with_bias(
+      conv2d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}), bias_);
+}
+
+ConvTranspose1d::ConvTranspose1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options)
+    : options_(options) {
+  check_channels("ConvTranspose1d", in, out, options.groups);
+  const Dims dims = {in, out / options.groups, kernel_size};
+  const double bound = bound_of(dims);
+  weight_ = add_parameter("weight", Type::array(options.dtype, dims), uniform(-bound, bound));
+  if (options.bias) bias_ = add_parameter("bias", Type::array(options.dtype, {out}), uniform(-bound, bound));
+}
+
+Tensor ConvTranspose1d::forward(const Tensor& x) {
+  return with_bias(conv_transpose1d(at_call(x), weight_,
+                                    {options_.stride, options_.padding, options_.output_padding, options_.dilation,
+                                     options_.groups}),
+                   bias_);
+}
+
+ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options)
+    : options_(options) {
+  check_channels("ConvTranspose2d", in, out, options.groups);
+  const Dims kernel = kernel_dims("ConvTranspose2d", kernel_size);
+  const Dims dims = {in, out / options.groups, kernel[0], kernel[1]};
+  const double bound = bound_of(dims);
+  weight_ = add_parameter("weight", Type::array(options.dtype, dims), uniform(-bound, bound));
+  if (options.bias) bias_ = add_parameter("bias", Type::array(options.dtype, {out}), uniform(-bound, bound));
+}
+
+Tensor ConvTranspose2d::forward(const Tensor& x) {
+  return with_bias(conv_transpose2d(at_call(x), weight_,
+                                    {options_.stride, options_.padding, options_.output_padding, options_.dilation,
+                                     options_.groups}),
+                   bias_);
+}
+
+}  // namespace tessera::nn

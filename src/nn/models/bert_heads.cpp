@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models of a BERT with a head, and their shardings.
+#include "config_form.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/nn/initializers.h"
+#include "tessera/nn/models/bert.h"
+
+namespace tessera::nn {
+
+// ---- masked language model ----------------------------------------------------------------------------------------------
+
+BertForMaskedLM::Predictions::Decoder::Decoder(const BertConfig& config, const Tensor& word_embeddings,
+                                               const Tensor& bias, Tensor& weight) {
+  if (config.tie_word_embeddings) {
+    weight = word_embeddings;
+    add_shared_parameter("weight", weight);
+  } else {
+    weight = add_parameter("weight", Type::array(config.dtype, {config.vocab_size, config.hidden_size}),
+                           normal(0, config.initializer_range));
+  }
+  add_shared_parameter("bias", bias);
+}
+
+BertForMaskedLM::Predictions::Predictions(const BertConfig& config, Tensor word_embeddings, NormalLinear& dense,
+                                          LayerNorm& norm) {
+  bias = add_parameter("bias", Type::array(config.dtype, {config.vocab_size}), zeros());
+  transform_ = std::make_unique<ModuleGroup>(
+      "BertPredictionHeadTransform",
+      std::initializer_list<std::pair<const char*, Module*>>{{"dense", &dense}, {"LayerNorm", &norm}});
+  decoder_ = std::make_unique<Decoder>(config, word_embeddings, bias, weight);
+  add_module("transform", *transform_);
+  add_module("decoder", *decoder_);
+}
+
+BertForMaskedLM::BertForMaskedLM(const BertConfig& config)
+    : config_(config),
+      bert_(config, {.pooler = false}),
+      transform_dense_(config.hidden_size, config.hidden_size, config.initializer_range, config.dtype),
+      transform_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
+      predictions_(config, bert_.embeddings().word_embeddings().weight(), transform_dense_, transform_norm_),
+      head_weight_(predictions_.weight),
+      head_bias_(predictions_.bias) {
+  add_module("bert", bert_);
+  add_module("cls", cls_);
+}
+
+Tensor BertForMaskedLM::logits(const BertInputs& inputs) {
+  const TraceScope own(path(), unit());
+  const Tensor hidden = bert_(inputs);
+  const Tensor transformed = transform_norm_(activated(transform_dense_(hidden), config_.hidden_act));
+  const TraceScope scope(predictions_.path(), predictions_.unit());
+  const Tensor products =
+      dot(whole(transformed, split_), head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}});
+  return over_dim(products + head_bias_, 2, split_);
+}
+
+Tensor BertForMaskedLM::forward(const BertInputs& inputs, const Tensor& labels) {
+  return cross_entropy(logits(inputs), labels);
+}
+
+CrossEntropyParts BertForMaskedLM::loss_parts(const BertInputs& inputs, const Tensor& labels) {
+  const TraceScope scope(path(), unit());
+  return cross_entropy_parts(logits(inputs), labels);
+}
+
+// ---- sequence classification --------------------------------------------------------------------------------------------
+
+BertForSequenceClassification::BertForSequenceClassification(const BertConfig& config)
+    : config_(config),
+      bert_(config),
+      dropout_(config.classifier_dropout.value_or(config.hidden_dropout_prob)),
+      classifier_(config.hidden_size, config.num_labels, config.initializer_range, config.dtype) {
+  add_module("bert", bert_);
+  add_module("dropout", dropout_);
+  add_module("classifier", classifier_);
+}
+
+Tensor BertForSequenceClassification::logits(const BertInputs& inputs) {
+  const TraceScope own(path(), unit());
+  return classifier_(dropout_(bert_.pooled(bert_(inputs))));
+}
+
+Tensor BertForSequenceClassification::forward(const BertInputs& inputs, const Tensor& labels) {
+  const Tensor scores = logits(inputs);
+  if (config_.num_labels > 1) return cross_entropy(scores, labels);
+  require(!is_integer(labels.dtype()), "num_labels is 1, so labels are floating-point numbers, got {}", labels.type());
+  return mean(square(scores.squeeze(1) - labels));
+}
+
+FileNames BertForSequenceClassification::file_names() const {
+  FileNames out{"bert.", {"embeddings.position_ids", "seq_relationship.weight", "seq_relationship.bias"}};
+  for (const char* name : {"bias", "decoder.weight", "decoder.bias", "transform.dense.weight", "transform.dense.bias",
+                           "transform.LayerNorm.weight", "transform.LayerNorm.bias"})
+    out.ignored_suffixes.push_back(std::string("cls.predictions.") + name);
+  return out;
+}
+
+// ---- tensor parallel ----------------------------------------------------------------------------------------------------
+
+void shard_tensor_parallel(BertModel& model, const Mesh& mesh, const std::string& axis) {
+  for (auto& layer : model.layers()) layer->shard({mesh, axis});
+  const PartitionSpec::Entry rows(axis);
+  mark_sharding(model.embeddings().word_embeddings().weight(), mesh, PartitionSpec({rows, {}}));
+}
+
+void shard_tensor_parallel(BertForMaskedLM& model, const Mesh& mesh, const std::string& axis) {
+  shard_tensor_parallel(model.bert(), mesh, axis);
+  model.split_activations({mesh, axis});
+  const PartitionSpec::Entry rows(axis);
+  if (!same_variable(model.head_weight(), model.bert().embeddings().word_embeddings().weight()))
+    mark_sharding(model.head_weight(), mesh, PartitionSpec({rows, {}}));
+  mark_sharding(model.head_bias(), mesh, PartitionSpec({rows}));
+}
+
+void shard_tensor_parallel(BertForSequenceClassification& model, const Mesh& mesh, const std::string& axis) {
+  shard_tensor_parallel(model.bert(), mesh, axis);
+}
+
+}  // namespace tessera::nn
