@@ -28,9 +28,7 @@ double bound_of(const Dims& weight) {
   return 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan_in, 1)));
 }
 
-Tensor with_bias(const Tensor& y, const Tensor& bias) {
-  return bias.is_null() ? y : at_call(y) + per_channel(bias, y);
-}
+Tensor with_bias(const Tensor& y, const Tensor& bias) { return bias.is_null() ? y : at_call(y) + per_channel(bias, y); }
 
 }  // namespace
 
@@ -44,8 +42,8 @@ Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, cons
 }
 
 Tensor Conv1d::forward(const Tensor& x) {
-  return with_bias(
-      conv1d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}), bias_);
+  return with_bias(conv1d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}),
+                   bias_);
 }
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options) : options_(options) {
@@ -59,8 +57,8 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
-  return with_bias(
-      conv2d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}), bias_);
+  return with_bias(conv2d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}),
+                   bias_);
 }
 
 ConvTranspose1d::ConvTranspose1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options)

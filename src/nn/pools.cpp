@@ -11,7 +11,8 @@ AdaptiveAvgPool2d::AdaptiveAvgPool2d(Dims output_size) : output_size_(std::move(
   const bool is_positive =
       std::all_of(output_size_.begin(), output_size_.end(), [](std::int64_t size) { return size >= 1; });
   require((output_size_.size() == 1 || output_size_.size() == 2) && is_positive,
-          "AdaptiveAvgPool2d: output_size needs one or two positive numbers, got {{{}}}", fmt::join(output_size_, ", "));
+          "AdaptiveAvgPool2d: output_size needs one or two positive numbers, got {{{}}}",
+          fmt::join(output_size_, ", "));
 }
 
 }  // namespace tessera::nn

@@ -76,9 +76,9 @@ TEST_P(Fuzz, TheReaderHasItsPropertiesOnTheCorpusAndItsMutations) {
 INSTANTIATE_TEST_SUITE_P(Readers, Fuzz,
                          testing::Values(Case{"hlo", 2000}, Case{"values", 1000}, Case{"sharding", 6000},
                                          Case{"safetensors", 3000}, Case{"json", 3000}, Case{"bpe", 300},
-                                         Case{"idx", 3000}, Case{"tokens", 3000}, Case{"images", 3000},
-                                         Case{"jsonl", 3000}, Case{"manifest", 2000}, Case{"index", 1000},
-                                         Case{"flags", 3000}),
+                                         Case{"wordpiece", 3000}, Case{"idx", 3000}, Case{"tokens", 3000},
+                                         Case{"images", 3000}, Case{"jsonl", 3000}, Case{"manifest", 2000},
+                                         Case{"index", 1000}, Case{"flags", 3000}),
                          [](const auto& info) { return std::string(info.param.reader); });
 
 }  // namespace

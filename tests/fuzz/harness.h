@@ -25,10 +25,12 @@ bool check_hlo(std::string_view text);
 bool check_values(std::string_view text);
 bool check_sharding(std::string_view text);
 bool check_safetensors(std::string_view bytes);
-/// Configuration files: any JSON object, read as GPT-2's and as FSDP's configuration.
+/// Configuration files: any JSON object, read as a configuration of each model and of FSDP.
 bool check_json(std::string_view text);
 /// vocab.bpe, tokenizer.json, or vocab.json and merges.txt with a 0 byte between them.
 bool check_bpe(std::string_view text);
+/// vocab.txt or tokenizer.json of WordPiece, and after a 0 byte a text to encode.
+bool check_wordpiece(std::string_view text);
 bool check_idx(std::string_view bytes);
 /// Token files, as they are and with a correct checksum of the header.
 bool check_tokens(std::string_view bytes);

@@ -17,7 +17,11 @@
 #include "tessera/data/images.h"
 #include "tessera/data/json_lines.h"
 #include "tessera/data/token_file.h"
+#include "tessera/data/wordpiece_tokenizer.h"
+#include "tessera/nn/models/bert.h"
 #include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/resnet.h"
+#include "tessera/nn/models/vit.h"
 #include "tessera/sharding/sharding.h"
 #include "tessera/tensor/safetensors.h"
 #include "tessera/trainer/arguments.h"
@@ -30,11 +34,11 @@ void demand(bool ok, const std::string& what) {
 
 const std::vector<Reader>& readers() {
   static const std::vector<Reader> all = {
-      {"hlo", check_hlo},       {"sharding", check_sharding}, {"safetensors", check_safetensors},
-      {"json", check_json},     {"bpe", check_bpe},           {"idx", check_idx},
-      {"tokens", check_tokens}, {"images", check_images},     {"jsonl", check_jsonl},
-      {"flags", check_flags},   {"values", check_values},     {"manifest", check_manifest},
-      {"index", check_index}};
+      {"hlo", check_hlo},           {"sharding", check_sharding}, {"safetensors", check_safetensors},
+      {"json", check_json},         {"bpe", check_bpe},           {"wordpiece", check_wordpiece},
+      {"idx", check_idx},           {"tokens", check_tokens},     {"images", check_images},
+      {"jsonl", check_jsonl},       {"flags", check_flags},       {"values", check_values},
+      {"manifest", check_manifest}, {"index", check_index}};
   return all;
 }
 
@@ -62,6 +66,20 @@ bool check_safetensors(std::string_view bytes) {
   return true;
 }
 
+namespace {
+
+template <class Config>
+void check_config(std::string_view text) {
+  Config config;
+  if (!reads([&] { config = Config::from_json(std::string(text), "fuzz.json"); })) return;
+  must("a configuration that was read", [&] {
+    const std::string printed = config.to_json();
+    demand(Config::from_json(printed).to_json() == printed, "reads back otherwise:\n" + printed);
+  });
+}
+
+}  // namespace
+
 bool check_json(std::string_view text) {
   JsonObject json;
   if (!reads([&] { json = JsonObject::parse(text, "fuzz.json"); })) return false;
@@ -69,12 +87,10 @@ bool check_json(std::string_view text) {
     const std::string printed = json.str();
     demand(JsonObject::parse(printed).str() == printed, "reads back otherwise:\n" + printed);
   });
-  nn::GPT2Config config;
-  if (reads([&] { config = nn::GPT2Config::from_json(std::string(text), "fuzz.json"); }))
-    must("a configuration that was read", [&] {
-      const std::string printed = config.to_json();
-      demand(nn::GPT2Config::from_json(printed).to_json() == printed, "reads back otherwise:\n" + printed);
-    });
+  check_config<nn::GPT2Config>(text);
+  check_config<nn::BertConfig>(text);
+  check_config<nn::ViTConfig>(text);
+  check_config<nn::ResNetConfig>(text);
   reads([&] { trainer::FsdpConfig::from_json(json); });
   return true;
 }
@@ -104,6 +120,29 @@ bool check_bpe(std::string_view text) {
     const auto again = data::BpeTokenizer::from_merges(tokenizer.merges_text(), "again.bpe");
     demand(again.merges_text() == tokenizer.merges_text(), "merges read back otherwise");
   });
+}
+
+bool check_wordpiece(std::string_view text) {
+  const auto zero = std::min(text.find('\0'), text.size());
+  const std::string_view vocab = text.substr(0, zero);
+  const std::string_view rest = text.substr(std::min(zero + 1, text.size()));
+  std::optional<data::WordPieceTokenizer> tokenizer;
+  const bool is_json = vocab.starts_with('{');
+  if (!reads([&] {
+        tokenizer.emplace(is_json ? data::WordPieceTokenizer::from_tokenizer_json(vocab, "tokenizer.json")
+                                  : data::WordPieceTokenizer::from_vocab(vocab, "vocab.txt"));
+      }))
+    return false;
+  must("a vocabulary that was read", [&] {
+    const auto pair = tokenizer->encode_pair(rest, rest.substr(rest.size() / 2), {.max_length = 20});
+    demand(pair.input_ids.size() <= 20 && pair.input_ids.size() == pair.token_type_ids.size(), "a pair is too long");
+    (void)tokenizer->decode(tokenizer->encode_text(rest).input_ids);
+    if (is_json) return;
+    const auto again = data::WordPieceTokenizer::from_vocab(tokenizer->vocab_text(), "again.txt");
+    demand(again.vocab_text() == tokenizer->vocab_text() && again.encode(rest) == tokenizer->encode(rest),
+           "the vocabulary reads back otherwise");
+  });
+  return true;
 }
 
 namespace {

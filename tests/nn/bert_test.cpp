@@ -59,8 +59,9 @@ TEST(Bert, NamesAndShapesAreThoseOfHuggingFace) {
         "cls.predictions.transform.dense.weight 12x12", "cls.predictions.transform.LayerNorm.weight 12"})
     EXPECT_TRUE(std::find(names.begin(), names.end(), name) != names.end()) << name;
   // Tied: one entry each.
-  EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const auto& n) { return n.find("decoder") != std::string::npos; }),
-            0);
+  EXPECT_EQ(
+      std::count_if(names.begin(), names.end(), [](const auto& n) { return n.find("decoder") != std::string::npos; }),
+      0);
   EXPECT_TRUE(same_variable(model.head_weight(), model.bert().embeddings().word_embeddings().weight()));
   BertForSequenceClassification classifier(small_bert());
   const auto more = names_of(classifier);
@@ -88,9 +89,9 @@ TEST(Bert, TheConfigurationIsReadAndWrittenBack) {
   BertConfig three = BertConfig::tiny();
   three.num_labels = 3;
   EXPECT_EQ(BertConfig::from_json(three.to_json()).num_labels, 3);
-  for (const char* wrong : {R"({"is_decoder": true})", R"({"position_embedding_type": "relative_key"})",
-                            R"({"hidden_sizes": 3})", R"({"num_attention_heads": 5})", R"({"pad_token_id": 40000})",
-                            R"({"hidden_dropout_prob": 1})"})
+  for (const char* wrong :
+       {R"({"is_decoder": true})", R"({"position_embedding_type": "relative_key"})", R"({"hidden_sizes": 3})",
+        R"({"num_attention_heads": 5})", R"({"pad_token_id": 40000})", R"({"hidden_dropout_prob": 1})"})
     EXPECT_THROW(BertConfig::from_json(wrong), Error) << wrong;
 }
 
@@ -121,7 +122,8 @@ TEST(Bert, ABatchWithoutMaskAndTypesIsOneOfCompleteSingleTexts) {
   const std::vector<std::int32_t> ones(kRows * kTime, 1), zeros(kRows * kTime, 0);
   const BertInputs complete{tokens, Tensor::from<std::int32_t>({kRows, kTime}, ones),
                             Tensor::from<std::int32_t>({kRows, kTime}, zeros)};
-  expect_close(model.embed({tokens}).to_vector<double>(), model.embed(complete).to_vector<double>(), "embeddings", 1e-12);
+  expect_close(model.embed({tokens}).to_vector<double>(), model.embed(complete).to_vector<double>(), "embeddings",
+               1e-12);
 }
 
 TEST(Bert, NoGradientOfTheEmbeddingReachesThePaddingRow) {
@@ -140,7 +142,8 @@ TEST(Bert, GradientsAgreeWithFiniteDifferences) {
   {
     const FreshRank rank;
     BertConfig config = small_bert();
-    config.pad_token_id = kWords - 1;  // its row has only the head's gradient; the first elements of the table are compared
+    config.pad_token_id =
+        kWords - 1;  // its row has only the head's gradient; the first elements of the table are compared
     BertForMaskedLM model(config);
     expect_gradients(model, [&] { return model(bert_inputs(), masked_labels()); });
   }
@@ -166,7 +169,8 @@ TEST(Bert, OneLabelIsANumber) {
 }
 
 template <class Model>
-std::vector<double> trained_on(const std::string& text, const std::function<Tensor(Model&, const BertInputs&, int)>& loss) {
+std::vector<double> trained_on(const std::string& text,
+                               const std::function<Tensor(Model&, const BertInputs&, int)>& loss) {
   manual_seed(4);
   BertConfig config = small_bert();
   config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.2;

@@ -89,16 +89,21 @@ TEST(Convolutions, ErrorsNameTheArguments) {
   };
   EXPECT_NE(message([] { Conv1d(3, 4, 3, {.groups = 2}); }).find("Conv1d: 2 groups do not divide 3 and 4 channels"),
             std::string::npos);
-  EXPECT_NE(message([] { ConvTranspose2d(4, 4, {1, 2, 3}); }).find("kernel_size needs one number or two, got 3"),
+  EXPECT_NE(message([] {
+              ConvTranspose2d(4, 4, {1, 2, 3});
+            }).find("kernel_size needs one number or two, got 3"),
             std::string::npos);
   EXPECT_NE(message([] {
               ConvTranspose1d(4, 4, 3, {.output_padding = 1, .dtype = DType::kF64})(varied({1, 4, 5}));
             }).find("output_padding 1 must not be negative, and must be below stride 1 or dilation 1"),
             std::string::npos);
-  EXPECT_NE(message([] { conv1d(varied({2, 3}), varied({2, 3, 1})); }).find("x must be [n, c, l], got f64[2,3]"),
+  EXPECT_NE(message([] {
+              conv1d(varied({2, 3}), varied({2, 3, 1}));
+            }).find("x must be [n, c, l], got f64[2,3]"),
             std::string::npos);
-  EXPECT_NE(message([] { BatchNorm1d(3, {.dtype = DType::kF64})(varied({2, 4})); })
-                .find("BatchNorm1d(3) takes a tensor of 2 or 3 dims with 3 channels in dim 1, got f64[2,4]"),
+  EXPECT_NE(message([] {
+              BatchNorm1d(3, {.dtype = DType::kF64})(varied({2, 4}));
+            }).find("BatchNorm1d(3) takes a tensor of 2 or 3 dims with 3 channels in dim 1, got f64[2,4]"),
             std::string::npos);
 }
 
@@ -109,8 +114,8 @@ TEST(AdaptivePools, CoverTheImageWithWindowsOfDifferentSizes) {
   EXPECT_EQ(AdaptiveAvgPool2d({1, 3})(row).to_vector<double>(), Numbers({1.5, 3, 4.5}));
   EXPECT_EQ(AdaptiveAvgPool2d({1, 7})(row).dims(), Dims({1, 1, 1, 7}));
   const Tensor x = varied({2, 3, 6, 4});
-  expect_close(AdaptiveAvgPool2d({3, 2})(x).to_vector<double>(), avg_pool2d(x, {.kernel_size = {2}}).to_vector<double>(),
-               "windows of equal sizes", 1e-12);
+  expect_close(AdaptiveAvgPool2d({3, 2})(x).to_vector<double>(),
+               avg_pool2d(x, {.kernel_size = {2}}).to_vector<double>(), "windows of equal sizes", 1e-12);
 }
 
 TEST(BatchNorm, OfVectorsAndSequencesUsesAllButTheChannels) {
@@ -122,7 +127,8 @@ TEST(BatchNorm, OfVectorsAndSequencesUsesAllButTheChannels) {
   EXPECT_EQ(norm.running_var().to_vector<double>(), Numbers({0.5 + 1, 0.5 + 100}));
   EXPECT_EQ(norm.num_batches_tracked().item(), 1);
   BatchNorm1d sequences(1, {.epsilon = 0, .affine = false, .track_running_stats = false, .dtype = DType::kF64});
-  EXPECT_EQ(sequences(Tensor::from<double>({2, 1, 2}, Numbers{1, 1, 3, 3})).to_vector<double>(), Numbers({-1, -1, 1, 1}));
+  EXPECT_EQ(sequences(Tensor::from<double>({2, 1, 2}, Numbers{1, 1, 3, 3})).to_vector<double>(),
+            Numbers({-1, -1, 1, 1}));
   EXPECT_TRUE(sequences.named_parameters().empty() && sequences.named_buffers().empty());
 }
 

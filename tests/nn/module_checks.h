@@ -52,7 +52,8 @@ inline void expect_gradients(Module& module, const std::function<Tensor()>& loss
 }
 
 /// Trains with SGD. Returns the losses, and then the parameters and the buffers that are floats.
-inline std::vector<double> trained_values(Module& module, const std::function<Tensor(int step)>& loss_of, int steps = 2) {
+inline std::vector<double> trained_values(Module& module, const std::function<Tensor(int step)>& loss_of,
+                                          int steps = 2) {
   std::vector<double> out;
   optim::SGD optimizer(module.parameters(), {.learning_rate = 0.05});
   for (int step = 0; step < steps; ++step) {

@@ -32,7 +32,9 @@ TEST(ResNet, NamesAndShapesAreThoseOfHuggingFace) {
         "resnet.encoder.stages.1.layers.1.layer.1.normalization.num_batches_tracked", "classifier.1.weight 5x12",
         "classifier.1.bias 5"})
     EXPECT_TRUE(std::find(names.begin(), names.end(), name) != names.end()) << name;
-  EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const auto& n) { return n.find("stages.0.layers.0.shortcut") != std::string::npos; }), 0);
+  EXPECT_EQ(std::count_if(names.begin(), names.end(),
+                          [](const auto& n) { return n.find("stages.0.layers.0.shortcut") != std::string::npos; }),
+            0);
   ResNetForImageClassification bottleneck(small_resnet("bottleneck"));
   const auto more = names_of(bottleneck);
   for (const char* name : {"resnet.encoder.stages.1.layers.0.layer.0.convolution.weight 3x8x1x1",
@@ -92,7 +94,12 @@ TEST(ResNet, GradientsAgreeWithFiniteDifferences) {
     const FreshRank rank;
     ResNetForImageClassification model(small_resnet(type));
     const Tensor labels = varied_ids({3}, 5);
-    expect_gradients(model, [&] { return model(varied({3, 3, 21, 19}), labels); }, 1e-6);
+    expect_gradients(
+        model,
+        [&] {
+          return model(varied({3, 3, 21, 19}), labels);
+        },
+        1e-6);
   }
 }
 

@@ -32,9 +32,10 @@ TEST(ViT, NamesAndShapesAreThoseOfHuggingFace) {
         "vit.embeddings.patch_embeddings.projection.weight 12x3x4x4",
         "vit.encoder.layer.0.attention.attention.query.weight 12x12",
         "vit.encoder.layer.1.attention.attention.value.bias 12",
-        "vit.encoder.layer.1.attention.output.dense.weight 12x12", "vit.encoder.layer.0.intermediate.dense.weight 20x12",
-        "vit.encoder.layer.0.output.dense.weight 12x20", "vit.encoder.layer.0.layernorm_before.weight 12",
-        "vit.encoder.layer.0.layernorm_after.bias 12", "vit.layernorm.weight 12", "classifier.weight 5x12"})
+        "vit.encoder.layer.1.attention.output.dense.weight 12x12",
+        "vit.encoder.layer.0.intermediate.dense.weight 20x12", "vit.encoder.layer.0.output.dense.weight 12x20",
+        "vit.encoder.layer.0.layernorm_before.weight 12", "vit.encoder.layer.0.layernorm_after.bias 12",
+        "vit.layernorm.weight 12", "classifier.weight 5x12"})
     EXPECT_TRUE(std::find(names.begin(), names.end(), name) != names.end()) << name;
 }
 

@@ -18,7 +18,7 @@ namespace tessera::data {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// Accepts any bytes, also bytes that are not UTF-8. decode(encode(text)) == text.
+  /// Accepts any bytes, also bytes that are not UTF-8. decode(encode(text)) == text, except with WordPiece.
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   /// Error on an id outside [0, vocab_size).
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
@@ -46,8 +46,8 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 /// Makes the tokenizer `name`: `bytes`; `bpe:N`, a byte-level BPE of at most N ids that is trained on `training_text`;
-/// otherwise a path: GPT-2's vocab.bpe, a Hugging Face tokenizer.json, a merges.txt with a vocab.json in the same
-/// folder, or a folder that contains one of these. Errors name the path.
+/// otherwise a path: GPT-2's vocab.bpe, BERT's vocab.txt, a Hugging Face tokenizer.json, a merges.txt with a vocab.json
+/// in the same folder, or a folder that contains one of these. Errors name the path.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
 /// Throws an Error if the name begins with `bpe:` and is invalid.
 void check_bpe_name(const std::string& spec);

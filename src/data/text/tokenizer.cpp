@@ -6,7 +6,9 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
 #include "tessera/data/bpe_tokenizer.h"
+#include "tessera/data/wordpiece_tokenizer.h"
 
 namespace tessera::data {
 namespace {
@@ -15,13 +17,26 @@ namespace fs = std::filesystem;
 
 // Returns the vocabulary file of a folder, with the same preference as Hugging Face.
 std::string file_in_folder(const std::string& folder) {
-  for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
+  for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe", "vocab.txt"})
     if (fs::exists(fs::path(folder) / name)) return (fs::path(folder) / name).string();
-  fail("no vocabulary in {}; looked for tokenizer.json, merges.txt and vocab.bpe", folder);
+  fail("no vocabulary in {}; looked for tokenizer.json, merges.txt, vocab.bpe and vocab.txt", folder);
 }
 
-BpeTokenizer read_bpe(const std::string& given) {
-  const std::string path = fs::is_directory(given) ? file_in_folder(given) : given;
+// A tokenizer.json says which model it has; the vocabulary of WordPiece is called vocab.txt.
+bool has_wordpieces(const fs::path& file) {
+  if (file.filename() == "vocab.txt") return true;
+  if (file.extension() != ".json" || file.filename() == "vocab.json") return false;
+  JsonObject model;
+  std::string type;
+  const JsonObject root = JsonObject::from_file(file.string());
+  try {
+    if (root.read("model", model)) model.read("type", type);
+  } catch (const Error&) {  // the reader of BPE explains it
+  }
+  return type == "WordPiece";
+}
+
+BpeTokenizer read_bpe(const std::string& path) {
   const fs::path file(path);
   if (file.extension() == ".json") {
     if (file.filename() != "vocab.json") return BpeTokenizer::from_tokenizer_json(read_file(path), path);
@@ -74,7 +89,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
     return std::make_unique<BpeTokenizer>(BpeTokenizer::train(training_text, parse_size(spec)));
   const std::string reason = fs::is_directory(spec) ? "" : why_unreadable(spec);
   require(reason.empty(), "tokenizer \"{}\" is neither bytes, nor bpe:N, nor a vocabulary file: {}", spec, reason);
-  return std::make_unique<BpeTokenizer>(read_bpe(spec));
+  const std::string path = fs::is_directory(spec) ? file_in_folder(spec) : spec;
+  if (has_wordpieces(path)) return std::make_unique<WordPieceTokenizer>(WordPieceTokenizer::from_file(path));
+  return std::make_unique<BpeTokenizer>(read_bpe(path));
 }
 
 }  // namespace tessera::data

@@ -66,8 +66,8 @@ Value with_grouped_outputs(Value kernel, std::int64_t groups) {
 // Each element of x is spread over a window of the result: elements lie `stride` apart, and the kernel is reversed.
 Value transposed(Value image, Value kernel, int ndim, const ConvolutionArguments& arguments) {
   const std::int64_t groups = arguments.groups;
-  require(groups >= 1 && kernel.type().dim(0) % groups == 0, "{} groups do not divide the {} inputs of the weight", groups,
-          kernel.type().dim(0));
+  require(groups >= 1 && kernel.type().dim(0) % groups == 0, "{} groups do not divide the {} inputs of the weight",
+          groups, kernel.type().dim(0));
   ConvolutionAttributes a = labelled(ndim, 0, 1, groups);
   for (int d = 0; d < ndim; ++d) {
     const auto i = static_cast<std::size_t>(d);
@@ -116,11 +116,9 @@ Tensor conv1d(Operand x, Operand weight, const Conv1dOptions& options) {
 Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options) {
   return recorded("conv2d", x, weight, [&](Value image, Value kernel) {
     check_convolution(image, kernel, 2, "an image [n, c, h, w]", "[out, in / groups, kh, kw]");
-    return convolved(image, kernel, 2,
-                     {.stride = options.stride,
-                      .padding = options.padding,
-                      .dilation = options.dilation,
-                      .groups = options.groups});
+    return convolved(
+        image, kernel, 2,
+        {.stride = options.stride, .padding = options.padding, .dilation = options.dilation, .groups = options.groups});
   });
 }
 

@@ -13,14 +13,12 @@ const BertConfig& checked_bert(const BertConfig& config) {
 }
 
 // Returns the mask as truth values; null if there is none.
-Tensor as_truth(const Tensor& mask) {
-  return mask.is_null() || mask.dtype() == DType::kPred ? mask : mask != 0.0;
-}
+Tensor as_truth(const Tensor& mask) { return mask.is_null() || mask.dtype() == DType::kPred ? mask : mask != 0.0; }
 
 // Error unless `given` is null or has the dims of the tokens.
 void check_same_dims(const char* name, const Tensor& given, const Tensor& tokens) {
-  require(given.is_null() || given.dims() == tokens.dims(), "BERT's {} must have the dims of input_ids {}, got {}", name,
-          tokens.type(), [&] { return given.type().str(); });
+  require(given.is_null() || given.dims() == tokens.dims(), "BERT's {} must have the dims of input_ids {}, got {}",
+          name, tokens.type(), [&] { return given.type().str(); });
 }
 
 }  // namespace

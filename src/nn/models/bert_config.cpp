@@ -30,8 +30,9 @@ ConfigForm bert_form(std::string_view architecture) {
   return {.class_name = "BertConfig",
           .model_type = "bert",
           .architecture = architecture,
-          .kept = "classifier_dropout position_embedding_type pooler_fc_size pooler_num_attention_heads "
-                  "pooler_num_fc_layers pooler_size_per_head pooler_type directionality",
+          .kept =
+              "classifier_dropout position_embedding_type pooler_fc_size pooler_num_attention_heads "
+              "pooler_num_fc_layers pooler_size_per_head pooler_type directionality",
           .fixed = {{"is_decoder", false}, {"add_cross_attention", false}, {"is_encoder_decoder", false}}};
 }
 

@@ -39,11 +39,13 @@ void check_resnet(const ResNetConfig& config, const std::string& origin) {
   for (const std::int64_t size : config.hidden_sizes) check_config_size(origin, "each of hidden_sizes", size);
   for (const std::int64_t depth : config.depths) check_config_size(origin, "each of depths", depth);
   const bool is_bottleneck = config.layer_type == "bottleneck";
-  require(is_bottleneck || config.layer_type == "basic", "{}: layer_type must be \"basic\" or \"bottleneck\", got \"{}\"",
-          origin, config.layer_type);
+  require(is_bottleneck || config.layer_type == "basic",
+          "{}: layer_type must be \"basic\" or \"bottleneck\", got \"{}\"", origin, config.layer_type);
   for (const std::int64_t size : config.hidden_sizes)
-    require(!is_bottleneck || size >= 4, "{}: a bottleneck of {} channels has no channel within; hidden_sizes must be 4 "
-            "or more", origin, size);
+    require(!is_bottleneck || size >= 4,
+            "{}: a bottleneck of {} channels has no channel within; hidden_sizes must be 4 "
+            "or more",
+            origin, size);
   check_config_activation(origin, "hidden_act", config.hidden_act);
 }
 

@@ -27,9 +27,9 @@ ViTEmbeddings::ViTEmbeddings(const ViTConfig& config)
   const std::int64_t patches = config.patch_rows() * config.patch_columns();
   cls_token_ = add_parameter("cls_token", Type::array(config.dtype, {1, 1, config.hidden_size}),
                              normal(0, config.initializer_range));
-  position_embeddings_ = add_parameter(
-      "position_embeddings", Type::array(config.dtype, {1, 1 + patches, config.hidden_size}),
-      normal(0, config.initializer_range));
+  position_embeddings_ =
+      add_parameter("position_embeddings", Type::array(config.dtype, {1, 1 + patches, config.hidden_size}),
+                    normal(0, config.initializer_range));
   add_module("patch_embeddings", patch_embeddings_);
   add_module("dropout", dropout_);
 }
@@ -82,8 +82,7 @@ void ViTLayer::shard(const ActivationSplit& split) {
 }
 
 ViTModel::ViTModel(const ViTConfig& config)
-    : embeddings_(config),
-      layernorm_(config.hidden_size, config.layer_norm_eps, config.dtype) {
+    : embeddings_(config), layernorm_(config.hidden_size, config.layer_norm_eps, config.dtype) {
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) layer_.emplace(config);
   add_module("embeddings", embeddings_);
   add_module("encoder", encoder_);
