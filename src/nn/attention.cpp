@@ -42,7 +42,9 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(d)));
   const Tensor grouped = q.reshape({b, t, g, h / g, d});
   // [b, g, t, r, s]
-  Tensor scores = dot(grouped, k, {.lhs_contracting = {4}, .rhs_contracting = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}}) * scale;
+  Tensor scores =
+      dot(grouped, k, {.lhs_contracting = {4}, .rhs_contracting = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}}) *
+      scale;
   if (!options.bias.is_null()) scores = scores + in_groups(options.bias, g).to(scores.dtype());
   Tensor seen;
   if (options.is_causal) seen = causal(t, s).reshape({t, 1, s});
@@ -63,8 +65,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
       heads_(num_heads),
       head_size_(num_heads >= 1 ? embed_dim / num_heads : 0),
       out_proj_(embed_dim, embed_dim, {.bias = options.bias, .dtype = options.dtype}) {
-  require(num_heads >= 1 && embed_dim % num_heads == 0, "MultiheadAttention: embed_dim {} is not a multiple of {} heads",
-          embed_dim, num_heads);
+  require(num_heads >= 1 && embed_dim % num_heads == 0,
+          "MultiheadAttention: embed_dim {} is not a multiple of {} heads", embed_dim, num_heads);
   const std::int64_t kdim = options.kdim == 0 ? embed_dim : options.kdim;
   const std::int64_t vdim = options.vdim == 0 ? embed_dim : options.vdim;
   // PyTorch's xavier_uniform of the matrix.
@@ -73,8 +75,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
     return uniform(-bound, bound);
   };
   if (kdim == embed_dim && vdim == embed_dim) {
-    in_proj_weight_ = add_parameter("in_proj_weight",
-                                    Type::array(options.dtype, {3, heads_, head_size_, embed_dim}),
+    in_proj_weight_ = add_parameter("in_proj_weight", Type::array(options.dtype, {3, heads_, head_size_, embed_dim}),
                                     xavier(embed_dim, 3 * embed_dim), {3 * embed_dim, embed_dim});
   } else {
     const std::int64_t widths[] = {embed_dim, kdim, vdim};

@@ -13,8 +13,8 @@ Initializer with_zero_row(Initializer rows, std::int64_t zero) {
   return [rows = std::move(rows), zero](Builder& builder, const Type& type) {
     const Value values = rows(builder, type);
     const Value row = ops::iota(builder, type.with_dtype(DType::kS32), 0);
-    const Value is_zero = ops::compare(row, ops::full(builder, row.type(), static_cast<double>(zero)),
-                                       CompareDirection::kEq);
+    const Value is_zero =
+        ops::compare(row, ops::full(builder, row.type(), static_cast<double>(zero)), CompareDirection::kEq);
     return ops::select(is_zero, ops::full(builder, type, 0), values);
   };
 }

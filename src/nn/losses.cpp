@@ -98,8 +98,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
   const double e = options.label_smoothing;
   if (e > 0) losses = losses * (1 - e) - mean(weighted, {.dims = {-1}}) * e;
   const Tensor label_weights =
-      weights.is_null() ? counts.to(log_p.dtype())
-                        : where(counts, at_label(weights.broadcast_to(log_p.dims())), 0.0);
+      weights.is_null() ? counts.to(log_p.dtype()) : where(counts, at_label(weights.broadcast_to(log_p.dims())), 0.0);
   return over_rows(where(counts, losses, 0.0), label_weights, options.reduction);
 }
 

@@ -67,7 +67,8 @@ void scale_for_llama3(const RopeConfig& config, double original, std::vector<flo
 // YaRN (Peng et al., 2023): dims that turn often keep their frequency, dims that turn seldom are slowed down.
 void scale_for_yarn(const RopeConfig& config, std::int64_t dim, double original, std::vector<float>& frequencies) {
   const auto dim_of_turns = [&](double turns) {
-    return static_cast<double>(dim) * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.theta));
+    return static_cast<double>(dim) * std::log(original / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(config.theta));
   };
   double low = dim_of_turns(config.beta_fast);
   double high = dim_of_turns(config.beta_slow);
@@ -120,8 +121,8 @@ RopeConfig RopeConfig::from_json(const JsonObject& config, double default_theta)
 
 void RopeConfig::check(const std::string& origin) const {
   require(std::find(kRopeTypes.begin(), kRopeTypes.end(), rope_type) != kRopeTypes.end(),
-          "{}: rope_type \"{}\" is not supported{}", origin,
-          rope_type, [&] { return suggest_name(rope_type, kRopeTypes); });
+          "{}: rope_type \"{}\" is not supported{}", origin, rope_type,
+          [&] { return suggest_name(rope_type, kRopeTypes); });
   require(theta > 0, "{}: rope_theta must be above 0, got {}", origin, theta);
   require(factor >= 1, "{}: the factor of rope_type \"{}\" must be at least 1, got {}", origin, rope_type, factor);
   require(rope_type != "llama3" || (low_freq_factor > 0 && high_freq_factor > low_freq_factor),
@@ -176,8 +177,8 @@ RotaryEmbedding::Tables RotaryEmbedding::forward(std::int64_t time, DType dtype)
 }
 
 RotaryEmbedding::Tables RotaryEmbedding::forward(const Tensor& positions, DType dtype) {
-  require(is_integer(positions.dtype()) && positions.ndim() >= 1, "RotaryEmbedding needs integer positions [..., t], got {}",
-          positions.type());
+  require(is_integer(positions.dtype()) && positions.ndim() >= 1,
+          "RotaryEmbedding needs integer positions [..., t], got {}", positions.type());
   return tables(positions, dtype, positions.dim(-1));
 }
 

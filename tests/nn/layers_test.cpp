@@ -166,10 +166,14 @@ TEST(Rotary, ScaledFrequenciesAreThoseOfHuggingFace) {
   };
   expect({}, plain);
   expect({.rope_type = "linear", .factor = 4}, {0.25, 0.025, 0.0025, 0.00025});
-  expect({.rope_type = "llama3", .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
+  expect({.rope_type = "llama3",
+          .factor = 8,
+          .low_freq_factor = 1,
+          .high_freq_factor = 4,
           .original_max_position_embeddings = 128},
          {1, 0.042751178, 0.00125, 0.00012500001});
-  expect({.rope_type = "yarn", .factor = 4, .original_max_position_embeddings = 512}, {1, 0.0625, 0.0024999999, 0.00025000001}, 0.1 * std::log(4.0) + 1);
+  expect({.rope_type = "yarn", .factor = 4, .original_max_position_embeddings = 512},
+         {1, 0.0625, 0.0024999999, 0.00025000001}, 0.1 * std::log(4.0) + 1);
   expect({.rope_type = "dynamic", .factor = 2}, {1, 0.077782221, 0.006050074, 0.00047058825});
 }
 
@@ -191,7 +195,8 @@ TEST(Rotary, ConfigurationsOfBothFormsAreRead) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "linear"}})"), "c: rope_scaling: rope_type \"linear\" needs a factor");
+  EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "linear"}})"),
+            "c: rope_scaling: rope_type \"linear\" needs a factor");
   EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}})"),
             "c: rope_type \"longrope\" is not supported; known: default, linear, dynamic, llama3, yarn");
 }
@@ -241,9 +246,10 @@ TEST(Attention, RowsThatSeeNoKeyAreZero) {
   const FreshRank rank;
   const Tensor q = numbers({2, 3, 2, 5}), k = numbers({2, 4, 2, 5}, 2), v = numbers({2, 4, 2, 5}, 3);
   std::vector<bool> seen{true, false, true, true, false, false, false, false};
-  const Tensor mask =
-      Tensor::from<std::int32_t>({2, 1, 1, 4}, {1, 0, 1, 1, 0, 0, 0, 0}) == 1.0;
-  const auto sees = [&](std::int64_t b, std::int64_t, std::int64_t s) { return bool(seen[static_cast<std::size_t>(b * 4 + s)]); };
+  const Tensor mask = Tensor::from<std::int32_t>({2, 1, 1, 4}, {1, 0, 1, 1, 0, 0, 0, 0}) == 1.0;
+  const auto sees = [&](std::int64_t b, std::int64_t, std::int64_t s) {
+    return bool(seen[static_cast<std::size_t>(b * 4 + s)]);
+  };
   expect_near(values(attend(q, k, v, {.mask = mask})), attention_by_hand(q, k, v, sees));
 }
 
@@ -264,9 +270,9 @@ TEST(MultiheadAttention, EqualsAttentionOfItsProjections) {
   const auto sees = [&](std::int64_t b, std::int64_t, std::int64_t s) {
     return ignored[static_cast<std::size_t>(b * 5 + s)] == 0;
   };
-  const Tensor mixed = Tensor::from<double>(
-      {2, 3, 6}, attention_by_hand(heads_of(q, weight, bias, 0), heads_of(k, weight, bias, 1),
-                                   heads_of(k, weight, bias, 2), sees));
+  const Tensor mixed =
+      Tensor::from<double>({2, 3, 6}, attention_by_hand(heads_of(q, weight, bias, 0), heads_of(k, weight, bias, 1),
+                                                        heads_of(k, weight, bias, 2), sees));
   const Tensor out = attention(q, k, k, MultiheadAttention::Masks{.key_padding_mask = padding});
   expect_near(values(out), values(attention.out_proj()(mixed)));
 }

@@ -133,8 +133,8 @@ const PairLoss kPairLosses[] = {
        const double d = std::fabs(x - y);
        return d < 0.5 ? d * d : d - 0.25;
      }},
-    {"bce", binary_cross_entropy,
-     [](double p, double y) { return -(y * std::log(p) + (1 - y) * std::log(1 - p)); }, true},
+    {"bce", binary_cross_entropy, [](double p, double y) { return -(y * std::log(p) + (1 - y) * std::log(1 - p)); },
+     true},
     {"bce_with_logits",
      [](const Tensor& x, const Tensor& y, LossReduction reduction) {
        return binary_cross_entropy_with_logits(x, y, {.reduction = reduction});
@@ -142,8 +142,8 @@ const PairLoss kPairLosses[] = {
      [](double x, double y) { return (1 - y) * x + softplus(-x); }},
     {"bce_with_pos_weight",
      [](const Tensor& x, const Tensor& y, LossReduction reduction) {
-       return binary_cross_entropy_with_logits(
-           x, y, {.pos_weight = Tensor::from<double>({1}, {3}), .reduction = reduction});
+       return binary_cross_entropy_with_logits(x, y,
+                                               {.pos_weight = Tensor::from<double>({1}, {3}), .reduction = reduction});
      },
      [](double x, double y) { return (1 - y) * softplus(x) + 3 * y * softplus(-x); }},
     {"kl_div",

@@ -143,8 +143,7 @@ TEST(Hooks, APreHookReplacesArgumentsAndAHookReplacesResults) {
         EXPECT_EQ(inputs[0].to_vector<double>(), (std::vector<double>{10, 20}));
         outputs[0] = outputs[0] + 1000.0;
       });
-  EXPECT_EQ(several(row(1, 2), 0, "", 0.0, false, seen).first.to_vector<double>(),
-            (std::vector<double>{1010, 1020}));
+  EXPECT_EQ(several(row(1, 2), 0, "", 0.0, false, seen).first.to_vector<double>(), (std::vector<double>{1010, 1020}));
   before.remove();
   after.remove();
   after.remove();

@@ -20,10 +20,10 @@ struct RopeConfig {
   std::string rope_type = "default";  // default, linear, dynamic, llama3 or yarn
   double theta = 10000.0;
   double factor = 1.0;
-  double low_freq_factor = 1.0;   // llama3
-  double high_freq_factor = 4.0;  // llama3
+  double low_freq_factor = 1.0;                       // llama3
+  double high_freq_factor = 4.0;                      // llama3
   std::int64_t original_max_position_embeddings = 0;  // 0: max_position_embeddings
-  std::optional<double> attention_factor{};  // yarn, with the four below
+  std::optional<double> attention_factor{};           // yarn, with the four below
   std::optional<double> mscale{};
   std::optional<double> mscale_all_dim{};
   double beta_fast = 32;
