@@ -136,4 +136,11 @@ LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, c
   return result;
 }
 
+std::unique_ptr<nn::PretrainedModel> from_pretrained(const std::string& folder, DType dtype) {
+  const std::string path = folder + "/config.json";
+  auto model = nn::make_model(read_file(path), path, dtype);
+  load_pretrained(*model, folder);
+  return model;
+}
+
 }  // namespace tessera

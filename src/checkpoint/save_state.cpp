@@ -65,15 +65,16 @@ void save_state(const StateDict& state, const std::string& folder, const SavePre
   });
 }
 
-JsonObject config_json(const nn::GPT2LMHeadModel& model) {
-  JsonObject config = JsonObject::parse(model.config().to_json(), "config.json");
+JsonObject config_json(const nn::PretrainedModel& model) {
+  JsonObject config = JsonObject::parse(model.config_json(), "config.json");
   config.set("architectures", std::vector<std::string>{std::string(model.class_name())});
-  config.set("model_type", "gpt2");
-  config.set("torch_dtype", model.config().dtype == DType::kF64 ? "float64" : "float32");
+  const auto parameters = model.parameters();
+  const bool is_double = !parameters.empty() && parameters.front().dtype() == DType::kF64;
+  config.set("torch_dtype", is_double ? "float64" : "float32");
   return config;
 }
 
-void save_pretrained(const nn::GPT2LMHeadModel& model, const std::string& folder,
+void save_pretrained(const nn::PretrainedModel& model, const std::string& folder,
                      const SavePretrainedOptions& options) {
   save_state(model.state_dict(), folder, options);
   on_all_ranks("cannot save to " + folder, [&] {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/module.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 
 #include "tessera/base/text.h"
@@ -29,7 +32,37 @@ void visit_modules(Module& module, const std::string& path, std::vector<NamedMod
   for (const auto& [name, child] : module.children()) visit_modules(*child, join_path(path, name), out);
 }
 
+// Returns the last name of a demangled class, without its template arguments: `Block` of `my::Block<float>`.
+std::string class_of(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                         std::free);
+  const std::string_view text = status == 0 ? demangled.get() : type.name();
+  std::string last;
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == ')' || c == '}' || c == '>') {
+      --depth;
+    } else if (depth == 0 && c == ':') {
+      last.clear();
+    } else if (depth == 0) {
+      last += c;
+    }
+  }
+  return last;
+}
+
 }  // namespace
+
+std::string_view Module::class_name() const {
+  const std::type_info& type = typeid(*this);
+  if (named_type_ == nullptr || *named_type_ != type) {
+    type_name_ = class_of(type);
+    named_type_ = &type;
+  }
+  return type_name_;
+}
 
 std::vector<NamedParameter> Module::all_parameter_paths() const {
   std::vector<NamedParameter> out;
@@ -55,6 +88,12 @@ std::vector<Tensor> Module::parameters() const {
 std::vector<NamedParameter> Module::named_buffers() const {
   std::vector<NamedParameter> out;
   visit_buffers(*this, "", out);
+  return out;
+}
+
+std::vector<Tensor> Module::buffers() const {
+  std::vector<Tensor> out;
+  for (auto& buffer : named_buffers()) out.push_back(std::move(buffer.tensor));
   return out;
 }
 
@@ -100,6 +139,11 @@ void Module::train(bool on) {
   for (const auto& [name, child] : children_) child->train(on);
 }
 
+void Module::apply(const std::function<void(Module&)>& visit_module) {
+  for (const auto& [name, child] : children_) child->apply(visit_module);
+  visit_module(*this);
+}
+
 void Module::zero_grad() {
   for (auto& parameter : parameters()) parameter.zero_grad();
 }
@@ -125,6 +169,34 @@ std::string Module::str() const {
 
 // ---- registration -------------------------------------------------------------------------------------------------------
 
+void Module::check_new_name(std::string_view kind, const std::string& name) const {
+  require(!name.empty() && name.find('.') == std::string::npos,
+          "{}: the name of a {} must not be empty or contain a dot, got \"{}\"", class_name(), kind, name);
+  const auto has_name = [&](const auto& entries) {
+    return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.name == name; });
+  };
+  const bool is_child = std::any_of(children_.begin(), children_.end(), [&](const auto& c) { return c.first == name; });
+  require(!has_name(parameters_) && !has_name(buffers_) && !is_child,
+          "{}: {} is registered twice; parameters, buffers and submodules need distinct names", class_name(), name);
+}
+
+Tensor Module::register_parameter(std::string name, Tensor value, bool requires_grad) {
+  check_new_name("parameter", name);
+  require(!value.is_null(), "{}: parameter {} is null", class_name(), name);
+  value.set_requires_grad(requires_grad);
+  add_shared_parameter(std::move(name), value);
+  set_path(path_);
+  return value;
+}
+
+Tensor Module::register_buffer(std::string name, Tensor value) {
+  check_new_name("buffer", name);
+  require(!value.is_null(), "{}: buffer {} is null", class_name(), name);
+  buffers_.push_back({std::move(name), value, value.dims()});
+  set_path(path_);
+  return value;
+}
+
 Tensor Module::add_parameter(std::string name, const Type& type, Initializer initializer, Dims exported_dims) {
   Tensor tensor = Tensor::deferred(type, std::move(initializer), name);
   tensor.set_requires_grad();
@@ -145,7 +217,7 @@ Tensor Module::add_buffer(std::string name, const Type& type, Initializer initia
 }
 
 void Module::add_module(std::string name, Module& child) {
-  for (const auto& [known, module] : children_) ensure(known != name, "submodule {} is registered twice", name);
+  check_new_name("submodule", name);
   children_.emplace_back(std::move(name), &child);
   set_path(path_);
 }

@@ -16,7 +16,8 @@ namespace tessera::trainer {
 void TrainingArguments::add_flags(ArgumentParser& parser) {
   parser.group("model and data")
       .flag("model_name_or_path", model_name_or_path, "folder with config.json and model.safetensors to start from")
-      .flag("config_name", config_name, "JSON file with the keys of GPT2Config; default: that of model_name_or_path")
+      .flag("config_name", config_name, "config.json of a causal model; default: that of model_name_or_path")
+      .flag("model_type", model_type, "the model if the configuration names none: gpt2, llama, mixtral")
       .flag("tokenizer_name", tokenizer_name,
             "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json")
       .flag("train_file", train_file, "text to train on")
@@ -26,7 +27,7 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("cache_dir", cache_dir, "folder in which dataset_name is searched")
       .flag("validation_split_percentage", validation_split_percentage,
             "percentage at the end of train_file that is held out")
-      .flag("block_size", block_size, "tokens in a sample; 0: the model's n_positions, at most 1024");
+      .flag("block_size", block_size, "tokens in a sample; 0: the positions of the model, at most 1024");
   parser.group("batches and length")
       .flag("per_device_train_batch_size", per_device_train_batch_size, "samples per data shard [8]")
       .flag("global_batch_size", global_batch_size, "samples over all data shards: the same batches for every mesh")
@@ -149,7 +150,7 @@ std::vector<std::pair<std::string, std::string>> TrainingArguments::values() con
 
 void TrainingArguments::check() const {
   require(!config_name.empty() || !model_name_or_path.empty(),
-          "--config_name is needed: a JSON file with the keys of GPT2Config; or --model_name_or_path: a folder with "
+          "--config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with "
           "config.json and model.safetensors");
   require(!train_file.empty() || !dataset_name.empty() || dry_run,
           "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");

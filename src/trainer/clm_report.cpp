@@ -32,10 +32,10 @@ std::string hosts_text(const JobInfo& job) {
 std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
   const JobInfo job = job_info();
   const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
-  const auto& config = setup.model->config();
+  const nn::CausalShape shape = setup.model->shape();
   std::string out =
-      fmt::format("model      GPT-2, {} layers, width {}, {} heads, vocabulary {}: {} parameters\n", config.n_layer,
-                  config.n_embd, config.n_head, config.vocab_size, setup.model->parameter_count());
+      fmt::format("model      {}, {} layers, width {}, {} heads, vocabulary {}: {} parameters\n", shape.family,
+                  shape.layers, shape.width, shape.heads, shape.vocabulary, setup.model->parameter_count());
   if (is_planning())
     out += fmt::format("ranks      none: a plan for {} devices\n", device_count());
   else

@@ -56,14 +56,14 @@ class Writer {
       : setup_(setup),
         size_(isize(prompt)),
         capacity_(size_ + tokens),
-        known_(std::min(known, setup.model->config().vocab_size)) {
+        known_(std::min(known, setup.model->shape().vocabulary)) {
     std::vector<std::int32_t> text = prompt;
     text.resize(static_cast<std::size_t>(capacity_), 0);
     text_ = Tensor::from<std::int32_t>({capacity_}, text);
   }
 
   void write_next(Draws& draws) {
-    const std::int64_t vocabulary = setup_.model->config().vocab_size;
+    const std::int64_t vocabulary = setup_.model->shape().vocabulary;
     const Tensor noise = Tensor::from<float>({vocabulary}, make_noise(draws, known_, vocabulary));
     const Tensor token = draw_token(next_logits(), noise, std::min(kLikeliest, known_));
     const Tensor place = Tensor::from<std::int32_t>({1}, {static_cast<std::int32_t>(size_)});

@@ -15,11 +15,11 @@
 namespace tessera::trainer {
 namespace {
 
-std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Config& config) {
+std::int64_t block_size_of(const TrainingArguments& arguments, std::int64_t positions) {
   constexpr std::int64_t kLongestByDefault = 1024;
-  if (arguments.block_size == 0) return std::min(config.n_positions, kLongestByDefault);
-  require(arguments.block_size <= config.n_positions, "--block_size {} is more than the n_positions {} of {}",
-          arguments.block_size, config.n_positions, arguments.config_file());
+  if (arguments.block_size == 0) return std::min(positions, kLongestByDefault);
+  require(arguments.block_size <= positions, "--block_size {} is more than the {} positions of {}",
+          arguments.block_size, positions, arguments.config_file());
   return arguments.block_size;
 }
 
@@ -81,7 +81,7 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
       if (arguments.mesh.empty()) error.note("  the mesh is the default; --mesh data=-1,model=2 has such an axis");
       throw error.prefix("--tensor_parallel: ");
     }
-    nn::shard_tensor_parallel(*out.model, out.mesh, arguments.tensor_parallel);
+    out.model->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
   }
   if (!mode.enabled) return;
   FsdpOptions options;
@@ -107,7 +107,7 @@ std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
 // Attention is sharded by heads.
 std::string uneven_heads_note(const TrainingArguments& arguments, const ClmModel& setup) {
   if (arguments.tensor_parallel.empty()) return "";
-  const std::int64_t heads = setup.model->config().n_head;
+  const std::int64_t heads = setup.model->shape().key_heads;
   const std::int64_t devices = setup.mesh.full_axis(arguments.tensor_parallel).size;
   const std::int64_t each = ceil_div(heads, devices);
   const std::int64_t idle = devices - ceil_div(heads, each);
@@ -135,7 +135,7 @@ std::vector<optim::ParameterGroup> parameter_groups(const nn::Module& model, dou
   std::vector<optim::ParameterGroup> groups{{{}, weight_decay}, {{}, 0}};
   for (const auto& parameter : model.named_parameters()) {
     const bool is_bias = parameter.name.ends_with("bias");
-    const bool is_norm = parameter.name.find(".ln_") != std::string::npos;
+    const bool is_norm = parameter.name.find(".ln_") != std::string::npos || parameter.name.ends_with("norm.weight");
     groups[is_bias || is_norm ? 1 : 0].parameters.push_back(parameter.tensor);
   }
   return groups;
@@ -163,10 +163,10 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
     out.data_axes.push_back(axis.name);
     out.data_shards *= axis.size;
   }
-  nn::GPT2Config config = nn::GPT2Config::from_file(arguments.config_file());
-  config.dtype = arguments.dtype == "float64" ? DType::kF64 : DType::kF32;
-  out.block_size = block_size_of(arguments, config);
-  out.model = std::make_unique<nn::GPT2LMHeadModel>(config);
+  const DType dtype = arguments.dtype == "float64" ? DType::kF64 : DType::kF32;
+  const std::string path = arguments.config_file();
+  out.model = nn::make_causal_lm(read_file(path), path, dtype, arguments.model_type);
+  out.block_size = block_size_of(arguments, out.model->shape().positions);
   if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
   shard(arguments, out);
   for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out),

@@ -53,7 +53,7 @@ class Run {
         bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50),
         saver_(arguments, is_master_) {
     const int vocabulary = data_.tokenizer->vocab_size();
-    const std::int64_t model_vocabulary = setup_.model->config().vocab_size;
+    const std::int64_t model_vocabulary = setup_.model->shape().vocabulary;
     require(vocabulary <= model_vocabulary,
             "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
             data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());

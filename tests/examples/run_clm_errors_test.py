@@ -62,7 +62,7 @@ def flags():
     expect(usage("--max_steps", "many"), 'run_clm: --max_steps takes an integer, got "many"', 2)
     expect(usage("train.txt"), 'run_clm: unexpected argument "train.txt": an option starts with --, and a value follows its option', 2)
     expect(usage("--optim", "adam"), 'run_clm: --optim takes one of adamw_torch, sgd, got "adam"', 2)
-    expect(usage("--train_file", "t"), "run_clm: --config_name is needed: a JSON file with the keys of GPT2Config; or --model_name_or_path: a folder with config.json and model.safetensors", 2)
+    expect(usage("--train_file", "t"), "run_clm: --config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with config.json and model.safetensors", 2)
     expect(usage("--config_name", "c", "--train_file", "t", "--global_batch_size", 4, "--per_device_train_batch_size", 2),
            "run_clm: --per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, "
            "the second over all", 2)
@@ -91,7 +91,7 @@ def configurations():
     expect(base(n_layer=-1), "changed.json: n_layer must be from 1 to 1073741824, got -1")
     expect(base(activation_function="gelu_new_"), 'changed.json: unknown activation_function "gelu_new_"; did you mean "gelu_new"?')
     expect(base(vocab_size=200), "the tokenizer bytes has 256 tokens, but the model's vocab_size is 200; make it 256 or more in changed.json")
-    expect([*base(), "--block_size", 32], "--block_size 32 is more than the n_positions 16 of changed.json")
+    expect([*base(), "--block_size", 32], "--block_size 32 is more than the 16 positions of changed.json")
     bad = write("bad.json", '{"n_embd": 12,\n "n_head" 3}')
     expect(["--config_name", bad, *base()[2:]],
            "bad.json: not JSON at line 2, column 11: syntax error")

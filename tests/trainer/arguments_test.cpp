@@ -123,9 +123,10 @@ TEST(TrainingArguments, ContradictionsAreNamed) {
   EXPECT_EQ(check_error({"--learning_rate", "-1"}), "--learning_rate must not be negative, got -1");
   EXPECT_EQ(check_error({"--adam_beta2", "1"}), "--adam_beta2 must be in [0, 1), got 1");
   EXPECT_EQ(check_error({"--fsdp", "full_shar"}), "--fsdp: unknown option \"full_shar\"; did you mean \"full_shard\"?");
-  EXPECT_EQ(error_of([] { parsed({}).check(); }),
-            "--config_name is needed: a JSON file with the keys of GPT2Config; or --model_name_or_path: a folder with "
-            "config.json and model.safetensors");
+  EXPECT_EQ(
+      error_of([] { parsed({}).check(); }),
+      "--config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with "
+      "config.json and model.safetensors");
   EXPECT_EQ(error_of([] {
               parsed({"--config_name", "c"}).check();
             }),

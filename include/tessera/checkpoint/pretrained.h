@@ -2,7 +2,8 @@
 // Weights in Hugging Face's folders: config.json, model.safetensors, or several files with model.safetensors.index.json.
 // Names and layouts are Hugging Face's.
 //
-//   auto model = from_pretrained<nn::GPT2LMHeadModel>("gpt2");      reads no weights yet
+//   auto model = from_pretrained<nn::LlamaForCausalLM>("llama");    reads no weights yet
+//   auto any = from_pretrained("folder");                           the class that config.json names
 //   fully_shard(*model, {.mesh = mesh});
 //   …                                                               every rank reads its shards at the first use
 //   save_pretrained(*model, "trained");
@@ -14,7 +15,7 @@
 
 #include "tessera/base/json_object.h"
 #include "tessera/frontend/tensor/state_dict.h"
-#include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/registry.h"
 #include "tessera/nn/module.h"
 
 namespace tessera {
@@ -34,6 +35,9 @@ std::unique_ptr<M> from_pretrained(const std::string& folder) {
   return model;
 }
 
+/// The same for the class that config.json names (nn::model_table()), with parameters of type `dtype`.
+std::unique_ptr<nn::PretrainedModel> from_pretrained(const std::string& folder, DType dtype = DType::kF32);
+
 struct SavePretrainedOptions {
   /// A file has at most this size, unless a single tensor is larger.
   std::int64_t max_shard_bytes = 5'000'000'000;
@@ -43,9 +47,9 @@ struct SavePretrainedOptions {
 /// renamed after all of them are on the disk. Error, on all ranks, naming the rank and the file that failed.
 void save_state(const StateDict& state, const std::string& folder, const SavePretrainedOptions& options = {});
 /// The content of config.json.
-JsonObject config_json(const nn::GPT2LMHeadModel& model);
+JsonObject config_json(const nn::PretrainedModel& model);
 /// save_state() of the parameters and buffers, and config.json.
-void save_pretrained(const nn::GPT2LMHeadModel& model, const std::string& folder,
+void save_pretrained(const nn::PretrainedModel& model, const std::string& folder,
                      const SavePretrainedOptions& options = {});
 
 }  // namespace tessera

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules: named parameters and submodules. A module is an object with an address; its submodules are members.
+// Modules: named parameters and submodules. A module is an object with an address; its submodules are members, or are
+// shared.
 //
 //   class TwoLayers : public nn::Callable<TwoLayers> {
 //    public:
-//     TwoLayers() { add_module("first", first_); add_module("second", second_); }
+//     TwoLayers() {
+//       register_module("first", first_);
+//       register_module("second", second_);
+//     }
 //     Tensor forward(const Tensor& x) { return second_(relu(first_(x))); }
-//     std::string_view class_name() const override { return "TwoLayers"; }
+//
 //    private:
 //     nn::Linear first_{784, 128}, second_{128, 10};
 //   };
+//
+// forward() may take and return anything. A call of the module runs it in the trace scope of the module: ops carry its
+// path, and errors name the source location of the call.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +23,9 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -23,6 +33,7 @@
 #include "tessera/frontend/tensor/state_dict.h"
 #include "tessera/frontend/tensor/tensor.h"
 #include "tessera/frontend/tracing/trace.h"
+#include "tessera/nn/hooks.h"
 
 namespace tessera::nn {
 
@@ -49,8 +60,9 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// The name for wrap policies and reports: `GPT2Block`.
-  [[nodiscard]] virtual std::string_view class_name() const = 0;
+  /// The name for wrap policies and reports: `GPT2Block`. By default the name of the C++ class, without namespaces and
+  /// template arguments. In a constructor, that is the class which is being constructed.
+  [[nodiscard]] virtual std::string_view class_name() const;
   /// True for classes that only contain other modules (ModuleList). Policies by size skip them.
   [[nodiscard]] virtual bool is_container() const { return false; }
 
@@ -72,6 +84,7 @@ class Module {
   /// Buffers: variables without gradient and optimizer state, such as running statistics. They are named like
   /// parameters.
   [[nodiscard]] std::vector<NamedParameter> named_buffers() const;
+  [[nodiscard]] std::vector<Tensor> buffers() const;
   [[nodiscard]] const std::vector<NamedParameter>& own_buffers() const { return buffers_; }
 
   /// The parameters and buffers of this module and its submodules under their names. A tied parameter is one entry, with
@@ -86,6 +99,8 @@ class Module {
   void train(bool on = true);
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return training_; }
+  /// Calls `visit` for every submodule, children before parents, and for this module last.
+  void apply(const std::function<void(Module&)>& visit);
   void zero_grad();
   /// From now on ops use all parameters converted to `dtype`. Parameters are stored and updated in their own type.
   void set_compute_dtype(DType dtype);
@@ -96,10 +111,38 @@ class Module {
   /// The path of the module, as in errors and HLO metadata.
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  /// Calls `hook` before every call of this module. The hook may replace the tensors among the arguments; it may not
+  /// change their number. Ops that a hook records belong to the module and its FSDP unit.
+  HookHandle register_forward_pre_hook(ForwardPreHook hook) { return hooks_.before.add(std::move(hook)); }
+  /// Calls `hook` after every call of this module. The hook may replace the tensors of the result.
+  HookHandle register_forward_hook(ForwardHook hook) { return hooks_.after.add(std::move(hook)); }
+  [[nodiscard]] const ForwardHooks& forward_hooks() const { return hooks_; }
+
   /// Returns the tree of modules with parameter counts and units, one module on each line.
   [[nodiscard]] std::string str() const;
 
  protected:
+  /// Registers a tensor as a parameter, under libtorch's name of the function. The parameter has its value. Errors: an
+  /// empty name, a name with a dot, a name that exists already, a null tensor.
+  Tensor register_parameter(std::string name, Tensor value, bool requires_grad = true);
+  /// Registers a tensor as a buffer. Errors as of register_parameter().
+  Tensor register_buffer(std::string name, Tensor value);
+  /// Registers a member of this object as a submodule and returns it. Errors: an empty name, a name with a dot, a name
+  /// that exists already.
+  template <class M>
+  M& register_module(std::string name, M& child) {
+    add_module(std::move(name), child);
+    return child;
+  }
+  /// The same for a submodule that several objects may own.
+  template <class M>
+  std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> child) {
+    require(child != nullptr, "{}: submodule {} is null", class_name(), name);
+    add_module(std::move(name), *child);
+    owned_.push_back(child);
+    return child;
+  }
+
   /// Registers a new parameter and returns it.
   Tensor add_parameter(std::string name, const Type& type, Initializer initializer, Dims exported_dims = {});
   /// Registers a parameter of another module (a tied parameter).
@@ -110,19 +153,28 @@ class Module {
 
  private:
   void set_path(const std::string& path);
+  void check_new_name(std::string_view kind, const std::string& name) const;
   std::vector<NamedParameter> parameters_;
   std::vector<NamedParameter> buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
+  std::vector<std::shared_ptr<Module>> owned_;
+  ForwardHooks hooks_;
   std::string path_;
   std::string unit_;
   bool training_ = true;
+  mutable const std::type_info* named_type_ = nullptr;  // the class of type_name_
+  mutable std::string type_name_;
 };
 
-/// Gives Self a call operator that runs Self::forward in the trace scope of the module. Errors name the source
-/// location of the call.
-template <class Self>
-class Callable : public Module {
+/// Gives Self a call operator that runs Self::forward in the trace scope of the module, with the module's hooks. It
+/// takes the arguments of forward(), of any number and type, and returns its result. Errors name the source location
+/// of the call. Base is Module, or an interface derived from it.
+template <class Self, class Base = Module>
+class Callable : public Base {
  public:
+  using Base::Base;
+  // A parameter pack must be last in order to be deduced, so each number of arguments has its own operator.
+  auto operator()(std::source_location where = std::source_location::current()) { return call(where); }
   template <class A>
   auto operator()(A&& a, std::source_location where = std::source_location::current()) {
     return call(where, std::forward<A>(a));
@@ -135,13 +187,27 @@ class Callable : public Module {
   auto operator()(A&& a, B&& b, C&& c, std::source_location where = std::source_location::current()) {
     return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
   }
+  template <class A, class B, class C, class D>
+  auto operator()(A&& a, B&& b, C&& c, D&& d, std::source_location where = std::source_location::current()) {
+    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d));
+  }
+  /// Five arguments and more. Errors name the call of the enclosing module.
+  template <class A, class B, class C, class D, class E, class... More>
+    requires(!std::is_same_v<std::remove_cvref_t<E>, std::source_location>)
+  auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, More&&... more) {
+    return call(trace().call_site({}), std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d),
+                std::forward<E>(e), std::forward<More>(more)...);
+  }
 
  private:
   template <class... Args>
   auto call(const std::source_location& where, Args&&... args) {
-    const TraceScope scope(path(), unit(), where);
+    const TraceScope scope(this->path(), this->unit(), where);
     try {
-      return static_cast<Self&>(*this).forward(std::forward<Args>(args)...);
+      Self& self = static_cast<Self&>(*this);
+      const auto forward = [&self](auto&&... given) { return self.forward(std::forward<decltype(given)>(given)...); };
+      if (this->forward_hooks().empty()) return forward(std::forward<Args>(args)...);
+      return call_with_hooks(*this, this->forward_hooks(), forward, std::forward<Args>(args)...);
     } catch (InternalError&) {
       throw;
     } catch (Error& error) {
@@ -149,31 +215,6 @@ class Callable : public Module {
       throw;
     }
   }
-};
-
-/// A list of modules of one class: children "0", "1", ….
-template <class M>
-class ModuleList : public Module {
- public:
-  template <class... Args>
-  M& emplace(Args&&... args) {
-    items_.push_back(std::make_unique<M>(std::forward<Args>(args)...));
-    add_module(std::to_string(items_.size() - 1), *items_.back());
-    return *items_.back();
-  }
-  [[nodiscard]] int size() const { return static_cast<int>(items_.size()); }
-  [[nodiscard]] M& operator[](int i) {
-    require(i >= 0 && static_cast<std::size_t>(i) < items_.size(), "there is no module {}; the list has {}", i,
-            items_.size());
-    return *items_[static_cast<std::size_t>(i)];
-  }
-  [[nodiscard]] std::string_view class_name() const override { return "ModuleList"; }
-  [[nodiscard]] bool is_container() const override { return true; }
-  [[nodiscard]] auto begin() { return items_.begin(); }
-  [[nodiscard]] auto end() { return items_.end(); }
-
- private:
-  std::vector<std::unique_ptr<M>> items_;
 };
 
 }  // namespace tessera::nn

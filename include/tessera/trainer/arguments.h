@@ -15,8 +15,9 @@ namespace tessera::trainer {
 /// The defaults are Hugging Face's.
 struct TrainingArguments {
   // Model and data.
-  std::string model_name_or_path;  // a folder with config.json and weights; "": initial values
-  std::string config_name;         // "": that of model_name_or_path
+  std::string model_name_or_path;   // a folder with config.json and weights; "": initial values
+  std::string config_name;          // "": that of model_name_or_path
+  std::string model_type = "gpt2";  // of a configuration that names no model
   std::string tokenizer_name = "bytes";
   std::string train_file;
   std::string validation_file;
@@ -24,7 +25,7 @@ struct TrainingArguments {
   std::string dataset_config_name;
   std::string cache_dir;
   double validation_split_percentage = 5;
-  std::int64_t block_size = 0;  // 0: the model's n_positions, at most 1024
+  std::int64_t block_size = 0;  // 0: the positions of the model, at most 1024
 
   // Batches and length.
   std::optional<std::int64_t> per_device_train_batch_size;  // per data shard

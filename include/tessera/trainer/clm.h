@@ -15,7 +15,7 @@
 #include "tessera/data/tokenizer.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/registry.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/trainer/arguments.h"
 
@@ -43,7 +43,7 @@ struct ClmModel {
   std::vector<std::string> data_axes;  // the axes that shard the rows of a batch
   std::int64_t data_shards = 1;
   std::int64_t block_size = 0;
-  std::unique_ptr<nn::GPT2LMHeadModel> model;
+  std::unique_ptr<nn::CausalLM> model;
   std::vector<FsdpUnit> units;         // empty without FSDP
   std::optional<DType> compute_dtype;  // of products and activations, if it differs from that of the weights
   std::unique_ptr<optim::Optimizer> optimizer;

@@ -20,13 +20,6 @@ const GPT2Config& checked(const GPT2Config& config) {
   return config;
 }
 
-Tensor activated(const Tensor& x, const std::string& name) {
-  if (name == "gelu") return gelu(x);
-  if (name == "relu") return relu(x);
-  if (name == "tanh") return tanh(x);
-  return gelu_new(x);  // gelu_pytorch_tanh is the same function
-}
-
 }  // namespace
 
 // ---- attention ----------------------------------------------------------------------------------------------------------
@@ -85,7 +78,7 @@ GPT2MLP::GPT2MLP(const GPT2Config& config)
 }
 Tensor GPT2MLP::forward(const Tensor& x) {
   const Tensor inner = over_dim(c_fc_(whole(x, split_)), 2, split_);
-  return dropout_(over_dim(c_proj_(activated(inner, activation_)), 1, split_));
+  return dropout_(over_dim(c_proj_(activation(inner, activation_)), 1, split_));
 }
 
 GPT2Block::GPT2Block(const GPT2Config& config)
@@ -153,34 +146,24 @@ GPT2LMHeadModel::GPT2LMHeadModel(const GPT2Config& config)
   add_module("lm_head", lm_head_);
 }
 
-Tensor GPT2LMHeadModel::logits(const Tensor& tokens) {
-  const TraceScope own(path(), unit());
+CausalShape GPT2LMHeadModel::shape() const {
+  return {"GPT-2",        config_.n_layer,    config_.n_embd,     config_.n_head,
+          config_.n_head, config_.vocab_size, config_.n_positions};
+}
+
+std::string GPT2LMHeadModel::config_json() const { return config_.to_json(); }
+
+void GPT2LMHeadModel::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {
+  nn::shard_tensor_parallel(*this, mesh, axis);
+}
+
+CausalLM::Output GPT2LMHeadModel::compute(const Tensor& tokens, const CausalInputs& inputs) {
+  require(inputs.attention_mask.is_null() && inputs.position_ids.is_null(),
+          "GPT2LMHeadModel takes no attention_mask and no position_ids; pad with labels of -100 on the right");
   const Tensor hidden = transformer_(tokens);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
-  return over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
-                  transformer_.activation_split());
-}
-
-namespace {
-
-constexpr std::int64_t kIgnoredLabel = -100;
-
-// Shifts the labels to the left instead of slicing the logits, so that nothing of size [b, t, v] is copied.
-Tensor shifted(const Tensor& given) {
-  const bool is_wide = given.dtype() == DType::kS32 || given.dtype() == DType::kS64 || !is_integer(given.dtype());
-  const Tensor labels = is_wide ? given : given.to(DType::kS32);  // s32 can represent the ignored label
-  return pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnoredLabel));
-}
-
-}  // namespace
-
-Tensor GPT2LMHeadModel::forward(const Tensor& tokens, const Tensor& labels) {
-  return cross_entropy(logits(tokens), shifted(labels), kIgnoredLabel);
-}
-
-CrossEntropyParts GPT2LMHeadModel::loss_parts(const Tensor& tokens, const Tensor& labels) {
-  const TraceScope scope(path(), unit());
-  return cross_entropy_parts(logits(tokens), shifted(labels), kIgnoredLabel);
+  return {over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
+                   transformer_.activation_split())};
 }
 
 // ---- tensor parallel ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise functions as modules, activations by their Hugging Face names, and dropout.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/nn/module.h"
+
+namespace tessera::nn {
+
+class ReLU : public Callable<ReLU> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "ReLU"; }
+};
+
+/// `approximate`: GPT-2's tanh form (gelu_new), PyTorch's GELU(approximate="tanh"); otherwise the form with erf.
+class GELU : public Callable<GELU> {
+ public:
+  explicit GELU(bool approximate = true) : approximate_(approximate) {}
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "GELU"; }
+
+ private:
+  bool approximate_;
+};
+
+/// x sigmoid(x).
+class SiLU : public Callable<SiLU> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "SiLU"; }
+};
+
+class Tanh : public Callable<Tanh> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Tanh"; }
+};
+
+class Sigmoid : public Callable<Sigmoid> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Sigmoid"; }
+};
+
+class Identity : public Callable<Identity> {
+ public:
+  Tensor forward(const Tensor& x) { return x; }
+  [[nodiscard]] std::string_view class_name() const override { return "Identity"; }
+};
+
+/// Dropout in training; the identity in evaluation.
+class Dropout : public Callable<Dropout> {
+ public:
+  /// Error unless 0 <= p < 1.
+  explicit Dropout(double p = 0.5);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Dropout"; }
+
+ private:
+  double p_;
+};
+
+/// The names that activation() knows: gelu, gelu_new, gelu_pytorch_tanh, relu, sigmoid, silu, swish, tanh.
+const std::vector<std::string>& activation_names();
+/// Applies the activation that Hugging Face's configurations call `name`. Error with the nearest name.
+Tensor activation(const Tensor& x, std::string_view name);
+
+}  // namespace tessera::nn

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention layers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "tessera/nn/activation.h"
+#include "tessera/nn/linear.h"
+
+namespace tessera::nn {
+
+/// What attention sees, and how.
+struct AttentionOptions {
+  bool is_causal = false;
+  Tensor mask{};                  // null, or booleans broadcast to [b, h, t, s]: true where a key is seen
+  Tensor bias{};                  // null, or floats broadcast to [b, h, t, s], added to the scores
+  std::optional<double> scale{};  // nullopt: 1 / sqrt(d)
+  double dropout = 0;             // of the weights
+};
+/// softmax(q k^T * scale + bias) v for q [b, t, h, d] and k, v [b, s, g, d]: groups of h / g heads share keys. Returns
+/// [b, t, h, d]. A row that sees no key is zero. No host reads.
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+
+/// torch.nn.MultiheadAttention, with its parameters: in_proj_weight [3 embed_dim, embed_dim] and in_proj_bias, or
+/// q_proj_weight, k_proj_weight and v_proj_weight if keys or values have other widths; out_proj. The call returns the
+/// output only, not the weights. Forward passes read nothing on the host.
+class MultiheadAttention : public Callable<MultiheadAttention> {
+ public:
+  struct Options {
+    double dropout = 0;
+    bool bias = true;
+    std::int64_t kdim = 0;  // 0: embed_dim
+    std::int64_t vdim = 0;
+    bool batch_first = false;
+    DType dtype = DType::kF32;
+  };
+  struct Masks {
+    Tensor key_padding_mask{};  // booleans [b, s]: true for keys that are ignored, as in PyTorch
+    /// Booleans, true where attention is not allowed, or floats that are added: [t, s], [b, h, t, s] or [b * h, t, s].
+    Tensor attn_mask{};
+    bool is_causal = false;
+  };
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads)
+      : MultiheadAttention(embed_dim, num_heads, Options()) {}
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const Options& options);
+  /// query [t, b, e], key [s, b, k], value [s, b, v] -> [t, b, e]; with batch_first, b is the first dim.
+  Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value);
+  Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value, const Masks& masks);
+  /// [3, h, d, e] (files: [3e, e]), so that heads can be sharded; null with kdim or vdim.
+  [[nodiscard]] Tensor in_proj_weight() const { return in_proj_weight_; }
+  [[nodiscard]] Linear& out_proj() { return out_proj_; }
+  [[nodiscard]] std::string_view class_name() const override { return "MultiheadAttention"; }
+
+ private:
+  Tensor projected(const Tensor& x, int which) const;
+  AttentionOptions options_of(const Masks& masks, const Tensor& query, const Tensor& key) const;
+
+  Options options_;
+  std::int64_t heads_, head_size_;
+  Tensor in_proj_weight_, in_proj_bias_;
+  Tensor separate_[3];
+  Linear out_proj_;
+};
+
+}  // namespace tessera::nn

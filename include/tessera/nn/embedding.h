@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lookup tables.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tessera/nn/module.h"
+
+namespace tessera::nn {
+
+/// Rows of a table [count, width], from normal(0, standard_deviation).
+class Embedding : public Callable<Embedding> {
+ public:
+  struct Options {
+    /// This row starts as zeros and gets no gradient, as in PyTorch. Negative numbers count from the end.
+    std::optional<std::int64_t> padding_idx{};
+    double standard_deviation = 1.0;
+    DType dtype = DType::kF32;
+  };
+  Embedding(std::int64_t count, std::int64_t width, const Options& options);
+  Embedding(std::int64_t count, std::int64_t width, double standard_deviation = 1.0, DType dtype = DType::kF32)
+      : Embedding(count, width, Options{.standard_deviation = standard_deviation, .dtype = dtype}) {}
+  /// Integers [...] -> [..., width]. Error for ids out of range, if they are known on the host.
+  Tensor forward(const Tensor& ids);
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] std::optional<std::int64_t> padding_idx() const { return padding_idx_; }
+  [[nodiscard]] std::string_view class_name() const override { return "Embedding"; }
+
+ private:
+  std::optional<std::int64_t> padding_idx_;
+  Tensor weight_;
+};
+
+}  // namespace tessera::nn

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses as functions, with PyTorch's definitions. Classes are the last dim. Computed in f32 at least.
+//
+//   Tensor loss = nn::cross_entropy(logits, labels, {.label_smoothing = 0.1});
+//   Tensor each = nn::mse_loss(prediction, target, nn::LossReduction::kNone);
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/frontend/tensor/functions.h"
+
+namespace tessera::nn {
+
+/// The mean of all elements, their sum, or the elements themselves. kBatchMean: the sum divided by the size of dim 0.
+enum class LossReduction : std::uint8_t { kMean, kSum, kNone, kBatchMean };
+
+struct CrossEntropyOptions {
+  std::int64_t ignore_index = -100;
+  double label_smoothing = 0;  // in [0, 1]
+  Tensor weight{};             // [classes]: the weight of each class; null: 1
+  LossReduction reduction = LossReduction::kMean;
+};
+/// -log softmax(logits)[label] for logits [..., classes] and integer labels [...]; or -sum(p log softmax(logits)) for
+/// probabilities p [..., classes]. With smoothing e, the label counts 1 - e, and e is divided over all classes. The
+/// mean is weighted: the sum of the losses divided by the sum of the weights of the labels that are not ignored (of
+/// the number of rows for probabilities); 0 if all labels are ignored. A sharded class dim stays sharded.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
+
+/// (x - y)^2.
+Tensor mse_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean);
+/// |x - y|.
+Tensor l1_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean);
+/// (x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| - beta / 2. Error unless beta > 0.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta = 1,
+                      LossReduction reduction = LossReduction::kMean);
+/// -(y log p + (1 - y) log(1 - p)) for probabilities p. As in PyTorch, logarithms are at least -100.
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction reduction = LossReduction::kMean);
+
+struct BceWithLogitsOptions {
+  Tensor pos_weight{};  // broadcast to the logits: the weight of the part with y = 1; null: 1
+  LossReduction reduction = LossReduction::kMean;
+};
+/// binary_cross_entropy(sigmoid(logits), y), without overflow.
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& y,
+                                        const BceWithLogitsOptions& options = {});
+
+struct KlDivOptions {
+  bool log_target = false;  // the target is log p
+  LossReduction reduction = LossReduction::kMean;
+};
+/// p (log p - log q) for the target p, from log q. Elements with p = 0 are 0. kBatchMean gives the mathematical
+/// divergence of a batch of distributions.
+Tensor kl_div(const Tensor& log_q, const Tensor& target, const KlDivOptions& options = {});
+
+struct ContrastiveOptions {
+  double temperature = 0.07;
+  bool symmetric = false;  // the mean of both directions, as in CLIP
+  LossReduction reduction = LossReduction::kMean;
+};
+/// InfoNCE (van den Oord et al., 2018): row i of queries [n, d] should be most similar to row i of keys [n, d] among
+/// all rows, by the cosine divided by the temperature. Rows may be sharded.
+Tensor contrastive_loss(const Tensor& queries, const Tensor& keys, const ContrastiveOptions& options = {});
+
+}  // namespace tessera::nn

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Interfaces of models that Hugging Face's folders describe: a configuration, named inputs and outputs, and for language
+// models what training and generation need.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/nn/module.h"
+
+namespace tessera::nn {
+
+/// Tensors by the names of Hugging Face's forward(): input_ids, attention_mask, labels, pixel_values, ….
+using ModelInputs = std::map<std::string, Tensor, std::less<>>;
+struct ModelOutput {
+  Tensor loss;  // null without labels
+  Tensor logits;
+  std::map<std::string, Tensor, std::less<>> others{};  // further results by Hugging Face's names
+};
+/// Returns the input `name`, or a null tensor.
+Tensor input_of(const ModelInputs& inputs, std::string_view name);
+/// Error, with the nearest known name, if there is an input that is not in `known`; error if one of `needed` is missing.
+void check_inputs(std::string_view model, const ModelInputs& inputs, const std::vector<std::string>& needed,
+                  const std::vector<std::string>& optional);
+
+/// A model that from_pretrained() makes and save_pretrained() writes.
+class PretrainedModel : public Module {
+ public:
+  /// The text of config.json.
+  [[nodiscard]] virtual std::string config_json() const = 0;
+  /// Calls the model with named inputs. Error for an input that the model does not have, or needs.
+  virtual ModelOutput run(const ModelInputs& inputs) = 0;
+  /// The class of the repeated block: an FSDP unit.
+  [[nodiscard]] virtual std::string_view block_class() const = 0;
+  /// Shards the products of the model over an axis. Error unless the model overrides it.
+  virtual void shard_tensor_parallel(const Mesh& mesh, const std::string& axis);
+};
+
+/// The sizes of a causal language model.
+struct CausalShape {
+  std::string_view family;  // GPT-2
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t key_heads = 0;  // that is, groups of heads with shared keys
+  std::int64_t vocabulary = 0;
+  std::int64_t positions = 0;
+};
+/// Inputs in addition to the tokens.
+struct CausalInputs {
+  Tensor attention_mask{};  // [b, t]: 0 for padding, which no position sees; null: no padding
+  Tensor position_ids{};    // integers [b, t]; null: 0 … t - 1
+};
+/// The sum of the losses and the number of labels. Training adds `auxiliary`, a scalar with its coefficient, to the mean
+/// of a batch; null if the model has no such loss.
+struct CausalLossParts : CrossEntropyParts {
+  Tensor auxiliary{};
+};
+
+/// A language model that predicts the next token.
+class CausalLM : public PretrainedModel {
+ public:
+  [[nodiscard]] virtual CausalShape shape() const = 0;
+  /// s32 or s64 [b, t] -> [b, t, vocabulary].
+  Tensor logits(const Tensor& tokens, const CausalInputs& inputs = {});
+  /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i], and the auxiliary loss. Labels of -100
+  /// are ignored.
+  Tensor forward(const Tensor& tokens, const Tensor& labels);
+  CausalLossParts loss_parts(const Tensor& tokens, const Tensor& labels, const CausalInputs& inputs = {});
+  /// Takes input_ids, and labels, attention_mask and position_ids if given.
+  ModelOutput run(const ModelInputs& inputs) override;
+
+ protected:
+  struct Output {
+    Tensor logits;
+    Tensor auxiliary{};
+  };
+  /// Traces the model. Called within its trace scope.
+  virtual Output compute(const Tensor& tokens, const CausalInputs& inputs) = 0;
+
+ private:
+  Output traced(const Tensor& tokens, const CausalInputs& inputs);
+};
+
+}  // namespace tessera::nn

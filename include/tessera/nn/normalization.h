@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalizations of rows and groups. Statistics are computed in f32 at least.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/nn/module.h"
+
+namespace tessera::nn {
+
+/// Layer normalization over the last dim, which has `width` elements: mean 0 and variance 1, then weight and bias.
+class LayerNorm : public Callable<LayerNorm> {
+ public:
+  struct Options {
+    double epsilon = 1e-5;
+    bool elementwise_affine = true;
+    bool bias = true;  // only with elementwise_affine
+    DType dtype = DType::kF32;
+  };
+  LayerNorm(std::int64_t width, const Options& options);
+  explicit LayerNorm(std::int64_t width, double epsilon = 1e-5, DType dtype = DType::kF32)
+      : LayerNorm(width, Options{.epsilon = epsilon, .dtype = dtype}) {}
+  Tensor forward(const Tensor& x);
+  /// Null without elementwise_affine.
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] Tensor bias() const { return bias_; }
+  [[nodiscard]] std::string_view class_name() const override { return "LayerNorm"; }
+
+ private:
+  std::int64_t width_;
+  double epsilon_;
+  Tensor weight_, bias_;
+};
+
+/// x / sqrt(mean(x^2) + epsilon) over the last dim, then the weight, as in Llama (Zhang and Sennrich, 2019). The
+/// weight is applied in the element type of x.
+class RMSNorm : public Callable<RMSNorm> {
+ public:
+  struct Options {
+    double epsilon = 1e-6;
+    bool elementwise_affine = true;
+    DType dtype = DType::kF32;
+  };
+  explicit RMSNorm(std::int64_t width) : RMSNorm(width, Options()) {}
+  RMSNorm(std::int64_t width, const Options& options);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] std::string_view class_name() const override { return "RMSNorm"; }
+
+ private:
+  std::int64_t width_;
+  double epsilon_;
+  Tensor weight_;
+};
+
+/// Normalizes groups of channels of x [n, channels, ...] over the channels of the group and all further dims (Wu and
+/// He, 2018); then weight and bias of each channel.
+class GroupNorm : public Callable<GroupNorm> {
+ public:
+  struct Options {
+    double epsilon = 1e-5;
+    bool affine = true;
+    DType dtype = DType::kF32;
+  };
+  GroupNorm(std::int64_t groups, std::int64_t channels) : GroupNorm(groups, channels, Options()) {}
+  GroupNorm(std::int64_t groups, std::int64_t channels, const Options& options);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] Tensor bias() const { return bias_; }
+  [[nodiscard]] std::string_view class_name() const override { return "GroupNorm"; }
+
+ private:
+  std::int64_t groups_, channels_;
+  double epsilon_;
+  Tensor weight_, bias_;
+};
+
+}  // namespace tessera::nn

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/linear.h"
+
+#include <cmath>
+
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/nn/initializers.h"
+
+namespace tessera::nn {
+
+Linear::Linear(std::int64_t in, std::int64_t out, const Options& options) {
+  require(in >= 1 && out >= 1, "Linear needs positive widths, got {} and {}", in, out);
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  const double deviation = options.standard_deviation;
+  weight_ = add_parameter("weight", Type::array(options.dtype, {out, in}),
+                          deviation > 0 ? normal(0, deviation) : uniform(-bound, bound));
+  if (!options.bias) return;
+  bias_ = add_parameter("bias", Type::array(options.dtype, {out}), deviation > 0 ? zeros() : uniform(-bound, bound));
+}
+
+Tensor Linear::forward(const Tensor& x) {
+  const Tensor y = dot(at_call(x), weight_, {.lhs_contracting = {x.ndim() - 1}, .rhs_contracting = {1}});
+  return bias_.is_null() ? y : at_call(y) + bias_;
+}
+
+Conv1D::Conv1D(std::int64_t in, std::int64_t out, double standard_deviation, DType dtype) {
+  weight_ = add_parameter("weight", Type::array(dtype, {in, out}), normal(0, standard_deviation));
+  bias_ = add_parameter("bias", Type::array(dtype, {out}), zeros());
+}
+Tensor Conv1D::forward(const Tensor& x) { return at_call(matmul(at_call(x), weight_)) + bias_; }
+
+}  // namespace tessera::nn

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/models/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/base/json_object.h"
+#include "tessera/base/text.h"
+#include "tessera/nn/models/gpt2.h"
+
+namespace tessera::nn {
+namespace {
+
+template <class M>
+std::unique_ptr<PretrainedModel> make_of(const std::string& text, const std::string& origin, DType dtype) {
+  typename M::Config config = M::Config::from_json(text, origin);
+  config.dtype = dtype;
+  return std::make_unique<M>(config);
+}
+
+const ModelRow* row_of(std::string_view ModelRow::*field, const std::string& value) {
+  const auto& table = model_table();
+  const auto found = std::find_if(table.begin(), table.end(), [&](const ModelRow& row) { return row.*field == value; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> known_values(std::string_view ModelRow::*field) {
+  std::vector<std::string> out;
+  for (const ModelRow& row : model_table())
+    if (std::find(out.begin(), out.end(), row.*field) == out.end()) out.emplace_back(row.*field);
+  return out;
+}
+
+}  // namespace
+
+const std::vector<ModelRow>& model_table() {
+  static const std::vector<ModelRow> kTable = {
+      {"GPT2LMHeadModel", "gpt2", make_of<GPT2LMHeadModel>},
+  };
+  return kTable;
+}
+
+std::unique_ptr<PretrainedModel> make_model(const std::string& config, const std::string& origin, DType dtype,
+                                            const std::string& fallback) {
+  const JsonObject json = JsonObject::parse(config, origin);
+  std::vector<std::string> architectures;
+  if (!json.is_null("architectures")) json.read("architectures", architectures);
+  std::string type = architectures.empty() ? fallback : "";
+  if (!json.is_null("model_type")) json.read("model_type", type);
+  for (const std::string& architecture : architectures)
+    if (const ModelRow* row = row_of(&ModelRow::architecture, architecture)) return row->make(config, origin, dtype);
+  require(!architectures.empty() || !type.empty(), "{}: has neither architectures nor model_type, one of {}", origin,
+          fmt::join(known_values(&ModelRow::model_type), ", "));
+  const ModelRow* row = row_of(&ModelRow::model_type, type);
+  require(row != nullptr, "{}: there is no model of model_type \"{}\"{}", origin, type,
+          [&] { return suggest_name(type, known_values(&ModelRow::model_type)); });
+  // Another class with the same body, such as GPT2Model, has the weights of the default class or a part of them.
+  return row->make(config, origin, dtype);
+}
+
+std::unique_ptr<CausalLM> make_causal_lm(const std::string& config, const std::string& origin, DType dtype,
+                                         const std::string& fallback) {
+  std::unique_ptr<PretrainedModel> model = make_model(config, origin, dtype, fallback);
+  require(dynamic_cast<CausalLM*>(model.get()) != nullptr, "{}: {} is not a causal language model", origin,
+          model->class_name());
+  return std::unique_ptr<CausalLM>(static_cast<CausalLM*>(model.release()));
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "tessera/base/text.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/trace.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera::nn {
+namespace {
+
+const std::vector<std::string> kRopeTypes{"default", "linear", "dynamic", "llama3", "yarn"};
+
+void read_rope_keys(const JsonObject& json, RopeConfig& out) {
+  json.require_known({"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
+                      "original_max_position_embeddings", "attention_factor", "mscale", "mscale_all_dim", "beta_fast",
+                      "beta_slow", "truncate", "partial_rotary_factor"});
+  json.read("type", out.rope_type);
+  json.read("rope_type", out.rope_type);
+  const auto read = [&](const char* key, auto& value) {
+    if (!json.is_null(key)) json.read(key, value);
+  };
+  read("rope_theta", out.theta);
+  read("factor", out.factor);
+  read("low_freq_factor", out.low_freq_factor);
+  read("high_freq_factor", out.high_freq_factor);
+  read("original_max_position_embeddings", out.original_max_position_embeddings);
+  read("attention_factor", out.attention_factor);
+  read("mscale", out.mscale);
+  read("mscale_all_dim", out.mscale_all_dim);
+  read("beta_fast", out.beta_fast);
+  read("beta_slow", out.beta_slow);
+  read("truncate", out.truncate);
+  double part = 1;
+  read("partial_rotary_factor", part);
+  require(part == 1, "{}: partial_rotary_factor {} is not supported; it must be 1", json.origin(), part);
+  require(out.rope_type == "default" || json.has("factor"), "{}: rope_type \"{}\" needs a factor", json.origin(),
+          out.rope_type);
+}
+
+// Hugging Face computes the frequencies in f32, and so must this, because positions multiply the rounding errors.
+std::vector<float> plain_frequencies(double theta, std::int64_t dim) {
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < dim; i += 2)
+    out.push_back(1.0F / std::pow(static_cast<float>(theta), static_cast<float>(i) / static_cast<float>(dim)));
+  return out;
+}
+
+// Long waves are slowed down by the factor, short ones are kept; between them both are mixed.
+void scale_for_llama3(const RopeConfig& config, double original, std::vector<float>& frequencies) {
+  for (float& frequency : frequencies) {
+    const double wave = 2 * std::numbers::pi / static_cast<double>(frequency);
+    if (wave > original / config.low_freq_factor) {
+      frequency = static_cast<float>(frequency / config.factor);
+    } else if (wave >= original / config.high_freq_factor) {
+      const double smooth =
+          (original / wave - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor);
+      frequency = static_cast<float>((1 - smooth) * frequency / config.factor + smooth * frequency);
+    }
+  }
+}
+
+// YaRN (Peng et al., 2023): dims that turn often keep their frequency, dims that turn seldom are slowed down.
+void scale_for_yarn(const RopeConfig& config, std::int64_t dim, double original, std::vector<float>& frequencies) {
+  const auto dim_of_turns = [&](double turns) {
+    return static_cast<double>(dim) * std::log(original / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(config.theta));
+  };
+  double low = dim_of_turns(config.beta_fast);
+  double high = dim_of_turns(config.beta_slow);
+  if (config.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(dim - 1));
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double slowed = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    const double plain = frequencies[i];
+    frequencies[i] = static_cast<float>(plain / config.factor * slowed + plain * (1 - slowed));
+  }
+}
+
+double yarn_attention_factor(const RopeConfig& config) {
+  if (config.attention_factor) return *config.attention_factor;
+  const auto factor_of = [&](double scale) {
+    return config.factor <= 1 ? 1.0 : 0.1 * scale * std::log(config.factor) + 1.0;
+  };
+  if (config.mscale.value_or(0) != 0 && config.mscale_all_dim.value_or(0) != 0)
+    return factor_of(*config.mscale) / factor_of(*config.mscale_all_dim);
+  return factor_of(1);
+}
+
+// The base of `dynamic` grows with the number of positions beyond those of training.
+double dynamic_theta(const RopeConfig& config, std::int64_t dim, std::int64_t max_positions, std::int64_t time) {
+  const double ratio = static_cast<double>(std::max(time, max_positions)) / static_cast<double>(max_positions);
+  const double exponent = static_cast<double>(dim) / static_cast<double>(dim - 2);
+  return config.theta * std::pow(config.factor * ratio - (config.factor - 1), exponent);
+}
+
+}  // namespace
+
+RopeConfig RopeConfig::from_json(const JsonObject& config, double default_theta) {
+  RopeConfig out;
+  out.theta = default_theta;
+  if (config.has("rope_theta") && !config.is_null("rope_theta")) config.read("rope_theta", out.theta);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(key) || config.is_null(key)) continue;
+    JsonObject json;
+    config.read(key, json);
+    read_rope_keys(json, out);
+  }
+  out.check(config.origin());
+  return out;
+}
+
+void RopeConfig::check(const std::string& origin) const {
+  require(std::find(kRopeTypes.begin(), kRopeTypes.end(), rope_type) != kRopeTypes.end(),
+          "{}: rope_type \"{}\" is not supported{}", origin, rope_type,
+          [&] { return suggest_name(rope_type, kRopeTypes); });
+  require(theta > 0, "{}: rope_theta must be above 0, got {}", origin, theta);
+  require(factor >= 1, "{}: the factor of rope_type \"{}\" must be at least 1, got {}", origin, rope_type, factor);
+  require(rope_type != "llama3" || (low_freq_factor > 0 && high_freq_factor > low_freq_factor),
+          "{}: high_freq_factor {} must be above low_freq_factor {}, and both above 0", origin, high_freq_factor,
+          low_freq_factor);
+  require(original_max_position_embeddings >= 0, "{}: original_max_position_embeddings must not be negative, got {}",
+          origin, original_max_position_embeddings);
+}
+
+RopeFrequencies rope_frequencies(const RopeConfig& config, std::int64_t dim, std::int64_t max_positions,
+                                 std::int64_t time) {
+  config.check("rotary embedding");
+  const std::string& type = config.rope_type;
+  const std::int64_t given = config.original_max_position_embeddings;
+  const auto original = static_cast<double>(given == 0 ? max_positions : given);
+  const double theta = type == "dynamic" ? dynamic_theta(config, dim, max_positions, time) : config.theta;
+  std::vector<float> frequencies = plain_frequencies(theta, dim);
+  RopeFrequencies out;
+  if (type == "linear")
+    for (float& frequency : frequencies) frequency /= static_cast<float>(config.factor);
+  if (type == "llama3") scale_for_llama3(config, original, frequencies);
+  if (type == "yarn") {
+    scale_for_yarn(config, dim, original, frequencies);
+    out.attention_factor = yarn_attention_factor(config);
+  }
+  out.inverse.assign(frequencies.begin(), frequencies.end());
+  return out;
+}
+
+RotaryEmbedding::RotaryEmbedding(std::int64_t dim, std::int64_t max_positions, RopeConfig config)
+    : dim_(dim), max_positions_(max_positions), config_(std::move(config)) {
+  require(dim >= 2 && dim % 2 == 0, "RotaryEmbedding needs an even size of heads, got {}", dim);
+  require(max_positions >= 1, "RotaryEmbedding needs at least one position, got {}", max_positions);
+  config_.check("RotaryEmbedding");
+}
+
+RotaryEmbedding::Tables RotaryEmbedding::tables(const Tensor& positions, DType dtype, std::int64_t time) {
+  const RopeFrequencies frequencies = rope_frequencies(config_, dim_, max_positions_, time);
+  std::vector<float> both(frequencies.inverse.begin(), frequencies.inverse.end());
+  both.insert(both.end(), both.begin(), both.end());
+  const Tensor inverse = trace().record(trace().call_site(std::source_location::current()), [&](Builder& builder) {
+    return ops::constant(builder, Literal::from<float>({dim_}, both));
+  });
+  const Tensor angles = positions.to(DType::kF32).unsqueeze(-1) * inverse;
+  const double factor = frequencies.attention_factor;
+  const auto scaled = [&](const Tensor& table) { return (factor == 1 ? table : table * factor).to(dtype); };
+  return {scaled(cos(angles)), scaled(sin(angles))};
+}
+
+RotaryEmbedding::Tables RotaryEmbedding::forward(std::int64_t time, DType dtype) {
+  return tables(Tensor::iota(Type::array(DType::kS32, {time}), 0), dtype, time);
+}
+
+RotaryEmbedding::Tables RotaryEmbedding::forward(const Tensor& positions, DType dtype) {
+  require(is_integer(positions.dtype()) && positions.ndim() >= 1,
+          "RotaryEmbedding needs integer positions [..., t], got {}", positions.type());
+  return tables(positions, dtype, positions.dim(-1));
+}
+
+Tensor apply_rotary(const Tensor& x, const RotaryEmbedding::Tables& tables) {
+  require(x.ndim() >= 3 && tables.cos.dim(-1) == x.dim(-1),
+          "apply_rotary needs x [..., t, h, d] and tables of d numbers for each position, got {} and {}", x.type(),
+          tables.cos.type());
+  const std::int64_t half = x.dim(-1) / 2;
+  const int last = x.ndim() - 1;
+  const Tensor turned = concat({-x.slice(last, half, 2 * half), x.slice(last, 0, half)}, last);
+  return x * tables.cos.unsqueeze(-2) + turned * tables.sin.unsqueeze(-2);
+}
+
+}  // namespace tessera::nn
