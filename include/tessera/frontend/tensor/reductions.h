@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions and cumulative functions. Without dims a reduction is over all dims.
+//
+//   sum(x)    sum(x, 1)    sum(x, {0, -1})    sum(x, {.dims = {1}, .keep_dims = true})    x.sum(1)
+#pragma once
+
+#include "tessera/frontend/tensor/tensor.h"
+
+namespace tessera {
+
+/// The sum; for pred the number of true elements, as s32.
+Tensor sum(Operand x, ReduceOptions options = {});
+Tensor mean(Operand x, ReduceOptions options = {});
+/// The largest element. Equal largest elements share the gradient equally, as in torch.amax. NaN if an element is NaN.
+Tensor max(Operand x, ReduceOptions options = {});
+/// The smallest element, with the same gradient.
+Tensor min(Operand x, ReduceOptions options = {});
+/// The product. The gradient is exact also where elements are 0.
+Tensor prod(Operand x, ReduceOptions options = {});
+/// True if an element is true, or not 0. No elements: false.
+Tensor any(Operand x, ReduceOptions options = {});
+/// True if all elements are true, or not 0. No elements: true.
+Tensor all(Operand x, ReduceOptions options = {});
+template <DimNumber T>
+Tensor sum(Operand x, T dim) {
+  return sum(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor sum(Operand x, std::initializer_list<T> dims) {
+  return sum(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor mean(Operand x, T dim) {
+  return mean(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor mean(Operand x, std::initializer_list<T> dims) {
+  return mean(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor max(Operand x, T dim) {
+  return max(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor max(Operand x, std::initializer_list<T> dims) {
+  return max(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor min(Operand x, T dim) {
+  return min(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor min(Operand x, std::initializer_list<T> dims) {
+  return min(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor prod(Operand x, T dim) {
+  return prod(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor prod(Operand x, std::initializer_list<T> dims) {
+  return prod(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor any(Operand x, T dim) {
+  return any(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor any(Operand x, std::initializer_list<T> dims) {
+  return any(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor all(Operand x, T dim) {
+  return all(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor all(Operand x, std::initializer_list<T> dims) {
+  return all(x, over_dims(dims));
+}
+
+/// The variance: unbiased (correction 1) unless the options say otherwise. Computed in f32 at least. NaN if there are not
+/// more elements than the correction.
+Tensor var(Operand x, VarOptions options = {});
+/// The square root of var(). Its gradient is not finite where the variance is 0.
+Tensor std(Operand x, VarOptions options = {});
+template <DimNumber T>
+Tensor var(Operand x, T dim) {
+  return var(x, VarOptions{.dims = {static_cast<int>(dim)}});
+}
+template <DimNumber T>
+Tensor std(Operand x, T dim) {
+  return tessera::std(x, VarOptions{.dims = {static_cast<int>(dim)}});
+}
+/// (sum |x|^p)^(1/p). Computed in f32 at least. The gradient at a vector of zeros is 0, as in PyTorch.
+Tensor norm(Operand x, NormOptions options = {});
+
+/// The index of the first largest element along `dim`, as s32. NaN counts as largest.
+Tensor argmax(Operand x, int dim);
+Tensor argmax(Operand x, ArgOptions options = {});
+/// The index of the first smallest element along `dim`, as s32. NaN counts as smallest.
+Tensor argmin(Operand x, int dim);
+Tensor argmin(Operand x, ArgOptions options = {});
+
+/// Element i is the sum of the elements 0..i along `dim`.
+Tensor cumsum(Operand x, int dim);
+/// Element i is the product of the elements 0..i along `dim`. The gradient is exact also where elements are 0.
+Tensor cumprod(Operand x, int dim);
+
+Tensor softmax(Operand x, int dim);
+Tensor log_softmax(Operand x, int dim);
+/// log(sum(exp(x))) along `dim`, without overflow.
+Tensor logsumexp(Operand x, int dim);
+
+}  // namespace tessera
