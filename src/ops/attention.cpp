@@ -91,15 +91,13 @@ namespace {
 Type infer_forward(const OpView& view) {
   const AttentionForm form = attention_form(view);
   const DType dtype = view.operands[0].dtype();
-  return declared_or(view,
-                     Type::tuple({Type::array(dtype, {form.batch, form.rows, form.heads, form.value_depth}),
-                                  Type::array(attention_sum_type(dtype), {form.batch, form.rows, form.heads})}));
+  return declared_or(view, Type::tuple({Type::array(dtype, {form.batch, form.rows, form.heads, form.value_depth}),
+                                        Type::array(attention_sum_type(dtype), {form.batch, form.rows, form.heads})}));
 }
 Type infer_backward(const OpView& view) {
   attention_form(view);
   const auto plain = [](const Type& type) { return Type::array(type.dtype(), type.dims()); };
-  return declared_or(view,
-                     Type::tuple({plain(view.operands[0]), plain(view.operands[1]), plain(view.operands[2])}));
+  return declared_or(view, Type::tuple({plain(view.operands[0]), plain(view.operands[1]), plain(view.operands[2])}));
 }
 
 // ---- factors --------------------------------------------------------------------------------------------------------
@@ -255,7 +253,7 @@ const OpDef kAttention{.name = "attention",
 const OpDef kAttentionBackward{.name = "attention-backward",
                                .min_operands = 6,
                                .max_operands = 10,
-                                       .reads_strides = true,
+                               .reads_strides = true,
                                .parse = parse_attributes<AttentionAttributes>,
                                .infer = infer_backward,
                                .evaluate = evaluate_attention_backward,

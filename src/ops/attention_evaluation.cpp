@@ -52,8 +52,7 @@ class Scores {
     const Literal& mask = at(context_.operands, form_.mask);
     const Dims index{b, h, i, j};
     std::int64_t place = 0;
-    for (int d = 0; d < 4; ++d)
-      place = place * mask.type().dim(d) + (mask.type().dim(d) == 1 ? 0 : at(index, d));
+    for (int d = 0; d < 4; ++d) place = place * mask.type().dim(d) + (mask.type().dim(d) == 1 ? 0 : at(index, d));
     const double given = element_as_double(mask, place);
     if (mask.type().dtype() == DType::kPred) return given != 0 ? sum : kHidden;
     return sum + given;

@@ -39,11 +39,9 @@ class PlainAttention {
 
   /// lhs [b,t,h,x], rhs [b,s,h,x] -> [b,h,t,s].
   [[nodiscard]] static Value products(const Value& lhs, const Value& rhs) {
-    return ops::dot(lhs, rhs,
-                    {.lhs_batch_dims = {0, 2},
-                     .lhs_contracting_dims = {3},
-                     .rhs_batch_dims = {0, 2},
-                     .rhs_contracting_dims = {3}});
+    return ops::dot(
+        lhs, rhs,
+        {.lhs_batch_dims = {0, 2}, .lhs_contracting_dims = {3}, .rhs_batch_dims = {0, 2}, .rhs_contracting_dims = {3}});
   }
   /// Sums over `summed` (2: rows, 3: keys) of the scores: [b,h,t,s] and [b,t or s,h,x] -> [b, the other, h, x].
   [[nodiscard]] static Value mixed(const Value& scores, int summed, const Value& x) {
@@ -79,9 +77,9 @@ class PlainAttention {
     const Dims all = dims();
     const Value eight = ops::full(builder_, Type::array(DType::kU32, all), 8);
     const double threshold = std::ceil(static_cast<double>(static_cast<float>(p)) * 0x1p24);
-    const Value keep = ops::compare(ops::shift_right_logical(bits, eight),
-                                    ops::full(builder_, Type::array(DType::kU32, all), threshold),
-                                    CompareDirection::kGe);
+    const Value keep =
+        ops::compare(ops::shift_right_logical(bits, eight),
+                     ops::full(builder_, Type::array(DType::kU32, all), threshold), CompareDirection::kGe);
     return ops::select(keep, ops::multiply(x, constant(all, 1 / (1 - p))), constant(all, 0));
   }
   /// [b,s,h,x] -> [b,s,g,x]: sums over the heads that share a key head.
@@ -130,8 +128,7 @@ class PlainAttention {
         const Value first = ops::reshape(ops::slice_dim(options_.start, 0, d, d + 1), {});
         position = ops::add(position, ops::splat(ops::convert(first, DType::kU64), dims()));
       }
-      if (!out.is_null())
-        out = ops::multiply(out, ops::full(builder_, type, static_cast<double>(at(complete, d - 1))));
+      if (!out.is_null()) out = ops::multiply(out, ops::full(builder_, type, static_cast<double>(at(complete, d - 1))));
       out = out.is_null() ? position : ops::add(out, position);
     }
     return out;
@@ -183,8 +180,8 @@ Value attention_mask_gradient(const AttentionForm& form, const std::vector<Value
                               Value log_sum, Value delta) {
   const PlainAttention plain(form, operands);
   const Value d_weights = plain.dropped(PlainAttention::products(plain.wide(d_output), plain.v()));
-  const Value d_scores = ops::multiply(
-      plain.weights(log_sum), ops::subtract(d_weights, plain.over_keys(ops::transpose(delta, {0, 2, 1}))));
+  const Value d_scores = ops::multiply(plain.weights(log_sum),
+                                       ops::subtract(d_weights, plain.over_keys(ops::transpose(delta, {0, 2, 1}))));
   const Type& mask = at(operands, form.mask).type();
   Dims summed;
   for (int d = 0; d < 4; ++d)

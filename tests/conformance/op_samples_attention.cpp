@@ -73,11 +73,7 @@ std::vector<Sample> attention_samples() {
             .has_offset = true});
   add(out, {.label = "one_key_head", .batch = 1, .heads = 3, .key_heads = 1, .options = {.scale = 0.6}});
   add(out, {.label = "added_mask", .options = {.scale = 0.5}, .mask = {{f64(2, 1, 5, 7)}}});
-  add(out, {.label = "pred_mask",
-            .heads = 6,
-            .key_heads = 3,
-            .options = {.scale = 0.5},
-            .mask = {{pred(1, 1, 5, 7)}}});
+  add(out, {.label = "pred_mask", .heads = 6, .key_heads = 3, .options = {.scale = 0.5}, .mask = {{pred(1, 1, 5, 7)}}});
   add(out, {.label = "dropout", .options = {.causal = true, .scale = 0.5, .dropout = 0.3}});
   add(out, {.label = "dropout_of_a_part",
             .heads = 6,

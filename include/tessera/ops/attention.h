@@ -31,8 +31,8 @@ struct AttentionAttributes {
 struct AttentionForm {
   AttentionAttributes attributes;
   bool is_backward = false;
-  std::int64_t batch = 0, rows = 0, heads = 0, depth = 0;    // of q
-  std::int64_t keys = 0, key_heads = 0, value_depth = 0;     // of k and v
+  std::int64_t batch = 0, rows = 0, heads = 0, depth = 0;  // of q
+  std::int64_t keys = 0, key_heads = 0, value_depth = 0;   // of k and v
   int mask = -1, offset = -1, key = -1, start = -1;
   [[nodiscard]] std::int64_t group() const { return heads / key_heads; }
 };
@@ -46,10 +46,10 @@ struct AttentionOptions {
   bool causal = false;
   double scale = 1;
   double dropout = 0;
-  Value mask{};      // pred (true: the key is visible) or q's type (added), [batch|1, heads|1, rows|1, keys|1]
-  Value offset{};    // s32[]: with `causal`, row i sees the keys 0..i+offset
-  Value key{};       // u32[2], of the dropout
-  Value start{};     // s32[4]: the position of the first score in the complete ones (batch, head, row, key)
+  Value mask{};         // pred (true: the key is visible) or q's type (added), [batch|1, heads|1, rows|1, keys|1]
+  Value offset{};       // s32[]: with `causal`, row i sees the keys 0..i+offset
+  Value key{};          // u32[2], of the dropout
+  Value start{};        // s32[4]: the position of the first score in the complete ones (batch, head, row, key)
   Dims dropout_dims{};  // with `start`: the heads, rows and keys of the complete scores
 };
 

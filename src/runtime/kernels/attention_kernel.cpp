@@ -20,8 +20,7 @@ class AttentionKernel final : public Kernel {
       offsets_.push_back(places_.back().offset * dtype_size(type.dtype()));
     }
     set_sizes(view);
-    workspace_bytes_ =
-        form_.is_backward ? functions_.backward_workspace(args_) : functions_.forward_workspace(args_);
+    workspace_bytes_ = form_.is_backward ? functions_.backward_workspace(args_) : functions_.forward_workspace(args_);
   }
   [[nodiscard]] std::int64_t workspace_bytes() const override { return workspace_bytes_; }
 
@@ -75,8 +74,7 @@ class AttentionKernel final : public Kernel {
     if (form_.mask >= 0) {
       const Type& mask = at(view.operands, form_.mask);
       args_.mask_is_pred = mask.dtype() == DType::kPred;
-      for (int d = 0; d < 4; ++d)
-        args_.mask_strides[d] = mask.dim(d) == 1 ? 0 : at(at(places_, form_.mask).strides, d);
+      for (int d = 0; d < 4; ++d) args_.mask_strides[d] = mask.dim(d) == 1 ? 0 : at(at(places_, form_.mask).strides, d);
     }
     if (form_.key < 0) return;
     args_.dropout_threshold =

@@ -33,8 +33,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     const AttentionSettings& settings = {},
                                     std::source_location where = std::source_location::current());
 /// The same for q [batch, rows, heads, depth], k and v [batch, keys, key heads, …], as in JAX.
-Tensor dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                             const AttentionSettings& settings = {},
+Tensor dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionSettings& settings = {},
                              std::source_location where = std::source_location::current());
 
 }  // namespace tessera

@@ -101,6 +101,53 @@ void mask_block(const AttentionArgs& args, const BlockPlace& place, Sum* scores)
   }
 }
 
+// Packed operands: the matrix turned into blocks of kWidth rows, for sums over its columns; and its rows, for sums over
+// its rows.
+template <class Math>
+struct Packed {
+  using Word = typename Math::Word;
+  Word* turned = nullptr;
+  Word* lines = nullptr;
+  std::int64_t turned_words = 0;  // of a row of the matrix
+  std::int64_t line_stride = 0;   // also the columns, rounded up to vectors
+
+  Packed(std::int64_t columns)  // NOLINT(google-explicit-constructor)
+      : turned_words(blocks_of(columns, Math::kPair)),
+        line_stride(rounded_up(columns, Lanes<typename Math::Sum>::kCount)) {}
+  void take_turned(std::int64_t blocks, std::int64_t width, Arena& arena) {
+    turned = arena.take<Word>(blocks * width * turned_words);
+  }
+  void take_lines(std::int64_t padded_rows, Arena& arena) {
+    lines = arena.take<Word>(padded_rows / Math::kPair * line_stride);
+  }
+  template <std::int64_t kWidth, class Element>
+  void pack_all_turned(const Matrix<Element>& m) const {
+    for (std::int64_t first = 0; first < m.rows; first += kWidth)
+      pack_turned<Math, kWidth>(m, first, turned + first * turned_words);
+  }
+  template <class Element>
+  void pack_all_lines(const Matrix<Element>& m, std::int64_t padded_rows) const {
+    pack_rows<Math>(m, padded_rows / Math::kPair, line_stride, lines);
+  }
+  // The words of the rows from `row` on.
+  [[nodiscard]] const Word* turned_at(std::int64_t row) const { return turned + row * turned_words; }
+  [[nodiscard]] const Word* lines_at(std::int64_t row) const { return lines + row / Math::kPair * line_stride; }
+};
+
+// scores[key, row] = k q, or v d_output.
+template <class Math>
+void multiply_scores(const Packed<Math>& keys, std::int64_t key, const typename Math::Word* rows,
+                     const BlockPlace& place, typename Math::Sum* scores) {
+  multiply<Math, 1, kKeyBlock>({.a = keys.turned_at(key),
+                                .b = rows,
+                                .out = scores,
+                                .rows = place.keys,
+                                .columns = place.rows,
+                                .depth = keys.turned_words,
+                                .b_stride = kRowBlock,
+                                .out_stride = kRowBlock});
+}
+
 struct DropoutBuffers {
   std::uint32_t* low = nullptr;
   std::uint32_t* high = nullptr;

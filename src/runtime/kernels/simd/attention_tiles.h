@@ -65,7 +65,7 @@ TESSERA_INLINE Vec<Number> smaller_lanes(Vec<Number> a, Vec<Number> b) {
 // exp of numbers up to 88; 0 below -87, so that no result is denormal.
 TESSERA_INLINE Vec<float> exp_lanes(Vec<float> x) {
   using Bits = std::int32_t __attribute__((vector_size(kVectorBytes)));
-  const Vec<float> c = larger_lanes<float>(all_lanes(-87.0F), x);  // keeps NaN
+  const Vec<float> c = larger_lanes<float>(all_lanes(-87.0F), x);     // keeps NaN
   const Vec<float> shifted = c * 1.44269504088896341F + 12582912.0F;  // rounds to an integer
   const Vec<float> n = shifted - 12582912.0F;
   const Vec<float> r = (c - n * 0.693359375F) + n * 2.12194440e-4F;
@@ -214,8 +214,7 @@ void pack_rows(const Matrix<Element>& m, std::int64_t words, std::int64_t stride
       if (m.column == 1)
         for (; j < m.columns; ++j) out[i * stride + j] = Math::make(load(from[j]), load(next[j]));
       else
-        for (; j < m.columns; ++j)
-          out[i * stride + j] = Math::make(load(from[j * m.column]), load(next[j * m.column]));
+        for (; j < m.columns; ++j) out[i * stride + j] = Math::make(load(from[j * m.column]), load(next[j * m.column]));
     }
     for (; j < stride; ++j) out[i * stride + j] = Math::make(m.at(row, j), m.at(row + Math::kPair - 1, j));
   }
