@@ -86,7 +86,8 @@ double product_flops(const Program& global) {
   const Computation& entry = global.entry_computation();
   double total = 0;
   for (const auto& instruction : entry.instructions)
-    if (instruction.op->name == "dot" || instruction.op->name == "convolution")
+    if (instruction.op->name == "dot" || instruction.op->name == "convolution" ||
+        instruction.op->name.starts_with("attention"))
       total += flops_of(view_of(global, entry, instruction));
   return total;
 }

@@ -177,10 +177,15 @@ void merge_into(Strategy& strategy, const Strategy& more) {
   }
 }
 
-Axes axes_of_kind(const FactorMap& map, const Strategy& strategy, FactorKind kind) {
+Axes partial_axes(const FactorMap& map, const TensorFactors& result, const Strategy& strategy) {
   Axes out;
-  for (int f = 0; f < isize(strategy); ++f)
-    if (at(map.factors, f).kind == kind) out.insert(out.end(), at(strategy, f).begin(), at(strategy, f).end());
+  for (int f = 0; f < isize(strategy); ++f) {
+    const bool is_kept = std::any_of(result.begin(), result.end(), [f](const DimFactors& dim) {
+      return std::find(dim.begin(), dim.end(), f) != dim.end();
+    });
+    if (at(map.factors, f).kind == FactorKind::kReduce && !is_kept)
+      out.insert(out.end(), at(strategy, f).begin(), at(strategy, f).end());
+  }
   return out;
 }
 

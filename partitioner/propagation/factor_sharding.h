@@ -43,8 +43,8 @@ Strategy moved_to_kept(const FactorMap& map, Strategy strategy);
 /// axes in use.
 void merge_into(Strategy& strategy, const Strategy& more);
 
-/// The axes of all factors of a kind, in factor order.
-Axes axes_of_kind(const FactorMap& map, const Strategy& strategy, FactorKind kind);
+/// The axes over which a result leaf is partial, in factor order: those of kReduce factors that the leaf lacks.
+Axes partial_axes(const FactorMap& map, const TensorFactors& result, const Strategy& strategy);
 /// All axes of the strategy.
 Axes all_axes(const Strategy& strategy);
 

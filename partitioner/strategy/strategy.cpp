@@ -242,7 +242,7 @@ std::vector<Type> operand_leaves(const OpView& view) {
 
 Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy) {
   Sharding out = unproject(mesh, map, at(map.results, result_leaf), strategy);
-  out.partial = axes_of_kind(map, strategy, FactorKind::kReduce);
+  out.partial = partial_axes(map, at(map.results, result_leaf), strategy);
   std::sort(out.partial.begin(), out.partial.end());
   out.partial = merged_axes(out.partial);
   if (out.is_partial()) out.reduction = map.reduction;

@@ -22,7 +22,7 @@ const OpTable& op_table() {
        &kShiftRightArithmetic, &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
        // Contraction.
        &kDot, &kScaledDot, &kReduce, &kConvolution, &kReduceWindow, &kSelectAndScatter, &kRaggedDot, &kFft, &kCholesky,
-       &kTriangularSolve, &kBatchNormTraining, &kBatchNormInference, &kBatchNormGrad,
+       &kTriangularSolve, &kBatchNormTraining, &kBatchNormInference, &kBatchNormGrad, &kAttention, &kAttentionBackward,
        // Indexing, random numbers.
        &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kTopK, &kRngBitGenerator, &kRng,
        &kGetDimensionSize,

@@ -224,6 +224,22 @@ Value element_index(Builder& builder, const Dims& dims, DType dtype) {
   return index.is_null() ? full(builder, Type::array(dtype, dims), 0) : index;
 }
 
+// Philox 2x32-10 on the counters (low, high) with a scalar key.
+Value philox_rounds(Value low, Value high, Value round_key) {
+  Builder& builder = *low.builder;
+  const Dims dims = low.type().dims();
+  const Value multiplier = splat(constant(builder, Literal::scalar<u64>(0xD256D193U)), dims);
+  const Value half = splat(constant(builder, Literal::scalar<u64>(32)), dims);
+  for (int round = 0; round < 10; ++round) {
+    if (round > 0) round_key = add(round_key, u32_scalar(builder, 0x9E3779B9U));
+    const Value wide = multiply(convert(low, DType::kU64), multiplier);
+    const Value mixed = logical_xor(high, splat(round_key, dims));
+    low = logical_xor(convert(shift_right_logical(wide, half), DType::kU32), mixed);
+    high = convert(wide, DType::kU32);
+  }
+  return low;
+}
+
 }  // namespace
 
 Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm) {
@@ -235,7 +251,7 @@ Value random_bits(Value key, Dims dims, Value first_row) {  // NOLINT: a copy, t
   require(key.type() == Type::array(DType::kU32, {2}), "random_bits: the key must be u32[2], got {}", key.type());
   Builder& builder = *key.builder;
   const auto key_word = [&](std::int64_t i) { return reshape(slice_dim(key, 0, i, i + 1), {}); };
-  // Philox 2x32-10 on the counter (low index, second key word + high index) with the first key word.
+  // The counter is (low index, second key word + high index), the key the first key word.
   Value low{};
   Value high = splat(key_word(1), dims);
   if (product(dims) <= (std::int64_t{1} << 32)) {
@@ -251,17 +267,16 @@ Value random_bits(Value key, Dims dims, Value first_row) {  // NOLINT: a copy, t
     low = convert(index, DType::kU32);
     high = add(high, convert(shift_right_logical(index, shift), DType::kU32));
   }
-  const Value multiplier = splat(constant(builder, Literal::scalar<u64>(0xD256D193U)), dims);
+  return philox_rounds(low, high, key_word(0));
+}
+
+Value random_bits_at(Value key, Value index) {  // NOLINT: a copy, types move as the builder grows
+  const Dims dims = index.type().dims();
+  Builder& builder = *key.builder;
+  const auto key_word = [&](std::int64_t i) { return reshape(slice_dim(key, 0, i, i + 1), {}); };
   const Value half = splat(constant(builder, Literal::scalar<u64>(32)), dims);
-  Value round_key = key_word(0);
-  for (int round = 0; round < 10; ++round) {
-    if (round > 0) round_key = add(round_key, u32_scalar(builder, 0x9E3779B9U));
-    const Value wide = multiply(convert(low, DType::kU64), multiplier);
-    const Value mixed = logical_xor(high, splat(round_key, dims));
-    low = logical_xor(convert(shift_right_logical(wide, half), DType::kU32), mixed);
-    high = convert(wide, DType::kU32);
-  }
-  return low;
+  const Value high = convert(shift_right_logical(index, half), DType::kU32);
+  return philox_rounds(convert(index, DType::kU32), add(splat(key_word(1), dims), high), key_word(0));
 }
 
 Value random_uniform(Value key, Dims dims, DType dtype,

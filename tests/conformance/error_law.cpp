@@ -89,6 +89,9 @@ const Accepted kTakenByBuilder = {
     {"all-reduce-start #0", {"a dim more", "another size"}},
     {"async-done #0", {"an element fewer"}},
     {"async-update #0", {"a token", "an array", "an element fewer"}},
+    {"attention #2", {"another size"}},   // the depth of values
+    {"attention #3", {"another dtype"}},  // a mask may be pred
+    {"attention-backward #6", {"another dtype"}},
     {"batch-norm-inference #0", {"a dim more", "another size"}},
     {"batch-norm-training #0", {"a dim more", "another size"}},
     {"copy-done #0", {"an element fewer"}},
@@ -143,6 +146,8 @@ const Accepted kTakenByBuilder = {
     {"tuple #1", kAnything}};
 // In text the result type is also given, so only operands that do not change it can be accepted.
 const Accepted kTakenInText = {{"async-done #0", {"an element fewer"}},
+                               {"attention #3", {"another dtype"}},
+                               {"attention-backward #6", {"another dtype"}},
                                {"copy-done #0", {"an element fewer"}},
                                {"dot #0", {"another dtype"}},  // the result type is declared
                                {"dot #1", {"another dtype"}},

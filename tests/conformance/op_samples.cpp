@@ -13,7 +13,7 @@ const std::vector<Sample>& op_samples() {
   static const std::vector<Sample> all = [] {
     std::vector<Sample> out;
     for (auto* samples : {elementwise_samples, structural_samples, contraction_samples, window_samples,
-                          indexing_samples, control_samples, effect_samples, math_samples})
+                          indexing_samples, control_samples, effect_samples, math_samples, attention_samples})
       for (auto& sample : samples()) out.push_back(std::move(sample));
     return out;
   }();

@@ -71,6 +71,7 @@ std::vector<Sample> indexing_samples();
 std::vector<Sample> control_samples();
 std::vector<Sample> effect_samples();
 std::vector<Sample> math_samples();
+std::vector<Sample> attention_samples();
 /// Returns all samples.
 const std::vector<Sample>& op_samples();
 

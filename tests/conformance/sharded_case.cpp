@@ -198,14 +198,18 @@ std::optional<OpShardings> shard_by_factors(const OpView& view, const FactorMap&
     if (!sharding) return std::nullopt;
     out.operands.push_back(std::move(*sharding));
   }
-  std::vector<AxisRef> partial;
-  for (std::size_t f = 0; f < split.size(); ++f)
-    if (map.factors[f].kind == FactorKind::kReduce) partial.insert(partial.end(), split[f].begin(), split[f].end());
+  const auto has = [](const TensorFactors& result, int factor) {
+    return std::any_of(result.begin(), result.end(), [factor](const DimFactors& dim) {
+      return std::find(dim.begin(), dim.end(), factor) != dim.end();
+    });
+  };
   const auto leaves = view.result.leaves();
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     auto sharding = tensor_sharding(leaves[i], map.results[i], map, split, mesh);
     if (!sharding) return std::nullopt;
-    sharding->partial = partial;
+    for (std::size_t f = 0; f < split.size(); ++f)
+      if (map.factors[f].kind == FactorKind::kReduce && !has(map.results[i], static_cast<int>(f)))
+        sharding->partial.insert(sharding->partial.end(), split[f].begin(), split[f].end());
     sharding->reduction = map.reduction;
     out.results.push_back(std::move(*sharding));
   }

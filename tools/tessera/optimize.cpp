@@ -44,7 +44,8 @@ int run(const Arguments& arguments) {
   topology.check(program.meshes);
   Program out = optimize_collectives(program, options, skip, nullptr, topology);
   out.partitioned = !may_be_global;  // for `run`, even if the text has no mark
-  write_text(arguments.value_or("o", "-"), print_program(out, {.for_xla = arguments.has("for-xla")}));
+  const bool for_xla = arguments.has("for-xla");
+  write_text(arguments.value_or("o", "-"), print_program(for_xla ? in_ops_of_hlo(out) : out, {.for_xla = for_xla}));
   if (const auto path = arguments.value("json")) write_text(*path, stats_json(stats_of(out, arguments)).str());
   return kGood;
 }

@@ -5,6 +5,7 @@
 #include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera::command {
 namespace {
@@ -97,7 +98,9 @@ int run(const Arguments& arguments) {
   const Partitioned partitioned = partition(program, options);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
   const std::string output = arguments.value_or("o", "-");
-  write_text(output, print_program(partitioned.program, {.for_xla = arguments.has("for-xla")}));
+  const bool for_xla = arguments.has("for-xla");
+  write_text(output,
+             print_program(for_xla ? in_ops_of_hlo(partitioned.program) : partitioned.program, {.for_xla = for_xla}));
   if (arguments.has("explain")) {
     // To another stream than the program.
     if (output == "-")

@@ -8,6 +8,7 @@
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera::command {
 namespace {
@@ -104,7 +105,7 @@ int run(const Arguments& arguments) {
   }
   const bool for_xla = arguments.has("for-xla");
   write_text(arguments.value_or("o", "-"),
-             print_program(for_xla ? in_gspmd_form(program) : program, {.for_xla = for_xla}));
+             print_program(for_xla ? in_ops_of_hlo(in_gspmd_form(program)) : program, {.for_xla = for_xla}));
   return kGood;
 }
 

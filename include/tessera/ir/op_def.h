@@ -67,7 +67,7 @@ enum class GradientKind : std::uint8_t {
 /// An op as an einsum over factors, independent of meshes (as in Shardy's sharding rules).
 enum class FactorKind : std::uint8_t {
   kPass,     // kept: sharding it shards the work
-  kReduce,   // absent from the result: sharding it leaves the result partial
+  kReduce,   // absent from the result: sharding it leaves the result partial. A leaf that has it keeps it
   kPermute,  // kept, but elements move along it (pad, slice, window, reverse, concatenate): needs halos or realignment
   kBlocked,  // cannot be sharded (sort dim, fft dim)
 };
@@ -260,6 +260,8 @@ struct OpDef {
   /// because it uses a sum along it: batch-norm-training over a sharded batch then needs two small all-reduces. Null:
   /// there is no such form.
   Value (*expand)(const OpView&, const std::vector<Value>& operands) = nullptr;
+  /// The same value, up to rounding, by ops of HLO, for an op that HLO lacks. Null for ops of HLO.
+  Value (*hlo_form)(const OpView&, const std::vector<Value>& operands) = nullptr;
   /// True if `localize` itself keeps padding out of kReduce factors. Otherwise the partitioner fills the padding of
   /// these operand dims with the identity of the reduction.
   bool masks_padding = false;

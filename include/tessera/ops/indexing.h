@@ -108,6 +108,8 @@ Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm);
 /// et al., 2011). `first_row` (a u32 scalar; null: 0) is for a part of a larger array: the number of rows of dim 0
 /// before the part. The part then has the bits of the complete array, which may have up to 2^32 elements.
 Value random_bits(Value key, Dims dims, Value first_row = {});
+/// The same for the given global element indices (u64).
+Value random_bits_at(Value key, Value index);
 /// Uniform in [0, 1) of a float type, from random_bits.
 Value random_uniform(Value key, Dims dims, DType dtype, Value first_row = {});
 }  // namespace ops

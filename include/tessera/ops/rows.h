@@ -37,6 +37,8 @@ extern const OpDef kComplex, kReal, kImag, kBitcast, kReducePrecision, kStochast
 // fft.cpp, linear_algebra.cpp, topk.cpp, ragged_dot.cpp, batch_norm.cpp
 extern const OpDef kFft, kCholesky, kTriangularSolve, kTopK, kRaggedDot, kBatchNormTraining, kBatchNormInference,
     kBatchNormGrad;
+// attention.cpp
+extern const OpDef kAttention, kAttentionBackward;
 // effects.cpp
 extern const OpDef kInfeed, kOutfeed, kSend, kSendDone, kRecv, kRecvDone, kRng, kRngGetAndUpdateState;
 // async.cpp

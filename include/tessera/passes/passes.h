@@ -43,6 +43,8 @@ Program separate_callees(const Program& program);
 
 /// Replaces ops by their expanded form (OpDef::expand), so that more of their dims can be sharded.
 Program expand_ops(const Program& program);
+/// Replaces ops that HLO lacks by ops of HLO (OpDef::hlo_form), for XLA.
+Program in_ops_of_hlo(const Program& program);
 
 /// Merges every start and done (async_half) into one op, because a global program is not scheduled yet.
 Program make_synchronous(const Program& program);

@@ -27,6 +27,8 @@ constexpr MakerRow kMakers[] = {
     {&rows::kScatter, make_scatter},
     {&rows::kReduce, make_reduce},
     {&rows::kDot, make_dot},
+    {&rows::kAttention, make_attention},
+    {&rows::kAttentionBackward, make_attention},
     {&rows::kConvolution, make_convolution},
     {&rows::kReduceWindow, make_reduce_window},
     {&rows::kSelectAndScatter, make_select_and_scatter},

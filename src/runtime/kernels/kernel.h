@@ -29,7 +29,8 @@ class Kernel {
 };
 using KernelRef = std::unique_ptr<Kernel>;
 
-/// How to read each operand; none: complete and row-major. Only dot, broadcast, transpose, slice and reverse get views.
+/// How to read each operand; none: complete and row-major. Only dot, attention, broadcast, transpose, slice and reverse get
+/// views.
 struct OperandViews : std::vector<std::optional<View>> {
   std::optional<View> result;  // how to write the result; only for dot
   bool accumulates = false;    // only for dot: the result is added to one more input
@@ -53,6 +54,7 @@ KernelRef make_gather(const OpView& view, const OperandViews& views);
 KernelRef make_scatter(const OpView& view, const OperandViews& views);
 KernelRef make_reduce(const OpView& view, const OperandViews& views);
 KernelRef make_dot(const OpView& view, const OperandViews& views);
+KernelRef make_attention(const OpView& view, const OperandViews& views);  // and attention-backward
 KernelRef make_convolution(const OpView& view, const OperandViews& views);
 KernelRef make_reduce_window(const OpView& view, const OperandViews& views);
 KernelRef make_select_and_scatter(const OpView& view, const OperandViews& views);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/tensor/attention.h"
+
+#include <cmath>
+
+#include "tessera/ops/attention.h"
+#include "tessera/ops/control_flow.h"
+#include "tracing/recorded.h"
+
+namespace tessera {
+namespace {
+
+// The mask with 4 dims: leading dims of size 1 are added.
+Value mask_of_scores(Value mask, DType dtype) {
+  const int ndim = mask.type().ndim();
+  require(ndim <= 4, "the mask must broadcast to [batch, heads, rows, keys], got {}", mask.type());
+  Dims dims(static_cast<std::size_t>(4 - ndim), 1);
+  dims.insert(dims.end(), mask.type().dims().begin(), mask.type().dims().end());
+  const Value out = ops::reshape(mask, dims);
+  const bool is_other_float = is_float(mask.type().dtype()) && mask.type().dtype() != dtype;
+  return is_other_float ? ops::convert(out, dtype) : out;
+}
+
+ops::AttentionOptions options_of(const AttentionSettings& settings, const Type& q, const Type& k) {
+  ops::AttentionOptions out{.causal = settings.causal, .dropout = settings.dropout};
+  require(settings.dropout >= 0 && settings.dropout < 1, "the probability of dropout must be in [0, 1), got {}",
+          settings.dropout);
+  require(settings.query_offset.is_null() || settings.causal, "query_offset is for causal attention");
+  out.scale = settings.scale.value_or(1 / std::sqrt(static_cast<double>(q.dims().back())));
+  if (!settings.mask.is_null()) out.mask = mask_of_scores(operand_value(settings.mask), q.dtype());
+  if (!settings.query_offset.is_null()) {
+    const Value offset = operand_value(settings.query_offset);
+    require(offset.type().ndim() == 0 && is_integer(offset.type().dtype()),
+            "query_offset must be a scalar of an integer type, got {}", offset.type());
+    out.offset = narrowed(offset, DType::kS32);
+  }
+  if (settings.dropout == 0) return out;
+  out.key = trace().random_key();
+  if (const Value first = trace().first_row(); !first.is_null()) {  // the rows of a micro-batch
+    Builder& builder = *first.builder;
+    const Value row = ops::reshape(ops::convert(first, DType::kS32), {1});
+    out.start = ops::concatenate({row, ops::full(builder, Type::array(DType::kS32, {3}), 0)}, 0);
+    out.dropout_dims = {q.dim(2), q.dim(1), k.dim(1)};
+  }
+  return out;
+}
+
+template <class F>
+Tensor recorded_attention(std::string_view name, const Tensor& q, const Tensor& k, const Tensor& v,
+                          std::source_location where, F&& emit) {
+  return in_context(name, {&q, &k, &v}, where, [&] {
+    return trace().record(where, [&](Builder&) { return emit(operand_value(q), operand_value(k), operand_value(v)); });
+  });
+}
+
+Value output_of(Value q, Value k, Value v, const AttentionSettings& settings) {
+  for (const Value& x : {q, k, v})
+    require(x.type().ndim() == 4, "q, k and v must have 4 dims, got {}, {} and {}", q.type(), k.type(), v.type());
+  return ops::get_tuple_element(ops::attention(q, k, v, options_of(settings, q.type(), k.type())), 0);
+}
+
+// [.., rows, depth] -> [batch, rows, heads, depth].
+Value with_heads_inside(Value x) {
+  const Dims& d = x.type().dims();
+  if (d.size() == 2) return ops::reshape(x, {1, d[0], 1, d[1]});
+  if (d.size() == 3) return ops::reshape(x, {d[0], d[1], 1, d[2]});
+  return ops::transpose(x, {0, 2, 1, 3});
+}
+
+}  // namespace
+
+Tensor dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionSettings& settings,
+                             std::source_location where) {
+  return recorded_attention("dot_product_attention", q, k, v, where,
+                            [&](Value x, Value y, Value z) { return output_of(x, y, z, settings); });
+}
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionSettings& settings, std::source_location where) {
+  return recorded_attention("scaled_dot_product_attention", q, k, v, where, [&](Value x, Value y, Value z) {
+    const Dims dims = x.type().dims();
+    const auto ndim = dims.size();
+    require(ndim >= 2 && ndim <= 4 && y.type().dims().size() == ndim && z.type().dims().size() == ndim,
+            "q, k and v must have equally many dims, 2 to 4, got {}, {} and {}", x.type(), y.type(), z.type());
+    const Value out = output_of(with_heads_inside(x), with_heads_inside(y), with_heads_inside(z), settings);
+    if (ndim == 4) return ops::transpose(out, {0, 2, 1, 3});
+    Dims back = dims;
+    back.back() = z.type().dims().back();
+    return ops::reshape(out, back);
+  });
+}
+
+}  // namespace tessera
