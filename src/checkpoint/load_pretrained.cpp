@@ -100,6 +100,21 @@ void add_prefix(const StateDict& state, const std::string& prefix, std::vector<S
     if (fits(source)) source.tensor.name = prefix + source.tensor.name;
 }
 
+// Takes the part of a larger model that has names with `prefix`.
+void remove_outer_prefix(const std::string& prefix, std::vector<Source>& sources) {
+  const auto has_prefix = [&](const Source& source) { return source.tensor.name.starts_with(prefix); };
+  if (prefix.empty() || std::none_of(sources.begin(), sources.end(), has_prefix)) return;
+  std::erase_if(sources, [&](const Source& source) { return !has_prefix(source); });
+  for (Source& source : sources) source.tensor.name.erase(0, prefix.size());
+}
+
+void rename_suffixes(const std::vector<std::pair<std::string, std::string>>& renamed, std::vector<Source>& sources) {
+  for (Source& source : sources)
+    for (const auto& [from, to] : renamed)
+      if (std::string& name = source.tensor.name; name.ends_with(from))
+        name.replace(name.size() - from.size(), from.size(), to);
+}
+
 ShardReader reader_of(const Source& source) {
   return [file = source.file, offset = source.offset, stored = source.tensor.type.dtype()](
              const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard) {
@@ -120,6 +135,8 @@ LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, c
   const StateDict state = module.state_dict();
   const nn::FileNames names = module.file_names();
   std::vector<Source> sources = sources_in(folder);
+  rename_suffixes(names.renamed_suffixes, sources);
+  remove_outer_prefix(names.outer_prefix, sources);
   add_prefix(state, names.prefix, sources);
   LoadStateOptions with_names = options;
   with_names.ignores = [&](std::string_view name) {

@@ -7,27 +7,32 @@
 #include <filesystem>
 #include <limits>
 
+#include "program_flags.h"
 #include "tessera/base/error.h"
-#include "tessera/data/tokenizer.h"
 #include "tessera/sharding/mesh_text.h"
 
 namespace tessera::trainer {
 
+namespace {
+
+std::vector<std::string> metric_choices(TrainingProgram program) {
+  std::vector<std::string> names = {"loss"};
+  if (program == TrainingProgram::kClm || program == TrainingProgram::kMlm) names.emplace_back("perplexity");
+  if (program == TrainingProgram::kClm) names.emplace_back("bits_per_byte");
+  if (program == TrainingProgram::kClassification || program == TrainingProgram::kImages)
+    names.emplace_back("accuracy");
+  std::vector<std::string> out = {""};
+  for (const std::string& name : names) {
+    out.push_back(name);
+    out.push_back("eval_" + name);
+  }
+  return out;
+}
+
+}  // namespace
+
 void TrainingArguments::add_flags(ArgumentParser& parser) {
-  parser.group("model and data")
-      .flag("model_name_or_path", model_name_or_path, "folder with config.json and model.safetensors to start from")
-      .flag("config_name", config_name, "config.json of a causal model; default: that of model_name_or_path")
-      .flag("model_type", model_type, "the model if the configuration names none: gpt2, llama, mixtral")
-      .flag("tokenizer_name", tokenizer_name,
-            "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json")
-      .flag("train_file", train_file, "text to train on")
-      .flag("validation_file", validation_file, "text to evaluate on, instead of a part of train_file")
-      .flag("dataset_name", dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, as in wikitext")
-      .flag("dataset_config_name", dataset_config_name, "as in wikitext-2-raw-v1")
-      .flag("cache_dir", cache_dir, "folder in which dataset_name is searched")
-      .flag("validation_split_percentage", validation_split_percentage,
-            "percentage at the end of train_file that is held out")
-      .flag("block_size", block_size, "tokens in a sample; 0: the positions of the model, at most 1024");
+  add_program_flags(*this, parser);
   parser.group("batches and length")
       .flag("per_device_train_batch_size", per_device_train_batch_size, "samples per data shard [8]")
       .flag("global_batch_size", global_batch_size, "samples over all data shards: the same batches for every mesh")
@@ -73,9 +78,8 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .choice("eval_strategy", eval_strategy, {"no", "steps", "epoch"}, "when to evaluate during the training")
       .flag("eval_steps", eval_steps, "updates between two evaluations [logging_steps]")
       .flag("load_best_model_at_end", load_best_model_at_end, "end with the model of the best checkpoint")
-      .choice("metric_for_best_model", metric_for_best_model,
-              {"", "loss", "eval_loss", "perplexity", "eval_perplexity", "bits_per_byte", "eval_bits_per_byte"},
-              "what the best checkpoint has least of")
+      .choice("metric_for_best_model", metric_for_best_model, metric_choices(program),
+              "by which checkpoints are compared")
       .text_or_bare("resume_from_checkpoint", resume_from_checkpoint, "true",
                     "a checkpoint; true: the newest of output_dir")
       .flag("logging_steps", logging_steps, "updates between two entries of the log")
@@ -83,7 +87,11 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("do_train", do_train, "train")
       .flag("do_eval", do_eval, "evaluate on the held-out text at the end")
       .flag("disable_tqdm", disable_tqdm, "no progress bar, only the log's lines")
-      .flag("sample_prompt", sample_prompt, "beginning of the sample that is printed at the end")
+      .flag("logging_dir", logging_dir, "folder of log.jsonl: each entry of the log as a line of JSON")
+      .flag("tpu_metrics_debug", tpu_metrics_debug, "print the metrics with each entry of the log")
+      .flag("overwrite_cache", overwrite_cache, "no effect: nothing is cached");
+  if (program != TrainingProgram::kClm) return;
+  parser.flag("sample_prompt", sample_prompt, "beginning of the sample that is printed at the end")
       .flag("sample_tokens", sample_tokens, "tokens to sample at the end; 0: none");
 }
 
@@ -112,6 +120,9 @@ void check_mesh_flags(const TrainingArguments& arguments) {
   const std::string& axis = arguments.tensor_parallel;
   require(axis.empty() || has(axis), "--tensor_parallel: --mesh {} has no axis \"{}\"{}", arguments.mesh, axis,
           [&] { return suggest_name(axis, names); });
+  const std::string& rows = arguments.spatial_sharding;
+  require(rows.empty() || has(rows), "--spatial_sharding: --mesh {} has no axis \"{}\"{}", arguments.mesh, rows,
+          [&] { return suggest_name(rows, names); });
   require(!parse_fsdp_mode(arguments.fsdp).enabled || has("fsdp") || has("data"),
           "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", arguments.mesh);
 }
@@ -149,26 +160,13 @@ std::vector<std::pair<std::string, std::string>> TrainingArguments::values() con
 }
 
 void TrainingArguments::check() const {
-  require(!config_name.empty() || !model_name_or_path.empty(),
-          "--config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with "
-          "config.json and model.safetensors");
-  require(!train_file.empty() || !dataset_name.empty() || dry_run,
-          "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
-  const bool is_word = tokenizer_name.find_first_of("/.:") == std::string::npos;
-  require(!is_word || tokenizer_name == "bytes" || std::filesystem::exists(tokenizer_name),
-          "--tokenizer_name {} is not known; give bytes, bpe:N (trained on the text), or a file: GPT-2's vocab.bpe or "
-          "merges.txt, a tokenizer.json, or the folder of one",
-          tokenizer_name);
-  require(train_file.empty() || dataset_name.empty(), "--train_file and --dataset_name exclude each other");
+  check_program_flags(*this);
   require(
       !(per_device_train_batch_size && global_batch_size),
       "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, the "
       "second over all");
   require(!(bf16 && dtype == "float64"), "--bf16 and --dtype float64 exclude each other");
   require(fsdp_config.empty() || !fsdp.empty(), "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
-  require(validation_split_percentage >= 0 && validation_split_percentage < 100,
-          "--validation_split_percentage must be in [0, 100), got {}", validation_split_percentage);
-  require(block_size == 0 || block_size >= 2, "--block_size must be at least 2, or 0, got {}", block_size);
   require_positive("per_device_train_batch_size", per_device_train_batch_size.value_or(1));
   require_positive("global_batch_size", global_batch_size.value_or(1));
   require_positive("per_device_eval_batch_size", per_device_eval_batch_size.value_or(1));
@@ -196,7 +194,6 @@ void TrainingArguments::check() const {
   (void)parse_fsdp_mode(fsdp);
   check_best_model_flags(*this);
   check_mesh_flags(*this);
-  if (tokenizer_name.starts_with("bpe:")) data::check_bpe_name(tokenizer_name);
 }
 
 namespace {
@@ -229,8 +226,8 @@ std::int64_t TrainingArguments::warmup_count(std::int64_t total_steps) const {
 }
 
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
-                                                          const std::string& about) {
-  TrainingArguments arguments;
+                                                          const std::string& about, TrainingArguments standard) {
+  TrainingArguments arguments = std::move(standard);
   ArgumentParser parser(program, about);
   arguments.add_flags(parser);
   if (!parser.parse(argc, argv)) {

@@ -107,27 +107,6 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
   return out;
 }
 
-data::InputSharding batch_sharding(const ClmModel& setup) {
-  if (setup.data_shards == 1) return {};
-  return PartitionSpec(std::vector{PartitionSpec::Entry(SpecEntry(setup.data_axes))});
-}
-
-std::unique_ptr<data::Loader> make_train_loader(const TrainingArguments& arguments, const ClmModel& setup,
-                                                const ClmData& data, std::int64_t rows) {
-  data::LoaderOptions options{
-      .batch_size = rows,
-      .seed = static_cast<std::uint64_t>(arguments.data_seed.value_or(arguments.seed)),
-      .shuffle = true,
-      .drop_last = arguments.dataloader_drop_last,
-      .num_workers = static_cast<int>(arguments.dataloader_num_workers),
-      .mesh = setup.mesh,
-      .input_sharding = batch_sharding(setup),
-  };
-  if (arguments.dataloader_prefetch_factor)
-    options.prefetch_factor = static_cast<int>(*arguments.dataloader_prefetch_factor);
-  return std::make_unique<data::Loader>(std::make_shared<data::BlockSource>(*data.train), std::move(options));
-}
-
 void check_token_files_on_all_ranks(const TrainingArguments& arguments) {
   const auto description = [](const std::string& path) -> std::string {
     if (!data::TokenFile::is_token_file(path)) return path;

@@ -27,24 +27,43 @@ std::string hosts_text(const JobInfo& job) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// Whether the name is that of a parameter in a block other than the first: transformer.h.3.ln_1.weight.
+bool is_in_later_block(const std::string& name) {
+  const std::vector<std::string> parts = split(name, '.');
+  const auto is_number = [](const std::string& part) {
+    return part.find_first_not_of("0123456789") == std::string::npos;
+  };
+  const auto block = std::find_if(parts.begin() + std::min<std::ptrdiff_t>(2, isize(parts)), parts.end(), is_number);
+  return block != parts.end() && *block != "0";
+}
+
 }  // namespace
 
+std::string clm_model_text(const ClmModel& setup) {
+  const nn::CausalShape shape = setup.model->shape();
+  return fmt::format("{}, {} layers, width {}, {} heads, vocabulary {}", shape.family, shape.layers, shape.width,
+                     shape.heads, shape.vocabulary);
+}
+
+std::string clm_rows_text(const ClmModel& setup) { return fmt::format("sequences of {} tokens", setup.block_size); }
+
 std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
+  return banner(arguments, setup, clm_model_text(setup), clm_rows_text(setup));
+}
+
+std::string banner(const TrainingArguments& arguments, const TrainingSetup& setup, const std::string& model_text,
+                   const std::string& rows_text) {
   const JobInfo job = job_info();
   const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
-  const nn::CausalShape shape = setup.model->shape();
-  std::string out =
-      fmt::format("model      {}, {} layers, width {}, {} heads, vocabulary {}: {} parameters\n", shape.family,
-                  shape.layers, shape.width, shape.heads, shape.vocabulary, setup.model->parameter_count());
+  std::string out = fmt::format("model      {}: {} parameters\n", model_text, setup.network->parameter_count());
   if (is_planning())
     out += fmt::format("ranks      none: a plan for {} devices\n", device_count());
   else
     out += fmt::format("ranks      {}{} on {}\n", job.ranks, job.is_virtual ? " virtual" : "", hosts_text(job));
   out += fmt::format("mesh       {}\n", setup.mesh.str());
-  out +=
-      fmt::format("batch      {} x {} accumulation = {} sequences of {} tokens, rows over {}\n", rows,
-                  arguments.gradient_accumulation_steps, rows * arguments.gradient_accumulation_steps, setup.block_size,
-                  setup.data_axes.empty() ? "no axis" : fmt::format("{}", fmt::join(setup.data_axes, "+")));
+  out += fmt::format("batch      {} x {} accumulation = {} {}, rows over {}\n", rows,
+                     arguments.gradient_accumulation_steps, rows * arguments.gradient_accumulation_steps, rows_text,
+                     setup.data_axes.empty() ? "no axis" : fmt::format("{}", fmt::join(setup.data_axes, "+")));
   out += fmt::format("threads    {} per rank\n", options().integer("TESSERA_NUM_THREADS"));
   for (const auto& note : setup.notes) out += "note       " + note + "\n";
   if (!job.crowding.empty()) out += "note       " + job.crowding + "\n";
@@ -52,19 +71,20 @@ std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
   return out;
 }
 
-std::string sharding_report(const ClmModel& setup) {
+std::string sharding_report(const TrainingSetup& setup) {
   std::string out = "parameters of one block and outside the blocks:\n";
   std::string pictures;
-  for (const auto& parameter : setup.model->named_parameters()) {
-    const bool in_block = parameter.name.find(".h.") != std::string::npos;
-    if (in_block && parameter.name.find(".h.0.") == std::string::npos) continue;
+  for (const auto& parameter : setup.network->named_parameters()) {
+    if (is_in_later_block(parameter.name)) continue;
     const Type& type = parameter.tensor.type();
     const auto sharding = parameter.tensor.sharding();
     const std::string text = sharding ? sharding->str() : "fully replicated";
     const Type local = sharding ? shard_type(type, *sharding) : type;
     out += fmt::format("  {:<36} {:<18} {:<24} {} per device\n", parameter.name, type.str(), text, local.str());
-    const bool drawn =
-        parameter.name.ends_with("h.0.mlp.c_fc.weight") || parameter.name.ends_with("h.0.mlp.c_proj.weight");
+    const bool drawn = parameter.name.ends_with("h.0.mlp.c_fc.weight") ||
+                       parameter.name.ends_with("h.0.mlp.c_proj.weight") ||
+                       parameter.name.ends_with("layer.0.intermediate.dense.weight") ||
+                       parameter.name.ends_with("layer.0.output.dense.weight");
     constexpr std::int64_t kMostDevices = 16;
     if (drawn && sharding && setup.mesh.device_count() <= kMostDevices)
       pictures += fmt::format("{} {} {}\n{}", parameter.name, type.str(), text, visualize_sharding(parameter.tensor));
@@ -85,14 +105,14 @@ double stored_bytes(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-std::string memory_report(const ClmModel& setup, const ExecutableMemory& memory) {
+std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory) {
   std::vector<Tensor> state;
   for (auto& named : setup.optimizer->named_state()) state.push_back(std::move(named.tensor));
   std::string out = "memory of a device:\n";
   const auto line = [&](const char* what, double bytes, const std::string& exactly = "") {
     out += fmt::format("  {:<34} {:>10}{}\n", what, format_bytes(bytes), exactly);
   };
-  line("parameters", stored_bytes(setup.model->parameters()));
+  line("parameters", stored_bytes(setup.network->parameters()));
   line("optimizer state", stored_bytes(state));
   line("activations, gathered weights, rest", static_cast<double>(memory.arena));
   line("total at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));

@@ -69,11 +69,11 @@ void check_output(const TrainingArguments& arguments) {
     log_warning("deleted {}, which an interrupted save left", left);
 }
 
-CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmModel& setup, const TrainerState& state,
-                                const ResumeState& run) {
+CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
+                                const TrainerState& state, const ResumeState& run) {
   CheckpointContent out;
-  out.states["model"] = setup.model->state_dict();
-  out.documents.emplace("config", config_json(*setup.model));
+  out.states["model"] = setup.network->state_dict();
+  out.documents.emplace("config", config_json(*setup.network));
   out.documents.emplace("trainer_state", state.to_json());
   if (arguments.save_only_model) return out;
   out.states["optimizer"] = setup.optimizer->state_dict();
@@ -81,11 +81,12 @@ CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmMod
   return out;
 }
 
-std::string resume_run(const TrainingArguments& arguments, ClmModel& setup, TrainerState& state, ResumeState& run) {
+std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup, TrainerState& state,
+                       ResumeState& run) {
   if (arguments.resume_from_checkpoint.empty()) return "";
   const StateDict optimizer = setup.optimizer->state_dict();
   const Checkpoint from =
-      loaded_checkpoint(arguments, {{"model", setup.model->state_dict()}, {"optimizer", optimizer}});
+      loaded_checkpoint(arguments, {{"model", setup.network->state_dict()}, {"optimizer", optimizer}});
   setup.optimizer->set_step_count(static_cast<std::int64_t>(optimizer.find("step")->tensor.item()));
   state = TrainerState::from_json(from.document("trainer_state"));
   run = read_run(from.document("run_state"));

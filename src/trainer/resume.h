@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of the checkpoints of run_clm.
+// The content of the checkpoints of a run.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "tessera/checkpoint/checkpoint.h"
-#include "tessera/trainer/clm.h"
+#include "tessera/trainer/task.h"
 #include "tessera/trainer/trainer_state.h"
 
 namespace tessera::trainer {
@@ -23,10 +23,10 @@ struct ResumeState {
 void check_output(const TrainingArguments& arguments);
 
 /// The groups model and optimizer, and the documents trainer_state and run_state.
-CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmModel& setup, const TrainerState& state,
-                                const ResumeState& run);
+CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
+                                const TrainerState& state, const ResumeState& run);
 /// With --resume_from_checkpoint, gives model, optimizer, random numbers, `state` and `run` the values of the checkpoint,
 /// and returns its folder; else "". Collective.
-std::string resume_run(const TrainingArguments& arguments, ClmModel& setup, TrainerState& state, ResumeState& run);
+std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup, TrainerState& state, ResumeState& run);
 
 }  // namespace tessera::trainer

@@ -7,7 +7,7 @@
 
 namespace tessera::trainer {
 
-DType peak_dtype(const TrainingArguments& arguments, const ClmModel& setup) {
+DType peak_dtype(const TrainingArguments& arguments, const TrainingSetup& setup) {
   if (arguments.dtype == "float64") return DType::kF64;
   return setup.compute_dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
 }

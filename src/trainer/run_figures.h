@@ -7,12 +7,12 @@
 
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/runtime/metrics/compute_peak.h"
-#include "tessera/trainer/clm.h"
+#include "tessera/trainer/task.h"
 
 namespace tessera::trainer {
 
 /// The element type in which the products of a run are computed.
-DType peak_dtype(const TrainingArguments& arguments, const ClmModel& setup);
+DType peak_dtype(const TrainingArguments& arguments, const TrainingSetup& setup);
 /// The line for the user.
 std::string peak_line(const ComputePeak& peak);
 /// The exposed communication time of this rank so far, including the time it waited for other ranks.

@@ -21,11 +21,24 @@ JsonObject entry_json(const LogEntry& entry) {
   set("mfu", entry.mfu);
   set("exposed_communication_seconds", entry.exposed_communication_seconds);
   set("eval_loss", entry.eval_loss);
+  set("eval_accuracy", entry.eval_accuracy);
   out.set("step", entry.step);
   return out;
 }
 
 }  // namespace
+
+std::string json_line(const LogEntry& entry) {
+  std::string out;
+  bool is_indentation = false;
+  for (const char c : entry_json(entry).str()) {
+    if (c == '\n') is_indentation = true;
+    if (is_indentation && (c == '\n' || c == ' ')) continue;
+    is_indentation = false;
+    out += c;
+  }
+  return out + "\n";
+}
 
 JsonObject TrainerState::to_json() const {
   JsonObject out;
@@ -72,6 +85,7 @@ TrainerState TrainerState::from_json(const JsonObject& json) {
     entry.read("mfu", one.mfu);
     entry.read("exposed_communication_seconds", one.exposed_communication_seconds);
     entry.read("eval_loss", one.eval_loss);
+    entry.read("eval_accuracy", one.eval_accuracy);
   }
   return out;
 }

@@ -97,17 +97,20 @@ TEST(WordPiece, TruncatesTheLongerTextFirst) {
   EXPECT_EQ(lengths(9, 8, 9), std::pair(3, 3));
   EXPECT_EQ(lengths(8, 8, 10), std::pair(3, 4));
   EXPECT_EQ(lengths(8, 8, 3), std::pair(0, 0));
-  EXPECT_EQ(pieces(t, t.encode_text("the the the", {.max_length = 4}).input_ids), (Pieces{"[CLS]", "the", "the", "[SEP]"}));
-  EXPECT_NE(error_of([&] { (void)t.encode_text("the", {.max_length = 1}); })
-                .find("max_length 1 leaves no room for 2 special tokens"),
+  EXPECT_EQ(pieces(t, t.encode_text("the the the", {.max_length = 4}).input_ids),
+            (Pieces{"[CLS]", "the", "the", "[SEP]"}));
+  EXPECT_NE(error_of([&] {
+              (void)t.encode_text("the", {.max_length = 1});
+            }).find("max_length 1 leaves no room for 2 special tokens"),
             std::string::npos);
 }
 
 TEST(WordPiece, ReadsFoldersOfHuggingFace) {
   const TemporaryFolder folder;
   (void)folder.write("vocab.txt", kPieces);
-  (void)folder.write("tokenizer_config.json",
-        R"({"do_lower_case": false, "strip_accents": null, "mask_token": {"content": "[MASK]", "lstrip": false}})");
+  (void)folder.write(
+      "tokenizer_config.json",
+      R"({"do_lower_case": false, "strip_accents": null, "mask_token": {"content": "[MASK]", "lstrip": false}})");
   const auto cased = WordPieceTokenizer::from_file(folder.file(""));
   EXPECT_EQ(pieces(cased, cased.encode("The the")), (Pieces{"The", "the"}));
   EXPECT_EQ(cased.vocab_text(), kPieces);
@@ -126,17 +129,20 @@ TEST(WordPiece, ReadsFoldersOfHuggingFace) {
 }
 
 TEST(WordPiece, ErrorsNameTheFile) {
-  EXPECT_NE(error_of([] { WordPieceTokenizer::from_vocab("a\nb\n", "my.txt"); })
-                .find("my.txt: the special token \"[UNK]\" is missing"),
+  EXPECT_NE(error_of([] {
+              WordPieceTokenizer::from_vocab("a\nb\n", "my.txt");
+            }).find("my.txt: the special token \"[UNK]\" is missing"),
             std::string::npos);
-  EXPECT_NE(error_of([] { WordPieceTokenizer::from_vocab("", "my.txt"); }).find("my.txt: has no pieces"), std::string::npos);
+  EXPECT_NE(error_of([] { WordPieceTokenizer::from_vocab("", "my.txt"); }).find("my.txt: has no pieces"),
+            std::string::npos);
   EXPECT_NE(error_of([] {
               WordPieceTokenizer::from_tokenizer_json(R"({"model": {"type": "BPE"}})", "t.json");
             }).find("t.json: model.type must be WordPiece, got BPE"),
             std::string::npos);
   EXPECT_NE(error_of([] {
               WordPieceTokenizer::from_tokenizer_json(
-                  R"({"model": {"type": "WordPiece", "vocab": {"a": 1}}, "normalizer": {"type": "BertNormalizer"}})", "t.json");
+                  R"({"model": {"type": "WordPiece", "vocab": {"a": 1}}, "normalizer": {"type": "BertNormalizer"}})",
+                  "t.json");
             }).find("t.json: no piece has the id 0"),
             std::string::npos);
 }

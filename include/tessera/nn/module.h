@@ -51,6 +51,11 @@ struct FileNames {
   std::string prefix;
   /// Names with these ends are in files of other frameworks, but nothing needs them: `.attn.masked_bias`.
   std::vector<std::string> ignored_suffixes;
+  /// Files of a model that contains this one have names with this prefix, and names of its other parts, which are ignored:
+  /// `bert.embeddings.LayerNorm.weight` for `embeddings.LayerNorm.weight`.
+  std::string outer_prefix{};
+  /// Ends of names in older files, and the ends that replaced them.
+  std::vector<std::pair<std::string, std::string>> renamed_suffixes{};
 };
 
 class Module {

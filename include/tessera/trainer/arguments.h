@@ -12,8 +12,12 @@
 
 namespace tessera::trainer {
 
+/// The programs that train. Each has the flags that its users type.
+enum class TrainingProgram { kClm, kMlm, kClassification, kImages };
+
 /// The defaults are Hugging Face's.
 struct TrainingArguments {
+  TrainingProgram program = TrainingProgram::kClm;
   // Model and data.
   std::string model_name_or_path;   // a folder with config.json and weights; "": initial values
   std::string config_name;          // "": that of model_name_or_path
@@ -26,6 +30,23 @@ struct TrainingArguments {
   std::string cache_dir;
   double validation_split_percentage = 5;
   std::int64_t block_size = 0;  // 0: the positions of the model, at most 1024
+
+  // Masked language models and classification.
+  std::optional<std::int64_t>
+      max_seq_length;              // tokens in a sample; nullopt: the positions of the model, at most 1024 or 128
+  bool pad_to_max_length = false;  // otherwise to the longest sample of a batch
+  bool line_by_line = false;       // each line of the text is a sample
+  double mlm_probability = 0.15;
+
+  // Images.
+  std::string model = "resnet50";  // resnet18, resnet50, tiny, or a config.json of an image classifier
+  std::string datadir;             // a folder with train and val
+  bool fake_data = false;          // images that are made up
+  std::int64_t fake_data_samples = 1280;
+  std::int64_t fake_data_classes = 1000;
+  std::int64_t image_size = 224;
+  std::string spatial_sharding;  // axis over which image rows are sharded
+  double momentum = 0;           // of SGD
 
   // Batches and length.
   std::optional<std::int64_t> per_device_train_batch_size;  // per data shard
@@ -81,10 +102,13 @@ struct TrainingArguments {
   bool do_train = true;
   bool do_eval = true;
   bool disable_tqdm = false;
+  std::string logging_dir;         // of log.jsonl: each entry of the log as a line
+  bool tpu_metrics_debug = false;  // print the metrics with each entry of the log
+  bool overwrite_cache = false;    // no effect: nothing is cached
   std::string sample_prompt;
   std::int64_t sample_tokens = 200;
 
-  /// Binds every field to its flag.
+  /// Binds the fields that `program` uses to their flags.
   void add_flags(ArgumentParser& parser);
   /// Errors: values out of range, flags that exclude each other, missing text. The message names the flags.
   void check() const;
@@ -106,9 +130,10 @@ struct TrainingArguments {
   [[nodiscard]] std::int64_t warmup_count(std::int64_t total_steps) const;
 };
 
-/// Reads the command line of `program`. If it contains --help, prints the help and returns nullopt.
+/// Reads the command line of `program`, whose defaults are `standard`. If it contains --help, prints the help and returns
+/// nullopt.
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
-                                                          const std::string& about);
+                                                          const std::string& about, TrainingArguments standard = {});
 
 /// The meaning of `--fsdp "full_shard auto_wrap"`.
 struct FsdpMode {

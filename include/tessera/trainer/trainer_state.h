@@ -22,7 +22,11 @@ struct LogEntry {
   std::optional<double> mfu{};
   std::optional<double> exposed_communication_seconds{};  // of an update; not part of the Trainer's format
   std::optional<double> eval_loss{};
+  std::optional<double> eval_accuracy{};
 };
+
+/// The entry as one line of JSON, with a line break at the end.
+std::string json_line(const LogEntry& entry);
 
 struct TrainerState {
   std::int64_t max_steps = 0;

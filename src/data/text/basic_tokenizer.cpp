@@ -35,7 +35,8 @@ bool is_white_space(Character c) {
 
 // All ASCII symbols count, such as $ and ^, which Unicode does not class as punctuation.
 bool is_punctuation(Character c) {
-  if (c < 0x80) return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+  if (c < 0x80)
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
   const utf8proc_category_t category = utf8proc_category(c);
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
@@ -103,7 +104,8 @@ Characters without_accents(const Characters& given) {
   constexpr auto kForm = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
   // A character decomposes into at most 4 others, none longer than its bytes times 4.
   Characters out(4 * given.size() + 4);
-  const utf8proc_ssize_t count = utf8proc_decompose(bytes, size, out.data(), static_cast<utf8proc_ssize_t>(out.size()), kForm);
+  const utf8proc_ssize_t count =
+      utf8proc_decompose(bytes, size, out.data(), static_cast<utf8proc_ssize_t>(out.size()), kForm);
   ensure(count >= 0 && count <= static_cast<utf8proc_ssize_t>(out.size()), "utf8proc decomposes {} bytes into {}", size,
          count);
   out.resize(static_cast<std::size_t>(count));

@@ -69,7 +69,8 @@ void read_normalizer(const JsonObject& root, const std::string& name, WordPieceO
 void put_piece(const std::string& name, std::string token, std::int64_t id, std::vector<std::string>& pieces,
                std::vector<bool>& has_id) {
   constexpr std::int64_t kMost = 1 << 24;
-  require(id >= 0 && id < kMost, "{}: \"{}\" has the id {}; ids are from 0 to {}", name, printable(token), id, kMost - 1);
+  require(id >= 0 && id < kMost, "{}: \"{}\" has the id {}; ids are from 0 to {}", name, printable(token), id,
+          kMost - 1);
   const auto place = static_cast<std::size_t>(id);
   if (place >= pieces.size()) {
     pieces.resize(place + 1);

@@ -112,7 +112,8 @@ std::vector<std::int32_t> WordPieceTokenizer::encode(std::string_view text) cons
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::int32_t special = -1;
     for (const std::int32_t id : special_ids())
-      if (text.substr(i).starts_with(piece(id)) && (special < 0 || piece(id).size() > piece(special).size())) special = id;
+      if (text.substr(i).starts_with(piece(id)) && (special < 0 || piece(id).size() > piece(special).size()))
+        special = id;
     if (special < 0 || piece(special).empty()) continue;
     encode_plain(text.substr(begin, i - begin), out);
     out.push_back(special);

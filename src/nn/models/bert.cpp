@@ -27,8 +27,9 @@ void check_same_dims(const char* name, const Tensor& given, const Tensor& tokens
 
 BertEmbeddings::BertEmbeddings(const BertConfig& config)
     : positions_(config.max_position_embeddings),
-      pad_(config.pad_token_id),
-      word_(config.vocab_size, config.hidden_size, config.initializer_range, config.dtype),
+      word_(
+          config.vocab_size, config.hidden_size,
+          {.padding_idx = config.pad_token_id, .standard_deviation = config.initializer_range, .dtype = config.dtype}),
       position_(config.max_position_embeddings, config.hidden_size, config.initializer_range, config.dtype),
       token_type_(config.type_vocab_size, config.hidden_size, config.initializer_range, config.dtype),
       norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
@@ -47,11 +48,10 @@ Tensor BertEmbeddings::forward(const BertInputs& inputs) {
   check_same_dims("token_type_ids", inputs.token_type_ids, tokens);
   const std::int64_t t = tokens.dim(1);
   require(t <= positions_, "{} tokens, but max_position_embeddings is {}", t, positions_);
-  const Tensor words = embedding(at_call(word_.weight()), tokens, pad_);
   const Tensor types =
       inputs.token_type_ids.is_null() ? token_type_.weight().select(0, 0) : token_type_(inputs.token_type_ids);
   const Tensor positions = t == positions_ ? position_.weight() : position_.weight().slice(0, 0, t);
-  return dropout_(norm_(words + types + positions));
+  return dropout_(norm_(word_(tokens) + types + positions));
 }
 
 // ---- layer --------------------------------------------------------------------------------------------------------------
@@ -63,9 +63,12 @@ BertLayer::BertLayer(const BertConfig& config)
              .dropout = config.attention_probs_dropout_prob,
              .standard_deviation = config.initializer_range,
              .dtype = config.dtype}),
-      attention_dense_(config.hidden_size, config.hidden_size, config.initializer_range, config.dtype),
-      intermediate_dense_(config.hidden_size, config.intermediate_size, config.initializer_range, config.dtype),
-      output_dense_(config.intermediate_size, config.hidden_size, config.initializer_range, config.dtype),
+      attention_dense_(config.hidden_size, config.hidden_size,
+                       {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
+      intermediate_dense_(config.hidden_size, config.intermediate_size,
+                          {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
+      output_dense_(config.intermediate_size, config.hidden_size,
+                    {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
       attention_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       output_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       dropout_(config.hidden_dropout_prob) {
@@ -78,7 +81,7 @@ BertLayer::BertLayer(const BertConfig& config)
 Tensor BertLayer::forward(const Tensor& x, const Tensor& mask) {
   const Tensor attended = attention_norm_(dropout_(whole(attention_dense_(self_(x, mask)), split_)) + x);
   const Tensor inner = over_dim(intermediate_dense_(whole(attended, split_)), 2, split_);
-  return output_norm_(dropout_(whole(output_dense_(activated(inner, activation_)), split_)) + attended);
+  return output_norm_(dropout_(whole(output_dense_(activation(inner, activation_)), split_)) + attended);
 }
 
 void BertLayer::shard(const ActivationSplit& split) {
@@ -98,7 +101,8 @@ BertModel::BertModel(const BertConfig& config, const Options& options)
   add_module("encoder", encoder_);
   if (!options.pooler) return;
   pooler_dense_ =
-      std::make_unique<NormalLinear>(config.hidden_size, config.hidden_size, config.initializer_range, config.dtype);
+      std::make_unique<Linear>(config.hidden_size, config.hidden_size,
+                               Linear::Options{.dtype = config.dtype, .standard_deviation = config.initializer_range});
   pooler_ = std::make_unique<ModuleGroup>(
       "BertPooler", std::initializer_list<std::pair<const char*, Module*>>{{"dense", pooler_dense_.get()}});
   add_module("pooler", *pooler_);

@@ -7,6 +7,46 @@
 #include "tessera/nn/models/bert.h"
 
 namespace tessera::nn {
+namespace {
+
+BertInputs bert_inputs(const PretrainedModel& model, const ModelInputs& inputs) {
+  check_inputs(model.class_name(), inputs, {"input_ids"}, {"attention_mask", "token_type_ids", "labels"});
+  return {input_of(inputs, "input_ids"), input_of(inputs, "attention_mask"), input_of(inputs, "token_type_ids")};
+}
+
+// What files of every BERT may contain: numbers of positions, the head of next-sentence prediction, old names.
+FileNames names_of_bert(std::string prefix) {
+  FileNames out{.prefix = std::move(prefix), .ignored_suffixes = {"embeddings.position_ids"}};
+  for (const char* name : {"weight", "bias"})
+    out.ignored_suffixes.push_back(std::string("cls.seq_relationship.") + name);
+  out.renamed_suffixes = {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};
+  return out;
+}
+
+}  // namespace
+
+// ---- encoder ------------------------------------------------------------------------------------------------------------
+
+std::string BertModel::config_json() const { return config_.to_json("BertModel"); }
+
+void BertModel::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {
+  nn::shard_tensor_parallel(*this, mesh, axis);
+}
+
+ModelOutput BertModel::run(const ModelInputs& inputs) {
+  check_inputs(class_name(), inputs, {"input_ids"}, {"attention_mask", "token_type_ids"});
+  ModelOutput out{.loss = {}, .logits = (*this)(bert_inputs(*this, inputs))};
+  if (pooler_dense_ != nullptr) out.others["pooler_output"] = pooled(out.logits);
+  return out;
+}
+
+FileNames BertModel::file_names() const {
+  FileNames out = names_of_bert("");
+  out.outer_prefix = "bert.";
+  for (const char* name : {"pooler.dense.weight", "pooler.dense.bias"})
+    if (pooler_dense_ == nullptr) out.ignored_suffixes.emplace_back(name);
+  return out;
+}
 
 // ---- masked language model ----------------------------------------------------------------------------------------------
 
@@ -22,7 +62,7 @@ BertForMaskedLM::Predictions::Decoder::Decoder(const BertConfig& config, const T
   add_shared_parameter("bias", bias);
 }
 
-BertForMaskedLM::Predictions::Predictions(const BertConfig& config, Tensor word_embeddings, NormalLinear& dense,
+BertForMaskedLM::Predictions::Predictions(const BertConfig& config, Tensor word_embeddings, Linear& dense,
                                           LayerNorm& norm) {
   bias = add_parameter("bias", Type::array(config.dtype, {config.vocab_size}), zeros());
   transform_ = std::make_unique<ModuleGroup>(
@@ -36,7 +76,8 @@ BertForMaskedLM::Predictions::Predictions(const BertConfig& config, Tensor word_
 BertForMaskedLM::BertForMaskedLM(const BertConfig& config)
     : config_(config),
       bert_(config, {.pooler = false}),
-      transform_dense_(config.hidden_size, config.hidden_size, config.initializer_range, config.dtype),
+      transform_dense_(config.hidden_size, config.hidden_size,
+                       {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
       transform_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       predictions_(config, bert_.embeddings().word_embeddings().weight(), transform_dense_, transform_norm_),
       head_weight_(predictions_.weight),
@@ -48,7 +89,7 @@ BertForMaskedLM::BertForMaskedLM(const BertConfig& config)
 Tensor BertForMaskedLM::logits(const BertInputs& inputs) {
   const TraceScope own(path(), unit());
   const Tensor hidden = bert_(inputs);
-  const Tensor transformed = transform_norm_(activated(transform_dense_(hidden), config_.hidden_act));
+  const Tensor transformed = transform_norm_(activation(transform_dense_(hidden), config_.hidden_act));
   const TraceScope scope(predictions_.path(), predictions_.unit());
   const Tensor products =
       dot(whole(transformed, split_), head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}});
@@ -64,13 +105,33 @@ CrossEntropyParts BertForMaskedLM::loss_parts(const BertInputs& inputs, const Te
   return cross_entropy_parts(logits(inputs), labels);
 }
 
+std::string BertForMaskedLM::config_json() const { return config_.to_json("BertForMaskedLM"); }
+
+void BertForMaskedLM::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {
+  nn::shard_tensor_parallel(*this, mesh, axis);
+}
+
+ModelOutput BertForMaskedLM::run(const ModelInputs& inputs) {
+  ModelOutput out{.loss = {}, .logits = logits(bert_inputs(*this, inputs))};
+  const Tensor labels = input_of(inputs, "labels");
+  if (!labels.is_null()) out.loss = cross_entropy(out.logits, labels);
+  return out;
+}
+
+FileNames BertForMaskedLM::file_names() const {
+  FileNames out = names_of_bert("bert.");
+  for (const char* name : {"pooler.dense.weight", "pooler.dense.bias"}) out.ignored_suffixes.emplace_back(name);
+  return out;
+}
+
 // ---- sequence classification --------------------------------------------------------------------------------------------
 
 BertForSequenceClassification::BertForSequenceClassification(const BertConfig& config)
     : config_(config),
       bert_(config),
       dropout_(config.classifier_dropout.value_or(config.hidden_dropout_prob)),
-      classifier_(config.hidden_size, config.num_labels, config.initializer_range, config.dtype) {
+      classifier_(config.hidden_size, config.num_labels,
+                  {.dtype = config.dtype, .standard_deviation = config.initializer_range}) {
   add_module("bert", bert_);
   add_module("dropout", dropout_);
   add_module("classifier", classifier_);
@@ -82,17 +143,35 @@ Tensor BertForSequenceClassification::logits(const BertInputs& inputs) {
 }
 
 Tensor BertForSequenceClassification::forward(const BertInputs& inputs, const Tensor& labels) {
-  const Tensor scores = logits(inputs);
+  return loss_of(logits(inputs), labels);
+}
+
+Tensor BertForSequenceClassification::loss_of(const Tensor& scores, const Tensor& labels) const {
   if (config_.num_labels > 1) return cross_entropy(scores, labels);
   require(!is_integer(labels.dtype()), "num_labels is 1, so labels are floating-point numbers, got {}", labels.type());
   return mean(square(scores.squeeze(1) - labels));
 }
 
 FileNames BertForSequenceClassification::file_names() const {
-  FileNames out{"bert.", {"embeddings.position_ids", "seq_relationship.weight", "seq_relationship.bias"}};
+  FileNames out = names_of_bert("bert.");
   for (const char* name : {"bias", "decoder.weight", "decoder.bias", "transform.dense.weight", "transform.dense.bias",
                            "transform.LayerNorm.weight", "transform.LayerNorm.bias"})
     out.ignored_suffixes.push_back(std::string("cls.predictions.") + name);
+  return out;
+}
+
+std::string BertForSequenceClassification::config_json() const {
+  return config_.to_json("BertForSequenceClassification");
+}
+
+void BertForSequenceClassification::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {
+  nn::shard_tensor_parallel(*this, mesh, axis);
+}
+
+ModelOutput BertForSequenceClassification::run(const ModelInputs& inputs) {
+  ModelOutput out{.loss = {}, .logits = logits(bert_inputs(*this, inputs))};
+  const Tensor labels = input_of(inputs, "labels");
+  if (!labels.is_null()) out.loss = loss_of(out.logits, labels);
   return out;
 }
 

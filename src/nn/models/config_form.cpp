@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "tessera/base/text.h"
-#include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/trace.h"
+#include "tessera/nn/activation.h"
 
 namespace tessera::nn {
 namespace {
@@ -22,9 +22,6 @@ constexpr std::string_view kCommonKeys =
     "chunk_size_feed_forward exponential_decay_length_penalty suppress_tokens begin_suppress_tokens "
     "gradient_checkpointing quantization_config auto_map attn_implementation add_cross_attention tie_word_embeddings "
     "name_or_path";
-
-constexpr std::pair<std::string_view, Tensor (*)(Operand)> kActivations[] = {
-    {"gelu", gelu}, {"gelu_new", gelu_new}, {"gelu_pytorch_tanh", gelu_new}, {"relu", relu}, {"tanh", tanh}};
 
 }  // namespace
 
@@ -57,8 +54,7 @@ void check_config_probability(std::string_view origin, std::string_view key, dou
 }
 
 void check_config_activation(std::string_view origin, std::string_view key, const std::string& name) {
-  std::vector<std::string> known;
-  for (const auto& [activation, function] : kActivations) known.emplace_back(activation);
+  const std::vector<std::string>& known = activation_names();
   require(std::find(known.begin(), known.end(), name) != known.end(), "{}: unknown {} \"{}\"{}", origin, key, name,
           [&] { return suggest_name(name, known); });
 }
@@ -82,12 +78,6 @@ void write_label_count(JsonObject& json, std::int64_t count) {
   }
   json.set("id2label", names);
   json.set("label2id", ids);
-}
-
-Tensor activated(const Tensor& x, std::string_view name) {
-  for (const auto& [activation, function] : kActivations)
-    if (activation == name) return function(x);
-  fail("unknown activation function \"{}\"", name);
 }
 
 Tensor as_operand_of(const Tensor& weight, const Tensor& x) {

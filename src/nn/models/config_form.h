@@ -35,16 +35,13 @@ void check_config_keys(const JsonObject& json, const ConfigForm& form, std::vect
 void check_config_size(std::string_view origin, std::string_view key, std::int64_t value);
 /// Error unless `value` is in [0, 1).
 void check_config_probability(std::string_view origin, std::string_view key, double value);
-/// Error, with the nearest name, unless activated() has this function.
+/// Error, with the nearest name, unless activation() has this function.
 void check_config_activation(std::string_view origin, std::string_view key, const std::string& name);
 
 /// The number of entries of id2label, else num_labels, else 2.
 std::int64_t read_label_count(const JsonObject& json);
 /// Writes id2label and label2id unless the object has entries for `count` labels, or the count is 2 and it has none.
 void write_label_count(JsonObject& json, std::int64_t count);
-
-/// Hugging Face's activation functions by name: gelu, gelu_new, gelu_pytorch_tanh, relu, tanh.
-Tensor activated(const Tensor& x, std::string_view name);
 
 /// Returns x in the element type in which ops use the weight (Module::set_compute_dtype).
 Tensor as_operand_of(const Tensor& weight, const Tensor& x);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/models/encoder.h"
 
-#include <cmath>
-
 #include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/nn/attention.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {
@@ -15,20 +14,6 @@ void mark_dim(const Tensor& tensor, int dim, const ActivationSplit& split) {
   std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(tensor.ndim()));
   at(entries, dim) = PartitionSpec::Entry(split.axis);
   mark_sharding(tensor, split.mesh, PartitionSpec(std::move(entries)));
-}
-
-// q, k, v [b, t, h, d] -> [b, t, h, d]; mask [b, t] or null.
-Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_rate) {
-  const double scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
-  const DotDims over_d{.lhs_contracting = {3}, .rhs_contracting = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}};
-  Tensor scores = dot(q, k, over_d) * scale;  // [b, h, t, s]
-  constexpr double kNever = -1e30;            // finite, so that a row without any position has no NaN
-  if (!mask.is_null()) scores = where(mask.reshape({mask.dim(0), 1, 1, mask.dim(1)}), scores, kNever);
-  const Tensor weights = softmax(scores, -1);
-  const Tensor dropped = dropout_rate > 0 ? dropout(weights, dropout_rate) : weights;
-  const Tensor mixed =
-      dot(dropped, v, {.lhs_contracting = {3}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
-  return mixed.transpose({0, 2, 1, 3});
 }
 
 }  // namespace
@@ -62,7 +47,8 @@ Tensor EncoderSelfAttention::forward(const Tensor& x, const Tensor& mask) {
   const Tensor q = over_dim(query_(complete), 2, split_);
   const Tensor k = over_dim(key_(complete), 2, split_);
   const Tensor v = over_dim(value_(complete), 2, split_);
-  const Tensor mixed = attended(q, k, v, mask, is_training() ? dropout_ : 0);
+  const Tensor seen = mask.is_null() ? mask : mask.reshape({mask.dim(0), 1, 1, mask.dim(1)});
+  const Tensor mixed = attend(q, k, v, {.mask = seen, .dropout = is_training() ? dropout_ : 0});
   return over_dim(mixed.reshape({x.dim(0), x.dim(1), heads_ * head_size_}), 2, split_);
 }
 
@@ -74,19 +60,10 @@ void EncoderSelfAttention::shard(const ActivationSplit& split) {
   }
 }
 
-NormalLinear::NormalLinear(std::int64_t in, std::int64_t out, double standard_deviation, DType dtype) {
-  weight_ = add_parameter("weight", Type::array(dtype, {out, in}), normal(0, standard_deviation));
-  bias_ = add_parameter("bias", Type::array(dtype, {out}), zeros());
-}
-
-Tensor NormalLinear::forward(const Tensor& x) {
-  return at_call(dot(at_call(x), weight_, {.lhs_contracting = {x.ndim() - 1}, .rhs_contracting = {1}})) + bias_;
-}
-
-void shard_outputs(const NormalLinear& layer, const ActivationSplit& split) {
+void shard_outputs(const Linear& layer, const ActivationSplit& split) {
   mark_dim(layer.weight(), 0, split);
   mark_dim(layer.bias(), 0, split);
 }
-void shard_inputs(const NormalLinear& layer, const ActivationSplit& split) { mark_dim(layer.weight(), 1, split); }
+void shard_inputs(const Linear& layer, const ActivationSplit& split) { mark_dim(layer.weight(), 1, split); }
 
 }  // namespace tessera::nn

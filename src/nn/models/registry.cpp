@@ -7,7 +7,10 @@
 
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
+#include "tessera/nn/models/bert.h"
 #include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/resnet.h"
+#include "tessera/nn/models/vit.h"
 
 namespace tessera::nn {
 namespace {
@@ -37,6 +40,11 @@ std::vector<std::string> known_values(std::string_view ModelRow::*field) {
 const std::vector<ModelRow>& model_table() {
   static const std::vector<ModelRow> kTable = {
       {"GPT2LMHeadModel", "gpt2", make_of<GPT2LMHeadModel>},
+      {"BertForMaskedLM", "bert", make_of<BertForMaskedLM>},
+      {"BertForSequenceClassification", "bert", make_of<BertForSequenceClassification>},
+      {"BertModel", "bert", make_of<BertModel>},
+      {"ResNetForImageClassification", "resnet", make_of<ResNetForImageClassification>},
+      {"ViTForImageClassification", "vit", make_of<ViTForImageClassification>},
   };
   return kTable;
 }

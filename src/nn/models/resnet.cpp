@@ -37,7 +37,7 @@ ResNetConvLayer::ResNetConvLayer(std::int64_t in, std::int64_t out, const Option
 
 Tensor ResNetConvLayer::forward(const Tensor& x) {
   const Tensor y = normalization_(convolution_(x));
-  return activation_.empty() ? y : activated(y, activation_);
+  return activation_.empty() ? y : activation(y, activation_);
 }
 
 ResNetLayer::ResNetLayer(const ResNetConfig& config, std::int64_t in, std::int64_t out, std::int64_t stride)
@@ -64,7 +64,7 @@ ResNetLayer::ResNetLayer(const ResNetConfig& config, std::int64_t in, std::int64
 Tensor ResNetLayer::forward(const Tensor& x) {
   Tensor y = x;
   for (auto& layer : layer_) y = (*layer)(y);
-  return activated(y + (shortcut_ ? (*shortcut_)(x) : x), activation_);
+  return activation(y + (shortcut_ ? (*shortcut_)(x) : x), activation_);
 }
 
 ResNetStage::ResNetStage(const ResNetConfig& config, std::int64_t in, std::int64_t out, std::int64_t stride,
@@ -117,6 +117,20 @@ Tensor ResNetForImageClassification::logits(const Tensor& pixel_values) {
 
 Tensor ResNetForImageClassification::forward(const Tensor& pixel_values, const Tensor& labels) {
   return cross_entropy(logits(pixel_values), labels);
+}
+
+std::string ResNetForImageClassification::config_json() const { return config_.to_json(); }
+
+void ResNetForImageClassification::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {
+  nn::shard_tensor_parallel(*this, mesh, axis);
+}
+
+ModelOutput ResNetForImageClassification::run(const ModelInputs& inputs) {
+  check_inputs(class_name(), inputs, {"pixel_values"}, {"labels"});
+  ModelOutput out{.loss = {}, .logits = logits(input_of(inputs, "pixel_values"))};
+  const Tensor labels = input_of(inputs, "labels");
+  if (!labels.is_null()) out.loss = cross_entropy(out.logits, labels);
+  return out;
 }
 
 void shard_tensor_parallel(ResNetForImageClassification& model, const Mesh& mesh, const std::string& axis) {

@@ -53,9 +53,12 @@ ViTLayer::ViTLayer(const ViTConfig& config)
              .dropout = config.attention_probs_dropout_prob,
              .standard_deviation = config.initializer_range,
              .dtype = config.dtype}),
-      attention_dense_(config.hidden_size, config.hidden_size, config.initializer_range, config.dtype),
-      intermediate_dense_(config.hidden_size, config.intermediate_size, config.initializer_range, config.dtype),
-      output_dense_(config.intermediate_size, config.hidden_size, config.initializer_range, config.dtype),
+      attention_dense_(config.hidden_size, config.hidden_size,
+                       {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
+      intermediate_dense_(config.hidden_size, config.intermediate_size,
+                          {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
+      output_dense_(config.intermediate_size, config.hidden_size,
+                    {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
       layernorm_before_(config.hidden_size, config.layer_norm_eps, config.dtype),
       layernorm_after_(config.hidden_size, config.layer_norm_eps, config.dtype),
       dropout_(config.hidden_dropout_prob) {
@@ -70,7 +73,7 @@ ViTLayer::ViTLayer(const ViTConfig& config)
 Tensor ViTLayer::forward(const Tensor& x) {
   const Tensor attended = dropout_(whole(attention_dense_(self_(layernorm_before_(x), Tensor())), split_)) + x;
   const Tensor inner = over_dim(intermediate_dense_(whole(layernorm_after_(attended), split_)), 2, split_);
-  return dropout_(whole(output_dense_(activated(inner, activation_)), split_)) + attended;
+  return dropout_(whole(output_dense_(activation(inner, activation_)), split_)) + attended;
 }
 
 void ViTLayer::shard(const ActivationSplit& split) {
@@ -98,7 +101,8 @@ Tensor ViTModel::forward(const Tensor& pixel_values) {
 ViTForImageClassification::ViTForImageClassification(const ViTConfig& config)
     : config_(checked_vit(config)),
       vit_(config),
-      classifier_(config.hidden_size, config.num_labels, config.initializer_range, config.dtype) {
+      classifier_(config.hidden_size, config.num_labels,
+                  {.dtype = config.dtype, .standard_deviation = config.initializer_range}) {
   add_module("vit", vit_);
   add_module("classifier", classifier_);
 }
@@ -110,6 +114,20 @@ Tensor ViTForImageClassification::logits(const Tensor& pixel_values) {
 
 Tensor ViTForImageClassification::forward(const Tensor& pixel_values, const Tensor& labels) {
   return cross_entropy(logits(pixel_values), labels);
+}
+
+std::string ViTForImageClassification::config_json() const { return config_.to_json(); }
+
+void ViTForImageClassification::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {
+  nn::shard_tensor_parallel(*this, mesh, axis);
+}
+
+ModelOutput ViTForImageClassification::run(const ModelInputs& inputs) {
+  check_inputs(class_name(), inputs, {"pixel_values"}, {"labels"});
+  ModelOutput out{.loss = {}, .logits = logits(input_of(inputs, "pixel_values"))};
+  const Tensor labels = input_of(inputs, "labels");
+  if (!labels.is_null()) out.loss = cross_entropy(out.logits, labels);
+  return out;
 }
 
 void shard_tensor_parallel(ViTForImageClassification& model, const Mesh& mesh, const std::string& axis) {

@@ -57,8 +57,6 @@ Tensor per_channel(Operand vector, const Tensor& x);
 
 /// Rows of a table: table[v, d], ids[...] -> [..., d].
 Tensor embedding(Operand table, Operand ids);
-/// The same, but no gradient reaches the row `padding_idx`.
-Tensor embedding(Operand table, Operand ids, std::int64_t padding_idx);
 /// The mean of -log softmax(logits)[label] over labels other than ignore_index: logits [..., classes], integer labels
 /// [...]. A sharded class dim stays sharded. 0 if all labels are ignored.
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index = -100);

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "tessera/nn/models/encoder.h"
+#include "tessera/nn/models/model.h"
 #include "tessera/nn/models/module_group.h"
 
 namespace tessera::nn {
@@ -71,7 +72,7 @@ class BertEmbeddings : public Callable<BertEmbeddings> {
   [[nodiscard]] std::string_view class_name() const override { return "BertEmbeddings"; }
 
  private:
-  std::int64_t positions_, pad_;
+  std::int64_t positions_;
   Embedding word_, position_, token_type_;
   LayerNorm norm_;
   Dropout dropout_;
@@ -90,7 +91,7 @@ class BertLayer : public Callable<BertLayer> {
  private:
   std::string activation_;
   EncoderSelfAttention self_;
-  NormalLinear attention_dense_, intermediate_dense_, output_dense_;
+  Linear attention_dense_, intermediate_dense_, output_dense_;
   LayerNorm attention_norm_, output_norm_;
   Dropout dropout_;
   ModuleGroup attention_output_{"BertSelfOutput", {{"dense", &attention_dense_}, {"LayerNorm", &attention_norm_}}};
@@ -111,7 +112,7 @@ struct BertEmbedOptions {
 };
 
 /// The encoder: `bert`. The pooler is a dense layer with tanh over the first token.
-class BertModel : public Callable<BertModel> {
+class BertModel : public Callable<BertModel, PretrainedModel> {
  public:
   using Config = BertConfig;
   struct Options {
@@ -127,22 +128,26 @@ class BertModel : public Callable<BertModel> {
   [[nodiscard]] BertEmbeddings& embeddings() { return embeddings_; }
   [[nodiscard]] ModuleList<BertLayer>& layers() { return layer_; }
   [[nodiscard]] const BertConfig& config() const { return config_; }
+  [[nodiscard]] std::string config_json() const override;
+  ModelOutput run(const ModelInputs& inputs) override;
+  [[nodiscard]] std::string_view block_class() const override { return "BertLayer"; }
+  void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "BertModel"; }
-  /// Older files contain the numbers of the positions.
-  [[nodiscard]] FileNames file_names() const override { return {"", {"embeddings.position_ids"}}; }
+  /// Older files contain the numbers of the positions, and other names of norms.
+  [[nodiscard]] FileNames file_names() const override;
 
  private:
   BertConfig config_;
   BertEmbeddings embeddings_;
   ModuleList<BertLayer> layer_;
   ModuleGroup encoder_{"BertEncoder", {{"layer", &layer_}}};
-  std::unique_ptr<NormalLinear> pooler_dense_;
+  std::unique_ptr<Linear> pooler_dense_;
   std::unique_ptr<ModuleGroup> pooler_;
 };
 
 /// BERT with a head that predicts masked tokens. The head's matrix is tied to the word embeddings unless
 /// tie_word_embeddings is false.
-class BertForMaskedLM : public Callable<BertForMaskedLM> {
+class BertForMaskedLM : public Callable<BertForMaskedLM, PretrainedModel> {
  public:
   using Config = BertConfig;
   explicit BertForMaskedLM(const BertConfig& config);
@@ -158,19 +163,19 @@ class BertForMaskedLM : public Callable<BertForMaskedLM> {
   [[nodiscard]] Tensor head_weight() const { return head_weight_; }
   [[nodiscard]] Tensor head_bias() const { return head_bias_; }
   void split_activations(const ActivationSplit& split) { split_ = split; }
+  [[nodiscard]] std::string config_json() const override;
+  ModelOutput run(const ModelInputs& inputs) override;
+  [[nodiscard]] std::string_view block_class() const override { return "BertLayer"; }
+  void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "BertForMaskedLM"; }
   /// Files of other BERTs may have a pooler and the head of next-sentence prediction.
-  [[nodiscard]] FileNames file_names() const override {
-    return {"bert.",
-            {"embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias", "seq_relationship.weight",
-             "seq_relationship.bias"}};
-  }
+  [[nodiscard]] FileNames file_names() const override;
 
  private:
   /// cls.predictions: holds `bias`, and the decoder that shares it.
   class Predictions : public Module {
    public:
-    Predictions(const BertConfig& config, Tensor word_embeddings, NormalLinear& dense, LayerNorm& norm);
+    Predictions(const BertConfig& config, Tensor word_embeddings, Linear& dense, LayerNorm& norm);
     [[nodiscard]] std::string_view class_name() const override { return "BertLMPredictionHead"; }
     Tensor weight, bias;
 
@@ -185,7 +190,7 @@ class BertForMaskedLM : public Callable<BertForMaskedLM> {
   };
   BertConfig config_;
   BertModel bert_;
-  NormalLinear transform_dense_;
+  Linear transform_dense_;
   LayerNorm transform_norm_;
   Predictions predictions_;
   ModuleGroup cls_{"BertOnlyMLMHead", {{"predictions", &predictions_}}};
@@ -194,7 +199,7 @@ class BertForMaskedLM : public Callable<BertForMaskedLM> {
 };
 
 /// BERT with a linear classifier over the pooled first token.
-class BertForSequenceClassification : public Callable<BertForSequenceClassification> {
+class BertForSequenceClassification : public Callable<BertForSequenceClassification, PretrainedModel> {
  public:
   using Config = BertConfig;
   explicit BertForSequenceClassification(const BertConfig& config);
@@ -205,15 +210,20 @@ class BertForSequenceClassification : public Callable<BertForSequenceClassificat
   Tensor forward(const BertInputs& inputs, const Tensor& labels);
   [[nodiscard]] BertModel& bert() { return bert_; }
   [[nodiscard]] const BertConfig& config() const { return config_; }
+  [[nodiscard]] std::string config_json() const override;
+  ModelOutput run(const ModelInputs& inputs) override;
+  [[nodiscard]] std::string_view block_class() const override { return "BertLayer"; }
+  void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "BertForSequenceClassification"; }
   /// Files of other BERTs may have the heads of pre-training.
   [[nodiscard]] FileNames file_names() const override;
 
  private:
+  [[nodiscard]] Tensor loss_of(const Tensor& scores, const Tensor& labels) const;
   BertConfig config_;
   BertModel bert_;
   Dropout dropout_;
-  NormalLinear classifier_;
+  Linear classifier_;
 };
 
 /// Shards a model over one axis: attention by heads, MLPs by columns, then rows, word embeddings and the head of

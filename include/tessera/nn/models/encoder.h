@@ -59,22 +59,8 @@ class EncoderSelfAttention : public Callable<EncoderSelfAttention> {
   std::optional<ActivationSplit> split_;
 };
 
-/// A linear layer whose weight [out, in] starts from normal(0, standard_deviation) and whose bias starts from 0, as in BERT
-/// and ViT.
-class NormalLinear : public Callable<NormalLinear> {
- public:
-  NormalLinear(std::int64_t in, std::int64_t out, double standard_deviation, DType dtype = DType::kF32);
-  Tensor forward(const Tensor& x);
-  [[nodiscard]] Tensor weight() const { return weight_; }
-  [[nodiscard]] Tensor bias() const { return bias_; }
-  [[nodiscard]] std::string_view class_name() const override { return "Linear"; }
-
- private:
-  Tensor weight_, bias_;
-};
-
 /// Shards a linear layer over the axis of the split: its outputs and bias, or its inputs.
-void shard_outputs(const NormalLinear& layer, const ActivationSplit& split);
-void shard_inputs(const NormalLinear& layer, const ActivationSplit& split);
+void shard_outputs(const Linear& layer, const ActivationSplit& split);
+void shard_inputs(const Linear& layer, const ActivationSplit& split);
 
 }  // namespace tessera::nn

@@ -17,6 +17,7 @@
 #include "tessera/nn/batch_norm.h"
 #include "tessera/nn/convolution.h"
 #include "tessera/nn/layers.h"
+#include "tessera/nn/models/model.h"
 #include "tessera/nn/models/module_group.h"
 #include "tessera/nn/pools.h"
 
@@ -116,7 +117,7 @@ class ResNetModel : public Callable<ResNetModel> {
 };
 
 /// ResNet with a linear classifier over the mean of each channel.
-class ResNetForImageClassification : public Callable<ResNetForImageClassification> {
+class ResNetForImageClassification : public Callable<ResNetForImageClassification, PretrainedModel> {
  public:
   using Config = ResNetConfig;
   explicit ResNetForImageClassification(const ResNetConfig& config);
@@ -127,6 +128,10 @@ class ResNetForImageClassification : public Callable<ResNetForImageClassificatio
   [[nodiscard]] ResNetModel& resnet() { return resnet_; }
   [[nodiscard]] Linear& classifier() { return linear_; }
   [[nodiscard]] const ResNetConfig& config() const { return config_; }
+  [[nodiscard]] std::string config_json() const override;
+  ModelOutput run(const ModelInputs& inputs) override;
+  [[nodiscard]] std::string_view block_class() const override { return "ResNetLayer"; }
+  void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "ResNetForImageClassification"; }
   [[nodiscard]] FileNames file_names() const override { return {"resnet.", {}}; }
 

@@ -14,6 +14,7 @@
 
 #include "tessera/nn/convolution.h"
 #include "tessera/nn/models/encoder.h"
+#include "tessera/nn/models/model.h"
 #include "tessera/nn/models/module_group.h"
 
 namespace tessera::nn {
@@ -83,7 +84,7 @@ class ViTLayer : public Callable<ViTLayer> {
  private:
   std::string activation_;
   EncoderSelfAttention self_;
-  NormalLinear attention_dense_, intermediate_dense_, output_dense_;
+  Linear attention_dense_, intermediate_dense_, output_dense_;
   ModuleGroup attention_output_{"ViTSelfOutput", {{"dense", &attention_dense_}}};
   ModuleGroup attention_{"ViTAttention", {{"attention", &self_}, {"output", &attention_output_}}};
   ModuleGroup intermediate_{"ViTIntermediate", {{"dense", &intermediate_dense_}}};
@@ -109,7 +110,7 @@ class ViTModel : public Callable<ViTModel> {
 };
 
 /// ViT with a linear classifier over the class token.
-class ViTForImageClassification : public Callable<ViTForImageClassification> {
+class ViTForImageClassification : public Callable<ViTForImageClassification, PretrainedModel> {
  public:
   using Config = ViTConfig;
   explicit ViTForImageClassification(const ViTConfig& config);
@@ -119,6 +120,10 @@ class ViTForImageClassification : public Callable<ViTForImageClassification> {
   Tensor forward(const Tensor& pixel_values, const Tensor& labels);
   [[nodiscard]] ViTModel& vit() { return vit_; }
   [[nodiscard]] const ViTConfig& config() const { return config_; }
+  [[nodiscard]] std::string config_json() const override;
+  ModelOutput run(const ModelInputs& inputs) override;
+  [[nodiscard]] std::string_view block_class() const override { return "ViTLayer"; }
+  void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "ViTForImageClassification"; }
   /// The pooler in files of ViTModel is not a part of this model.
   [[nodiscard]] FileNames file_names() const override { return {"vit.", {"pooler.dense.weight", "pooler.dense.bias"}}; }
@@ -126,7 +131,7 @@ class ViTForImageClassification : public Callable<ViTForImageClassification> {
  private:
   ViTConfig config_;
   ViTModel vit_;
-  NormalLinear classifier_;
+  Linear classifier_;
 };
 
 /// Shards a model over one axis: attention by heads, MLPs by columns, then rows.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop.
+// The training loop of every task.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -24,8 +24,8 @@
 #include "tessera/optim/schedule.h"
 #include "tessera/runtime/metrics/compute_peak.h"
 #include "tessera/runtime/metrics/metrics.h"
-#include "tessera/trainer/clm.h"
 #include "tessera/trainer/progress.h"
+#include "tessera/trainer/task.h"
 #include "tessera/trainer/trainer_state.h"
 
 namespace tessera::trainer {
@@ -36,27 +36,22 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 class Run {
  public:
-  explicit Run(const TrainingArguments& arguments)
+  Run(const TrainingArguments& arguments, Task& task)
       : arguments_(arguments),
         is_master_(RankContext::current().rank() == 0),
-        setup_(make_clm_model(arguments)),
+        task_(task),
+        setup_(task.setup()),
         peak_(measure_compute_peak(*joined_world(), peak_dtype(arguments, setup_),
                                    static_cast<int>(options().integer("TESSERA_NUM_THREADS")))),
-        data_(load_clm_data(arguments, setup_.block_size)),
         rows_(arguments.micro_batch_rows(setup_.data_shards)),
-        loader_(make_train_loader(arguments, setup_, data_, rows_)),
-        steps_(arguments.total_steps(loader_->len())),
-        tokens_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * setup_.block_size)),
-        flops_per_step_(training_flops(tokens_per_step_, static_cast<double>(setup_.model->parameter_count()))),
+        loader_(task.loader()),
+        steps_(arguments.total_steps(loader_.len())),
+        units_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * task.units_per_row())),
+        flops_per_step_(task.flops(units_per_step_)),
         schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
                   arguments.warmup_count(steps_), steps_),
         bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50),
         saver_(arguments, is_master_) {
-    const int vocabulary = data_.tokenizer->vocab_size();
-    const std::int64_t model_vocabulary = setup_.model->shape().vocabulary;
-    require(vocabulary <= model_vocabulary,
-            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
-            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
     resume();
     state_.max_steps = steps_;
     state_.num_train_epochs = arguments.num_train_epochs;
@@ -67,7 +62,7 @@ class Run {
   /// Returns the program's exit status.
   int execute() {
     watch_stop_signals();
-    print(banner(arguments_, setup_));
+    print(banner(arguments_, setup_, task_.model_text(), task_.rows_text()));
     if (!resumed_from_.empty())
       print(fmt::format("resumed    {}: step {} of {}\n", resumed_from_, state_.global_step, steps_));
     print(peak_line(peak_));
@@ -75,10 +70,10 @@ class Run {
     if (arguments_.do_train) train();
     if (arguments_.load_best_model_at_end && !is_stopped()) load_best_model();
     if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped())
-      save_pretrained(*setup_.model, arguments_.output_dir);
+      save_pretrained(*setup_.network, arguments_.output_dir);
     bar_.finish();
-    if (arguments_.do_eval && data_.validation && !is_stopped()) evaluate("");
-    if (arguments_.sample_tokens > 0 && !is_stopped()) sample();
+    if (arguments_.do_eval && task_.held_out() > 0 && !is_stopped()) evaluate("");
+    if (!is_stopped()) finish_task();
     bar_.finish();
     if (saves()) state_.save(arguments_.output_dir);
     if (stop_signal_ == 0) return 0;
@@ -90,29 +85,20 @@ class Run {
  private:
   // ---- one update -------------------------------------------------------------------------------------------------------
 
-  static Tensor named(Tensor tensor, const std::string& name) {
-    tensor.set_name(name);
-    return tensor;
-  }
-
-  void record(const data::Batch& batch, double labels) {
-    record_micro_batch(setup_, named(batch.tensor("input_ids"), "tokens"), named(batch.tensor("labels"), "labels"),
-                       labels, unread_loss_);
-  }
-
   // Adds the loss to unread_loss_.
   void step() {
     std::vector<data::Batch> batches;
-    double labels = 0;
+    std::optional<double> labels = 0;
     for (std::int64_t i = 0; i < arguments_.gradient_accumulation_steps; ++i) {
-      batches.push_back(loader_->next_batch());
-      labels += static_cast<double>(batches.back().real_rows * (setup_.block_size - 1));
+      batches.push_back(loader_.next_batch());
+      const auto more = task_.label_count(batches.back());
+      labels = labels && more ? std::optional(*labels + *more) : std::nullopt;
     }
     schedule_.apply(*setup_.optimizer);
     for (std::size_t i = 0; i < batches.size(); ++i) {
       std::optional<MicroBatch> part;
       if (batches.size() > 1) part.emplace(static_cast<std::int64_t>(i) * rows_);
-      record(batches[i], labels);
+      unread_loss_ = unread_loss_ + task_.record(batches[i], labels, isize(batches));
       if (i + 1 < batches.size()) mark_step();
     }
     gradient_norm_ = record_update(arguments_, setup_);
@@ -140,8 +126,8 @@ class Run {
       const double epoch_before = state_.epoch;
       step();
       state_.global_step = n;
-      state_.epoch = loader_->epochs();
-      state_.total_flos += flops_per_step_;
+      state_.epoch = loader_.epochs();
+      state_.total_flos += flops_per_step_.value_or(0);
       ++window_.steps;
       if (compiled_programs().size() > first_program && !std::exchange(has_reported_, true))
         print(memory_report(setup_, most_memory_of_steps(first_program)) +
@@ -177,7 +163,7 @@ class Run {
   void evaluate_and_save(double epoch_before) {
     const bool saves =
         !arguments_.output_dir.empty() && is_due(arguments_.save_strategy, arguments_.save_steps, epoch_before);
-    if (data_.validation && stop_signal_ == 0 &&
+    if (task_.held_out() > 0 && stop_signal_ == 0 &&
         is_due(arguments_.eval_strategy, arguments_.evaluation_interval(), epoch_before)) {
       read_loss();
       const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
@@ -187,19 +173,23 @@ class Run {
     if (saves || saves_at_stop) save_run();
   }
 
-  void note_if_best(const Evaluation& result) {
+  void note_if_best(const Metrics& result) {
     const std::string& name = arguments_.metric_for_best_model;
-    const double metric = name.ends_with("perplexity")      ? std::exp(result.loss)
-                          : name.ends_with("bits_per_byte") ? result.bits_per_byte
-                                                            : result.loss;
-    if (state_.best_metric && !(metric < *state_.best_metric)) return;
+    const std::optional<double> metric = result.find(name);
+    require(metric.has_value(), "--metric_for_best_model {}: the evaluation has loss{}", name, [&] {
+      std::string known;
+      for (const auto& [other, value] : result.others) known += ", " + other;
+      return known;
+    });
+    const auto is_better = [&](double now, double best) { return greater_is_better(name) ? now > best : now < best; };
+    if (state_.best_metric && !is_better(*metric, *state_.best_metric)) return;
     state_.best_metric = metric;
     state_.best_model_checkpoint = saver_.folder_of(state_.global_step);
   }
 
   void load_best_model() {
     if (state_.best_model_checkpoint.empty()) return;
-    load_checkpoint(state_.best_model_checkpoint, {{"model", setup_.model->state_dict()}});
+    load_checkpoint(state_.best_model_checkpoint, {{"model", setup_.network->state_dict()}});
     print(fmt::format("best model {}: {} {:.4f}", state_.best_model_checkpoint,
                       arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model,
                       *state_.best_metric));
@@ -215,7 +205,7 @@ class Run {
 
   void save_run() {
     read_loss();
-    const ResumeState run{loader_->state().samples, window_.loss, window_.steps};
+    const ResumeState run{loader_.state().samples, window_.loss, window_.steps};
     saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
   }
 
@@ -224,7 +214,7 @@ class Run {
     ResumeState run;
     resumed_from_ = resume_run(arguments_, setup_, state_, run);
     if (resumed_from_.empty()) return;
-    loader_->seek(run.samples);
+    loader_.seek(run.samples);
     resumed_loss_ = run.unlogged_loss;
     resumed_steps_ = run.unlogged_steps;
   }
@@ -240,15 +230,16 @@ class Run {
     });
     const auto steps = static_cast<double>(unread_steps_);
     shown_loss_ = sum / steps;
-    shown_speed_ = tokens_per_step_ * steps / seconds_since(read_at_);
+    shown_speed_ = units_per_step_ * steps / seconds_since(read_at_);
     window_.loss += sum;
     read_at_ = Clock::now();
     unread_loss_ = Tensor::scalar(DType::kF64, 0);
     unread_steps_ = 0;
   }
 
-  [[nodiscard]] double utilization(double tokens_per_second) const {
-    return flops_per_step_ / tokens_per_step_ * tokens_per_second / peak_.flops_per_second;
+  [[nodiscard]] std::optional<double> utilization(double units_per_second) const {
+    if (!flops_per_step_) return std::nullopt;
+    return *flops_per_step_ / units_per_step_ * units_per_second / peak_.flops_per_second;
   }
 
   // ---- output -----------------------------------------------------------------------------------------------------------
@@ -265,7 +256,7 @@ class Run {
 
   void log(double learning_rate) {
     const auto steps = static_cast<double>(window_.steps - window_.earlier_steps);
-    const double speed = tokens_per_step_ * steps / seconds_since(window_.start);
+    const double speed = units_per_step_ * steps / seconds_since(window_.start);
     const double exposed = exposed_communication_seconds();
     const LogEntry entry{.step = state_.global_step,
                          .epoch = state_.epoch,
@@ -277,11 +268,20 @@ class Run {
                          .exposed_communication_seconds = (exposed - window_.exposed_before) / steps};
     if (is_master_)
       bar_.print(
-          fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} tokens/s  MFU {:.1f}%{}",
-                      entry.step, *entry.loss, *entry.learning_rate, *entry.grad_norm,
-                      short_number(*entry.tokens_per_second), 100 * *entry.mfu, exposed_text(entry)));
-    state_.log_history.push_back(entry);
+          fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} {}/s{}{}", entry.step,
+                      *entry.loss, *entry.learning_rate, *entry.grad_norm, short_number(speed), task_.unit(),
+                      entry.mfu ? fmt::format("  MFU {:.1f}%", 100 * *entry.mfu) : "", exposed_text(entry)));
+    add_to_log(entry);
+    if (is_master_ && arguments_.tpu_metrics_debug) bar_.print(metrics_report());
     window_ = Window();
+  }
+
+  // With --logging_dir, an entry is also a line of log.jsonl.
+  void add_to_log(const LogEntry& entry) {
+    state_.log_history.push_back(entry);
+    if (arguments_.logging_dir.empty() || !is_master_) return;
+    make_folder(arguments_.logging_dir);
+    append_file(arguments_.logging_dir + "/log.jsonl", json_line(entry));
   }
 
   [[nodiscard]] bool saves() const { return is_master_ && !arguments_.output_dir.empty(); }
@@ -303,15 +303,15 @@ class Run {
   }
 
   // Prints the result after `where`. Nullopt if a signal ended the evaluation.
-  std::optional<Evaluation> evaluate(const std::string& where) {
-    const auto result =
-        evaluate_clm(setup_, data_, arguments_.eval_batch_rows(setup_.data_shards),
-                     arguments_.max_eval_samples.value_or(data_.validation->size()), showing("held out", "samples"));
+  std::optional<Metrics> evaluate(const std::string& where) {
+    auto result = trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
+                                    arguments_.max_eval_samples.value_or(task_.held_out()), showing("held out", "samples"));
     bar_.erase();
     if (!result) return result;
-    print(fmt::format("{}held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", where,
-                      result->loss, std::exp(result->loss), result->bits_per_byte, result->tokens));
-    state_.log_history.push_back({.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss});
+    print(fmt::format("{}held out: {}", where, result->text));
+    LogEntry entry{.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss};
+    entry.eval_accuracy = result->find("accuracy");
+    add_to_log(entry);
     return result;
   }
 
@@ -323,11 +323,10 @@ class Run {
     };
   }
 
-  void sample() {
-    const std::string text = sample_text(setup_, *data_.tokenizer, arguments_.sample_prompt, arguments_.sample_tokens,
-                                         static_cast<std::uint64_t>(arguments_.seed), showing("sample", "tokens"));
+  void finish_task() {
+    const std::string text = task_.finish(showing("sample", "tokens"));
     bar_.erase();
-    print("sample:\n" + printable(text));
+    if (!text.empty()) print(text);
   }
 
   // Reading a value makes the host wait and costs a transfer.
@@ -335,14 +334,14 @@ class Run {
 
   const TrainingArguments& arguments_;
   bool is_master_;
-  ClmModel setup_;
+  Task& task_;
+  TrainingSetup& setup_;
   ComputePeak peak_;
-  ClmData data_;
   std::int64_t rows_;
-  std::unique_ptr<data::Loader> loader_;
+  data::Loader& loader_;
   std::int64_t steps_;
-  double tokens_per_step_;
-  double flops_per_step_;
+  double units_per_step_;
+  std::optional<double> flops_per_step_;
   optim::Schedule schedule_;
   ProgressBar bar_;
   TrainerState state_;
@@ -366,27 +365,8 @@ class Run {
   std::int64_t resumed_steps_ = 0;
 };
 
-// Returns the files that every rank reads.
-std::vector<std::string> files_of(const TrainingArguments& arguments) {
-  std::vector<std::string> out = {arguments.config_file(), arguments.fsdp_config};
-  if (arguments.dry_run) return out;
-  for (const std::string& path : {arguments.train_file, arguments.validation_file})
-    if (!data::TokenFile::is_token_file(path)) out.push_back(path);
-  const std::string& tokenizer = arguments.tokenizer_name;
-  if (tokenizer != "bytes" && !tokenizer.starts_with("bpe:") && !std::filesystem::is_directory(tokenizer))
-    out.push_back(tokenizer);
-  return out;
-}
-
 }  // namespace
 
-int run_clm(const TrainingArguments& arguments) {
-  check_same_on_all_ranks(arguments.values());
-  check_token_files_on_all_ranks(arguments);
-  check_files_on_all_ranks(files_of(arguments));
-  if (arguments.dry_run) return dry_run_clm(arguments);
-  check_output(arguments);
-  return Run(arguments).execute();
-}
+int run_training(const TrainingArguments& arguments, Task& task) { return Run(arguments, task).execute(); }
 
 }  // namespace tessera::trainer

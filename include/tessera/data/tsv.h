@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of texts with tabs between the columns, as in GLUE.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::data {
+
+struct TsvTable {
+  std::string name;
+  std::vector<std::string> columns;            // of the header
+  std::vector<std::vector<std::string>> rows;  // each with as many fields
+
+  /// The index of a column; -1 if there is none.
+  [[nodiscard]] int find(std::string_view column) const;
+};
+
+/// Parses lines of fields; the first line is the header. Quotes have no meaning. Blank lines are left out. Errors name
+/// `name` and the line: no header, a column that occurs twice, another number of fields than the header has.
+TsvTable parse_tsv(std::string_view text, std::string name);
+/// Reads a file. Errors as above.
+TsvTable read_tsv(const std::string& path);
+
+}  // namespace tessera::data

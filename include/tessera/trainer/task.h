@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run trains. The training loop, checkpoints, continuation, evaluation and the search for the best model are
+// the same for every task.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/data/loader.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/nn/models/model.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/trainer/arguments.h"
+
+namespace tessera::trainer {
+
+/// A model on a mesh, ready to train.
+struct TrainingSetup {
+  Mesh mesh;
+  std::vector<std::string> data_axes;  // the axes that shard the rows of a batch
+  std::int64_t data_shards = 1;
+  nn::PretrainedModel* network = nullptr;  // the model, which the task owns
+  std::vector<FsdpUnit> units;             // empty without FSDP
+  std::optional<DType> compute_dtype;      // of products and activations, if it differs from that of the weights
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::vector<std::string> notes;  // of the FSDP configuration, for the user
+};
+
+/// The mesh of --mesh, else one axis over all devices: `fsdp` with --fsdp, `data` without. A dry run uses the size of
+/// the mesh.
+Mesh mesh_of(const TrainingArguments& arguments);
+/// Gives `out` its mesh and data axes, makes the mesh the default, and seeds the random numbers. To be called before the
+/// model is made.
+void begin_setup(const TrainingArguments& arguments, TrainingSetup& out);
+/// Shards out.network, makes the optimizer and adds the notes.
+void finish_setup(const TrainingArguments& arguments, TrainingSetup& out);
+/// The type of the weights: --dtype.
+DType weight_dtype(const TrainingArguments& arguments);
+
+/// The sharding of batches: rows over the data axes.
+data::InputSharding batch_sharding(const TrainingSetup& setup);
+/// The options of the loader of the training batches, of `rows` rows over all ranks.
+data::LoaderOptions train_loader_options(const TrainingArguments& arguments, const TrainingSetup& setup,
+                                         std::int64_t rows);
+/// Shards the rows of a batch over the data axes, unless it is sharded already.
+Tensor place_rows(const TrainingSetup& setup, Tensor batch);
+/// Returns the array `name` of the batch with a name in programs and rows over the data axes.
+Tensor input_of(const TrainingSetup& setup, const data::Batch& batch, std::string_view name);
+
+/// Called on every rank with the completed and the total number of samples or tokens. Returning false ends the work
+/// early, on all ranks.
+using OnProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
+
+/// The losses of a batch: their sum, and the number of labels.
+struct LossParts {
+  Tensor sum;
+  Tensor count;
+  Tensor correct{};  // in evaluation: the number of correct predictions; null if the task does not count them
+};
+/// The sums over an evaluation.
+struct EvaluationSums {
+  double loss = 0;
+  double count = 0;
+  std::optional<double> correct{};
+};
+/// What an evaluation found.
+struct Metrics {
+  double loss = 0;
+  std::vector<std::pair<std::string, double>> others;  // accuracy, perplexity, …
+  std::string text;                                    // for the user: loss 2.0812, …
+  /// The value of `name`, which may begin with `eval_`; nullopt if there is none. "" is the loss.
+  [[nodiscard]] std::optional<double> find(std::string_view name) const;
+};
+/// True for metrics of which the best model has most.
+bool greater_is_better(std::string_view metric);
+
+/// What is trained, on which data, and how it is measured.
+class Task {
+ public:
+  virtual ~Task() = default;
+  [[nodiscard]] virtual TrainingSetup& setup() = 0;
+  /// The batches to train on.
+  [[nodiscard]] virtual data::Loader& loader() = 0;
+  /// The first line of the banner: GPT-2, 12 layers, ….
+  [[nodiscard]] virtual std::string model_text() const = 0;
+  /// What a row of a batch is: sequences of 64 tokens.
+  [[nodiscard]] virtual std::string rows_text() const = 0;
+  /// What speeds count: tokens.
+  [[nodiscard]] virtual std::string_view unit() const = 0;
+  [[nodiscard]] virtual std::int64_t units_per_row() const = 0;
+  /// The floating-point operations of a training step over `units` units; nullopt: not known.
+  [[nodiscard]] virtual std::optional<double> flops(double units) const = 0;
+
+  /// The labels of a batch, if the host knows them.
+  [[nodiscard]] virtual std::optional<double> label_count(const data::Batch& batch) const = 0;
+  /// Records a micro-batch with its gradients in the trace, and returns its part of the mean loss over `labels` labels of an
+  /// update, an f64 scalar. With nullopt it is the mean of this batch divided by `micro_batches`.
+  virtual Tensor record(const data::Batch& batch, std::optional<double> labels, std::int64_t micro_batches) = 0;
+
+  /// The held-out samples; 0: there are none.
+  [[nodiscard]] virtual std::int64_t held_out() const = 0;
+  /// The batches of the first `samples` held-out samples, once.
+  [[nodiscard]] virtual std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) = 0;
+  virtual LossParts record_evaluation(const data::Batch& batch) = 0;
+  [[nodiscard]] virtual Metrics metrics(const EvaluationSums& sums) const = 0;
+
+  /// What follows the last evaluation; returns text for the user, or "".
+  virtual std::string finish(const OnProgress& /*on_progress*/) { return ""; }
+};
+
+/// Evaluates the first `samples` held-out samples, `rows` at a time; nullopt if on_progress ended it.
+std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samples,
+                                const OnProgress& on_progress = {});
+
+/// Records gradient clipping and the update of the parameters. Returns the norm of the gradients.
+Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup);
+
+/// Runs the complete training. Returns the exit status of the program. Collective.
+int run_training(const TrainingArguments& arguments, Task& task);
+
+/// Lines for a user, printed by one rank.
+std::string banner(const TrainingArguments& arguments, const TrainingSetup& setup, const std::string& model_text,
+                   const std::string& rows_text);
+/// The sharding of the parameters: a table, and pictures of one block's matrices.
+std::string sharding_report(const TrainingSetup& setup);
+/// The memory of a device while it executes a program.
+std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory);
+/// The collectives of a program by op, axes and cause.
+std::string collective_report(const std::vector<CollectiveNote>& notes);
+
+}  // namespace tessera::trainer

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/data/tsv.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/text.h"
+
+namespace tessera::data {
+
+int TsvTable::find(std::string_view column) const {
+  const auto found = std::find(columns.begin(), columns.end(), column);
+  return found == columns.end() ? -1 : static_cast<int>(found - columns.begin());
+}
+
+TsvTable parse_tsv(std::string_view text, std::string name) {
+  TsvTable out{.name = std::move(name), .columns = {}, .rows = {}};
+  std::int64_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    std::vector<std::string> fields = split(line, '\t');
+    if (out.columns.empty()) {
+      const std::set<std::string> different(fields.begin(), fields.end());
+      require(different.size() == fields.size(), "{}, line {}: a column occurs twice in the header", out.name, number);
+      out.columns = std::move(fields);
+      continue;
+    }
+    require(fields.size() == out.columns.size(), "{}, line {}: has {} fields, but the header has {}; fields are separated "
+            "by tabs", out.name, number, fields.size(), out.columns.size());
+    out.rows.push_back(std::move(fields));
+  }
+  require(!out.columns.empty(), "{}: has no header", out.name);
+  return out;
+}
+
+TsvTable read_tsv(const std::string& path) { return parse_tsv(read_file(path), path); }
+
+}  // namespace tessera::data

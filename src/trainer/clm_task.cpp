@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training of a causal language model.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <numbers>
+
+#include "resume.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/trainer/clm.h"
+#include "tessera/trainer/progress.h"
+
+namespace tessera::trainer {
+namespace {
+
+class ClmTask final : public Task {
+ public:
+  explicit ClmTask(const TrainingArguments& arguments)
+      : arguments_(arguments),
+        model_(make_clm_model(arguments)),
+        data_(load_clm_data(arguments, model_.block_size)),
+        loader_(std::make_shared<data::BlockSource>(*data_.train),
+                train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards))) {
+    const int vocabulary = data_.tokenizer->vocab_size();
+    const std::int64_t model_vocabulary = model_.model->shape().vocabulary;
+    require(vocabulary <= model_vocabulary,
+            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
+            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
+  }
+
+  TrainingSetup& setup() override { return model_; }
+  data::Loader& loader() override { return loader_; }
+  [[nodiscard]] std::string model_text() const override { return clm_model_text(model_); }
+  [[nodiscard]] std::string rows_text() const override { return clm_rows_text(model_); }
+  [[nodiscard]] std::string_view unit() const override { return "tokens"; }
+  [[nodiscard]] std::int64_t units_per_row() const override { return model_.block_size; }
+  [[nodiscard]] std::optional<double> flops(double units) const override {
+    return training_flops(units, static_cast<double>(model_.model->parameter_count()));
+  }
+
+  [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
+    return static_cast<double>(batch.real_rows * (model_.block_size - 1));
+  }
+  Tensor record(const data::Batch& batch, std::optional<double> labels, std::int64_t /*micro_batches*/) override {
+    Tensor tokens = batch.tensor("input_ids");
+    Tensor targets = batch.tensor("labels");
+    tokens.set_name("tokens");
+    targets.set_name("labels");
+    return record_micro_batch(model_, tokens, targets, *labels);
+  }
+
+  [[nodiscard]] std::int64_t held_out() const override { return data_.validation ? data_.validation->size() : 0; }
+  [[nodiscard]] std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) override {
+    return std::make_unique<data::Loader>(
+        std::make_shared<data::BlockSource>(*data_.validation, samples),
+        data::LoaderOptions{.batch_size = rows, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
+  }
+  LossParts record_evaluation(const data::Batch& batch) override {
+    const CrossEntropyParts parts = model_.model->loss_parts(batch.tensor("input_ids"), batch.tensor("labels"));
+    return {parts.sum, parts.count};
+  }
+  [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override {
+    const double loss = sums.loss / sums.count;
+    const double bits = loss / std::numbers::ln2 * data_.validation_tokens_per_byte;
+    const double perplexity = std::exp(loss);
+    return {loss,
+            {{"perplexity", perplexity}, {"bits_per_byte", bits}},
+            fmt::format("loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", loss, perplexity, bits,
+                        static_cast<std::int64_t>(sums.count))};
+  }
+
+  std::string finish(const OnProgress& on_progress) override {
+    if (arguments_.sample_tokens == 0) return "";
+    return "sample:\n" + printable(sample_text(model_, *data_.tokenizer, arguments_.sample_prompt, arguments_.sample_tokens,
+                                               static_cast<std::uint64_t>(arguments_.seed), on_progress));
+  }
+
+ private:
+  const TrainingArguments& arguments_;
+  ClmModel model_;
+  ClmData data_;
+  data::Loader loader_;
+};
+
+// Returns the files that every rank reads.
+std::vector<std::string> files_of(const TrainingArguments& arguments) {
+  std::vector<std::string> out = {arguments.config_file(), arguments.fsdp_config};
+  if (arguments.dry_run) return out;
+  for (const std::string& path : {arguments.train_file, arguments.validation_file})
+    if (!data::TokenFile::is_token_file(path)) out.push_back(path);
+  const std::string& tokenizer = arguments.tokenizer_name;
+  if (tokenizer != "bytes" && !tokenizer.starts_with("bpe:") && !std::filesystem::is_directory(tokenizer))
+    out.push_back(tokenizer);
+  return out;
+}
+
+}  // namespace
+
+int run_clm(const TrainingArguments& arguments) {
+  check_same_on_all_ranks(arguments.values());
+  check_token_files_on_all_ranks(arguments);
+  check_files_on_all_ranks(files_of(arguments));
+  if (arguments.dry_run) return dry_run_clm(arguments);
+  check_output(arguments);
+  ClmTask task(arguments);
+  return run_training(arguments, task);
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a training run that do not depend on the task: the update and the evaluation.
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/trainer/task.h"
+
+namespace tessera::trainer {
+
+Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup) {
+  const auto parameters = setup.network->parameters();
+  Tensor norm = arguments.max_grad_norm > 0 ? optim::clip_grad_norm(parameters, arguments.max_grad_norm)
+                                            : optim::global_norm(parameters);
+  setup.optimizer->step();
+  setup.optimizer->zero_grad();
+  return norm;
+}
+
+std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samples, const OnProgress& on_progress) {
+  const std::int64_t size = std::min(samples, task.held_out());
+  nn::PretrainedModel& model = *task.setup().network;
+  model.eval();
+  // The losses are added up on the device, so that no batch waits until its loss is read.
+  Tensor sum = Tensor::scalar(DType::kF64, 0);
+  Tensor count = Tensor::scalar(DType::kF64, 0);
+  Tensor correct;
+  bool is_complete = true;
+  std::int64_t done = 0;
+  const auto loader = task.held_out_batches(size, rows);
+  for (const data::Batch& batch : *loader) {
+    const LossParts parts = task.record_evaluation(batch);
+    sum = sum + parts.sum.to(DType::kF64);
+    count = count + parts.count.to(DType::kF64);
+    if (!parts.correct.is_null()) {
+      const Tensor more = parts.correct.to(DType::kF64);
+      correct = correct.is_null() ? more : correct + more;
+    }
+    mark_step();
+    done += batch.real_rows;
+    is_complete = !on_progress || on_progress(done, size);
+    if (!is_complete) break;
+  }
+  model.train();
+  if (!is_complete) return std::nullopt;
+  EvaluationSums sums{.loss = sum.item(), .count = count.item()};
+  if (!correct.is_null()) sums.correct = correct.item();
+  return task.metrics(sums);
+}
+
+std::optional<double> Metrics::find(std::string_view name) const {
+  if (name.starts_with("eval_")) name.remove_prefix(5);
+  if (name.empty() || name == "loss") return loss;
+  for (const auto& [known, value] : others)
+    if (known == name) return value;
+  return std::nullopt;
+}
+
+bool greater_is_better(std::string_view metric) { return metric.ends_with("accuracy"); }
+
+}  // namespace tessera::trainer

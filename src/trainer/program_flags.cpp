@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program_flags.h"
+
+#include <filesystem>
+
+#include "tessera/base/error.h"
+#include "tessera/data/tokenizer.h"
+
+namespace tessera::trainer {
+namespace {
+
+void add_text_flags(TrainingArguments& a, ArgumentParser& parser) {
+  parser.flag("train_file", a.train_file, "text to train on")
+      .flag("validation_file", a.validation_file, "text to evaluate on, instead of a part of train_file")
+      .flag("dataset_name", a.dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, as in wikitext")
+      .flag("dataset_config_name", a.dataset_config_name, "as in wikitext-2-raw-v1")
+      .flag("cache_dir", a.cache_dir, "folder in which dataset_name is searched")
+      .flag("validation_split_percentage", a.validation_split_percentage,
+            "percentage at the end of train_file that is held out");
+}
+
+void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
+  parser.flag("model_name_or_path", a.model_name_or_path, "folder with config.json and model.safetensors to start from")
+      .flag("config_name", a.config_name, "config.json of a causal model; default: that of model_name_or_path")
+      .flag("model_type", a.model_type, "the model if the configuration names none: gpt2, llama, mixtral")
+      .flag("tokenizer_name", a.tokenizer_name,
+            "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json");
+  add_text_flags(a, parser);
+  parser.flag("block_size", a.block_size, "tokens in a sample; 0: the positions of the model, at most 1024");
+}
+
+void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
+  parser
+      .flag("model_name_or_path", a.model_name_or_path,
+            "folder with config.json and model.safetensors to start from, here or in cache_dir")
+      .flag("config_name", a.config_name,
+            "config.json of a BERT, or tiny, bert-base-uncased or bert-large-uncased; default: that of "
+            "model_name_or_path")
+      .flag("tokenizer_name", a.tokenizer_name,
+            "vocab.txt, tokenizer.json, or a folder with one; default: that of model_name_or_path, else bytes")
+      .flag("max_seq_length", a.max_seq_length, "tokens in a sample [the positions of the model, at most 1024]")
+      .flag("pad_to_max_length", a.pad_to_max_length, "pad to max_seq_length, not to the longest sample of a batch");
+}
+
+void add_mlm_flags(TrainingArguments& a, ArgumentParser& parser) {
+  add_bert_flags(a, parser);
+  add_text_flags(a, parser);
+  parser.flag("line_by_line", a.line_by_line, "each line of the text is a sample; otherwise the text is divided into blocks")
+      .flag("mlm_probability", a.mlm_probability, "of a token to be predicted");
+}
+
+void add_classification_flags(TrainingArguments& a, ArgumentParser& parser) {
+  add_bert_flags(a, parser);
+  parser.flag("train_file", a.train_file, "TSV file with a header: one or two columns of text, and label")
+      .flag("validation_file", a.validation_file, "TSV file to evaluate on")
+      .flag("cache_dir", a.cache_dir, "folder in which model_name_or_path is searched");
+}
+
+void add_image_flags(TrainingArguments& a, ArgumentParser& parser) {
+  parser
+      .flag("model", a.model, "resnet18, resnet50, tiny, or the config.json of an image classifier (ResNet, ViT)")
+      .flag("model_name_or_path", a.model_name_or_path, "folder with config.json and model.safetensors to start from")
+      .flag("datadir", a.datadir, "folder with train and val, each with a folder of images for each class")
+      .flag("fake_data", a.fake_data, "images that are made up, instead of files")
+      .flag("fake_data_samples", a.fake_data_samples, "number of images that are made up")
+      .flag("fake_data_classes", a.fake_data_classes, "number of their classes")
+      .flag("image_size", a.image_size, "height and width of images")
+      .flag("spatial_sharding", a.spatial_sharding, "axis over which the rows of images are sharded")
+      .flag("momentum", a.momentum, "of --optim sgd")
+      .flag("batch_size", a.per_device_train_batch_size, "the same as per_device_train_batch_size")
+      .flag("test_set_batch_size", a.per_device_eval_batch_size, "the same as per_device_eval_batch_size")
+      .flag("num_epochs", a.num_train_epochs, "the same as num_train_epochs")
+      .flag("lr", a.learning_rate, "the same as learning_rate")
+      .flag("log_steps", a.logging_steps, "the same as logging_steps");
+}
+
+void check_text(const TrainingArguments& a) {
+  require(!a.train_file.empty() || !a.dataset_name.empty() || a.dry_run,
+          "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
+  require(a.train_file.empty() || a.dataset_name.empty(), "--train_file and --dataset_name exclude each other");
+  require(a.validation_split_percentage >= 0 && a.validation_split_percentage < 100,
+          "--validation_split_percentage must be in [0, 100), got {}", a.validation_split_percentage);
+}
+
+void check_clm(const TrainingArguments& a) {
+  require(!a.config_name.empty() || !a.model_name_or_path.empty(),
+          "--config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with "
+          "config.json and model.safetensors");
+  const bool is_word = a.tokenizer_name.find_first_of("/.:") == std::string::npos;
+  require(!is_word || a.tokenizer_name == "bytes" || std::filesystem::exists(a.tokenizer_name),
+          "--tokenizer_name {} is not known; give bytes, bpe:N (trained on the text), or a file: GPT-2's vocab.bpe or "
+          "merges.txt, a tokenizer.json, or the folder of one",
+          a.tokenizer_name);
+  check_text(a);
+  require(a.block_size == 0 || a.block_size >= 2, "--block_size must be at least 2, or 0, got {}", a.block_size);
+  if (a.tokenizer_name.starts_with("bpe:")) data::check_bpe_name(a.tokenizer_name);
+}
+
+void check_bert_flags(const TrainingArguments& a) {
+  require(!a.config_name.empty() || !a.model_name_or_path.empty(),
+          "--config_name is needed: the config.json of a BERT, or tiny, bert-base-uncased or bert-large-uncased; or "
+          "--model_name_or_path: a folder with config.json and model.safetensors");
+  constexpr std::int64_t kLeast = 4;  // the special tokens, and one more
+  require(a.max_seq_length.value_or(kLeast) >= kLeast, "--max_seq_length must be at least {}, got {}", kLeast,
+          *a.max_seq_length);
+  require(!a.dry_run, "--dry_run: only run_clm plans without training");
+}
+
+void check_images(const TrainingArguments& a) {
+  require(a.fake_data || !a.datadir.empty(), "no images to train on: give --datadir, or --fake_data");
+  require(a.image_size >= 8, "--image_size must be at least 8, got {}", a.image_size);
+  require(a.fake_data_samples >= 1 && a.fake_data_classes >= 2,
+          "--fake_data_samples must be at least 1 and --fake_data_classes at least 2, got {} and {}", a.fake_data_samples,
+          a.fake_data_classes);
+  require(a.momentum >= 0 && a.momentum < 1, "--momentum must be in [0, 1), got {}", a.momentum);
+  require(!a.dry_run, "--dry_run: only run_clm plans without training");
+}
+
+}  // namespace
+
+void add_program_flags(TrainingArguments& arguments, ArgumentParser& parser) {
+  parser.group("model and data");
+  switch (arguments.program) {
+    case TrainingProgram::kClm: return add_clm_flags(arguments, parser);
+    case TrainingProgram::kMlm: return add_mlm_flags(arguments, parser);
+    case TrainingProgram::kClassification: return add_classification_flags(arguments, parser);
+    case TrainingProgram::kImages: return add_image_flags(arguments, parser);
+  }
+}
+
+void check_program_flags(const TrainingArguments& a) {
+  switch (a.program) {
+    case TrainingProgram::kClm: return check_clm(a);
+    case TrainingProgram::kMlm:
+      check_bert_flags(a);
+      check_text(a);
+      require(a.mlm_probability > 0 && a.mlm_probability <= 1, "--mlm_probability must be in (0, 1], got {}",
+              a.mlm_probability);
+      return;
+    case TrainingProgram::kClassification:
+      check_bert_flags(a);
+      require(!a.train_file.empty(), "--train_file is needed: a TSV file with a header");
+      return;
+    case TrainingProgram::kImages: return check_images(a);
+  }
+}
+
+}  // namespace tessera::trainer

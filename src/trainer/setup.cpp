@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a model on a mesh and makes its optimizer, as the arguments specify.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/trainer/task.h"
+
+namespace tessera::trainer {
+
+Mesh mesh_of(const TrainingArguments& arguments) {
+  const std::string standard = parse_fsdp_mode(arguments.fsdp).enabled ? "fsdp=-1" : "data=-1";
+  if (!arguments.dry_run) {
+    try {
+      return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
+    } catch (Error& error) {  // about the number of ranks: check() has already checked the text
+      throw error.prefix("--mesh: ")
+          .note("  mpirun -np N and --virtual_ranks N create N ranks; --dry_run plans for any mesh without them");
+    }
+  }
+  const bool is_open = arguments.mesh.empty() || arguments.mesh.find("=-1") != std::string::npos;
+  Mesh mesh = Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, is_open ? device_count() : 0);
+  plan_for_devices(mesh.device_count());
+  return mesh;
+}
+
+namespace {
+
+WrapPolicy wrap_policy(const FsdpConfig& config, nn::Module& model) {
+  if (config.min_num_params > 0) return size_based_auto_wrap_policy(config.min_num_params);
+  if (config.transformer_layer_cls_to_wrap.empty()) return {};
+  const std::set<std::string> classes(config.transformer_layer_cls_to_wrap.begin(),
+                                      config.transformer_layer_cls_to_wrap.end());
+  check_classes(model, classes);
+  return transformer_auto_wrap_policy(classes);
+}
+
+DType named_dtype(std::string_view name) {
+  return name == "bfloat16" ? DType::kBF16 : name == "float16" ? DType::kF16 : DType::kF32;
+}
+
+std::optional<DType> compute_dtype(const TrainingArguments& arguments, const FsdpConfig& config) {
+  if (arguments.bf16) return DType::kBF16;
+  if (config.compute_dtype.empty() || config.compute_dtype == "float32") return std::nullopt;
+  return named_dtype(config.compute_dtype);
+}
+
+// Shards the model before it is divided into units, because FSDP's axis must be minor to the tensor-parallel axes.
+void shard(const TrainingArguments& arguments, TrainingSetup& out) {
+  const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
+  FsdpConfig config;
+  if (!arguments.fsdp_config.empty())
+    config = FsdpConfig::from_json(JsonObject::parse(read_file(arguments.fsdp_config), arguments.fsdp_config));
+  if (mode.offload) out.notes.emplace_back("--fsdp: offload has no effect: weights already are in host memory");
+  out.notes.insert(out.notes.end(), config.notes.begin(), config.notes.end());
+  require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
+  const auto dtype = compute_dtype(arguments, config);
+  out.compute_dtype = dtype;
+  if (dtype) out.network->set_compute_dtype(*dtype);
+  if (!arguments.tensor_parallel.empty()) {
+    try {
+      (void)out.mesh.axis_index(arguments.tensor_parallel);
+    } catch (Error& error) {
+      if (arguments.mesh.empty()) error.note("  the mesh is the default; --mesh data=-1,model=2 has such an axis");
+      throw error.prefix("--tensor_parallel: ");
+    }
+    out.network->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
+  }
+  if (!mode.enabled) return;
+  FsdpOptions options;
+  options.mesh = out.mesh;
+  options.auto_wrap_policy = wrap_policy(config, *out.network);
+  options.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
+  options.mixed_precision = {
+      dtype, config.reduce_dtype.empty() ? std::nullopt : std::optional(named_dtype(config.reduce_dtype))};
+  out.units = fully_shard(*out.network, options);
+}
+
+// `--fsdp hybrid_shard` replicates over one axis and shards over another.
+std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
+  const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
+  const auto is_sharded_over = [&](const char* name) { return mesh.has_axis(name) && mesh.full_axis(name).size > 1; };
+  if (!mode.hybrid || (is_sharded_over("data") && is_sharded_over("fsdp"))) return "";
+  return fmt::format(
+      "--fsdp {} shards over fsdp and replicates over data, and {} does not have both axes, so this is {}; --mesh "
+      "data=2,fsdp=-1 gives two replicas",
+      arguments.fsdp, mesh.str(), mode.reshard_after_forward ? "full_shard" : "shard_grad_op");
+}
+
+// Names the axes that shard neither batches nor weights.
+std::string unused_axes_note(const TrainingArguments& arguments, const TrainingSetup& setup) {
+  std::vector<std::string> unused;
+  for (const auto& axis : setup.mesh.axes()) {
+    const bool has_rows = std::find(setup.data_axes.begin(), setup.data_axes.end(), axis.name) != setup.data_axes.end();
+    if (axis.size > 1 && !has_rows && axis.name != arguments.tensor_parallel && axis.name != arguments.spatial_sharding) unused.push_back(axis.name);
+  }
+  if (unused.empty()) return "";
+  return fmt::format(
+      "nothing is sharded over {} of {}, so its ranks do the same work; batches are sharded over data and fsdp, "
+      "weights over the axis of --tensor_parallel",
+      fmt::join(unused, ", "), setup.mesh.str());
+}
+
+// As in Hugging Face's Trainer, weight decay does not apply to biases and norms.
+std::vector<optim::ParameterGroup> parameter_groups(const nn::Module& model, double weight_decay) {
+  std::vector<optim::ParameterGroup> groups{{{}, weight_decay}, {{}, 0}};
+  for (const auto& parameter : model.named_parameters()) {
+    const bool is_bias = parameter.name.ends_with("bias");
+    const bool is_norm = parameter.exported_dims.size() == 1;
+    groups[is_bias || is_norm ? 1 : 0].parameters.push_back(parameter.tensor);
+  }
+  return groups;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingArguments& arguments, const nn::Module& model) {
+  auto groups = parameter_groups(model, arguments.weight_decay);
+  if (arguments.optim == "sgd")
+    return std::make_unique<optim::SGD>(
+        std::move(groups),
+        optim::SgdOptions{.learning_rate = arguments.learning_rate, .momentum = arguments.momentum});
+  return std::make_unique<optim::AdamW>(std::move(groups), optim::AdamWOptions{.learning_rate = arguments.learning_rate,
+                                                                               .beta1 = arguments.adam_beta1,
+                                                                               .beta2 = arguments.adam_beta2,
+                                                                               .epsilon = arguments.adam_epsilon});
+}
+
+}  // namespace
+
+void begin_setup(const TrainingArguments& arguments, TrainingSetup& out) {
+  out.mesh = mesh_of(arguments);
+  set_default_mesh(out.mesh);
+  manual_seed(static_cast<std::uint64_t>(arguments.seed));
+  for (const auto& axis : out.mesh.axes()) {
+    if (axis.name != "data" && axis.name != "fsdp") continue;
+    out.data_axes.push_back(axis.name);
+    out.data_shards *= axis.size;
+  }
+}
+
+void finish_setup(const TrainingArguments& arguments, TrainingSetup& out) {
+  shard(arguments, out);
+  for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out)})
+    if (!note.empty()) out.notes.push_back(std::move(note));
+  out.optimizer = make_optimizer(arguments, *out.network);
+}
+
+DType weight_dtype(const TrainingArguments& arguments) {
+  return arguments.dtype == "float64" ? DType::kF64 : DType::kF32;
+}
+
+data::InputSharding batch_sharding(const TrainingSetup& setup) {
+  if (setup.data_shards == 1) return {};
+  return PartitionSpec(std::vector{PartitionSpec::Entry(SpecEntry(setup.data_axes))});
+}
+
+data::LoaderOptions train_loader_options(const TrainingArguments& arguments, const TrainingSetup& setup,
+                                         std::int64_t rows) {
+  data::LoaderOptions out{
+      .batch_size = rows,
+      .seed = static_cast<std::uint64_t>(arguments.data_seed.value_or(arguments.seed)),
+      .shuffle = true,
+      .drop_last = arguments.dataloader_drop_last,
+      .num_workers = static_cast<int>(arguments.dataloader_num_workers),
+      .mesh = setup.mesh,
+      .input_sharding = batch_sharding(setup),
+  };
+  if (arguments.dataloader_prefetch_factor) out.prefetch_factor = static_cast<int>(*arguments.dataloader_prefetch_factor);
+  return out;
+}
+
+Tensor place_rows(const TrainingSetup& setup, Tensor batch) {
+  if (setup.data_shards == 1 || batch.sharding()) return batch;
+  std::vector<PartitionSpec::Entry> spec(static_cast<std::size_t>(batch.ndim()));
+  spec.front() = PartitionSpec::Entry(SpecEntry(setup.data_axes));
+  mark_sharding(batch, setup.mesh, PartitionSpec(std::move(spec)));
+  return batch;
+}
+
+Tensor input_of(const TrainingSetup& setup, const data::Batch& batch, std::string_view name) {
+  Tensor out = batch.tensor(name);
+  out.set_name(std::string(name));
+  return place_rows(setup, out);
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bert_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The ids of bytes are followed by those of the special tokens.
+constexpr std::int32_t kPadByte = 256;
+constexpr std::int32_t kClsByte = 257;
+constexpr std::int32_t kSepByte = 258;
+constexpr std::int32_t kMaskByte = 259;
+constexpr std::int32_t kByteCount = 260;
+
+bool has_vocabulary(const std::string& folder) {
+  return fs::exists(fs::path(folder) / "vocab.txt") || fs::exists(fs::path(folder) / "tokenizer.json");
+}
+
+}  // namespace
+
+std::string model_folder(const TrainingArguments& arguments) {
+  const std::string& name = arguments.model_name_or_path;
+  if (name.empty()) return "";
+  std::vector<std::string> places = {name};
+  if (!arguments.cache_dir.empty()) places.push_back(arguments.cache_dir + "/" + name);
+  for (const std::string& place : places)
+    if (fs::is_directory(place)) return place;
+  fail(
+      "--model_name_or_path {}: there is no folder {}; it must contain config.json and model.safetensors. To train from "
+      "initial values, give --config_name {} instead",
+      name, fmt::join(places, " or "), name);
+}
+
+nn::BertConfig bert_config(const TrainingArguments& arguments, const std::string& folder) {
+  const std::string& name = arguments.config_name;
+  if (name.empty()) return nn::BertConfig::from_file(folder + "/config.json");
+  if (name == "tiny") return nn::BertConfig::tiny();
+  if (name == "bert-base-uncased") return nn::BertConfig::base();
+  if (name == "bert-large-uncased") return nn::BertConfig::large();
+  return nn::BertConfig::from_file(name);
+}
+
+BertVocabulary BertVocabulary::of(const TrainingArguments& arguments, const std::string& folder) {
+  BertVocabulary out;
+  std::string path = arguments.tokenizer_name == "bytes" ? "" : arguments.tokenizer_name;
+  if (path.empty() && !folder.empty() && has_vocabulary(folder)) path = folder;
+  if (!path.empty())
+    out.tokenizer_ = std::make_shared<const data::WordPieceTokenizer>(data::WordPieceTokenizer::from_file(path));
+  return out;
+}
+
+data::TokenizedText BertVocabulary::encode(const std::string& first, const std::string& second,
+                                           std::int64_t max_length) const {
+  if (tokenizer_)
+    return second.empty() ? tokenizer_->encode_text(first, {.max_length = max_length})
+                          : tokenizer_->encode_pair(first, second, {.max_length = max_length});
+  data::TokenizedText out;
+  std::vector<std::int32_t> a = encode(first);
+  std::vector<std::int32_t> b = encode(second);
+  const std::int64_t room = max_length - (second.empty() ? 2 : 3);
+  while (isize(a) + isize(b) > room) (a.size() > b.size() ? a : b).pop_back();
+  out.input_ids.push_back(kClsByte);
+  out.input_ids.insert(out.input_ids.end(), a.begin(), a.end());
+  out.input_ids.push_back(kSepByte);
+  out.token_type_ids.assign(out.input_ids.size(), 0);
+  if (second.empty()) return out;
+  out.input_ids.insert(out.input_ids.end(), b.begin(), b.end());
+  out.input_ids.push_back(kSepByte);
+  out.token_type_ids.resize(out.input_ids.size(), 1);
+  return out;
+}
+
+std::vector<std::int32_t> BertVocabulary::encode(std::string_view text) const {
+  return tokenizer_ ? tokenizer_->encode(text) : data::ByteTokenizer().encode(text);
+}
+std::int32_t BertVocabulary::size() const { return tokenizer_ ? tokenizer_->vocab_size() : kByteCount; }
+std::int32_t BertVocabulary::cls() const { return tokenizer_ ? tokenizer_->cls_id() : kClsByte; }
+std::int32_t BertVocabulary::sep() const { return tokenizer_ ? tokenizer_->sep_id() : kSepByte; }
+std::int32_t BertVocabulary::pad() const { return tokenizer_ ? tokenizer_->pad_id() : kPadByte; }
+std::int32_t BertVocabulary::mask() const { return tokenizer_ ? tokenizer_->mask_id() : kMaskByte; }
+std::string BertVocabulary::name() const { return tokenizer_ ? tokenizer_->name() : "bytes"; }
+
+void check_vocabulary(const BertVocabulary& vocabulary, const nn::BertConfig& config,
+                      const TrainingArguments& arguments) {
+  require(vocabulary.size() <= config.vocab_size,
+          "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}", vocabulary.name(),
+          vocabulary.size(), config.vocab_size, vocabulary.size(), arguments.config_file());
+}
+
+std::int64_t sequence_length(const TrainingArguments& arguments, const nn::BertConfig& config, std::int64_t most) {
+  const std::int64_t length = arguments.max_seq_length.value_or(std::min(config.max_position_embeddings, most));
+  require(length <= config.max_position_embeddings, "--max_seq_length {} is more than the {} positions of {}", length,
+          config.max_position_embeddings, arguments.config_file());
+  return length;
+}
+
+nn::BertInputs bert_inputs_of(const TrainingSetup& setup, const data::Batch& batch) {
+  const bool has_types = std::any_of(batch.fields.begin(), batch.fields.end(),
+                                     [](const data::Batch::Field& field) { return field.name == "token_type_ids"; });
+  return {input_of(setup, batch, "input_ids"), input_of(setup, batch, "attention_mask"),
+          has_types ? input_of(setup, batch, "token_type_ids") : Tensor()};
+}
+
+std::string bert_text(const nn::BertConfig& config) {
+  return fmt::format("BERT, {} layers, width {}, {} heads, vocabulary {}", config.num_hidden_layers, config.hidden_size,
+                     config.num_attention_heads, config.vocab_size);
+}
+
+}  // namespace tessera::trainer

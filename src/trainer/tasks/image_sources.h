@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images of one size to train on: those of a folder, and images that are made up.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tessera/data/image_folder.h"
+#include "tessera/data/source.h"
+
+namespace tessera::trainer {
+
+/// The images of a folder. Each is scaled so that its shorter side has `size` pixels, the square in its centre is taken, and
+/// its channels are normalized with the means and deviations of ImageNet.
+class SquareImages final : public data::Source {
+ public:
+  SquareImages(std::shared_ptr<const data::ImageFolder> folder, std::int64_t size)
+      : folder_(std::move(folder)), size_(size) {}
+  [[nodiscard]] std::int64_t size() const override { return folder_->size(); }
+  [[nodiscard]] data::Arrays get(std::int64_t i) const override;
+
+ private:
+  std::shared_ptr<const data::ImageFolder> folder_;
+  std::int64_t size_;
+};
+
+/// Noise with a pattern for each class, equal on every rank. Sample i has class i modulo `classes`.
+class FakeImages final : public data::Source {
+ public:
+  FakeImages(std::int64_t count, std::int64_t classes, std::int64_t size)
+      : count_(count), classes_(classes), size_(size) {}
+  [[nodiscard]] std::int64_t size() const override { return count_; }
+  [[nodiscard]] data::Arrays get(std::int64_t i) const override;
+
+ private:
+  std::int64_t count_, classes_, size_;
+};
+
+/// Returns the square in the centre of `image` [channels, height, width], `size` pixels wide, with bilinear interpolation.
+Literal centre_square(const Literal& image, std::int64_t size);
+
+}  // namespace tessera::trainer

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training of a classifier of images.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "bert_parts.h"
+#include "image_sources.h"
+#include "resume.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/text.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/nn/models/resnet.h"
+#include "tessera/trainer/programs.h"
+
+namespace tessera::trainer {
+namespace {
+
+struct ImageModel : TrainingSetup {
+  std::unique_ptr<nn::PretrainedModel> model;
+};
+
+std::string image_config(const TrainingArguments& arguments, std::int64_t classes) {
+  const std::string& name = arguments.model;
+  if (!arguments.model_name_or_path.empty()) return read_file(arguments.model_name_or_path + "/config.json");
+  if (name == "resnet18") return nn::ResNetConfig::resnet18(classes).to_json();
+  if (name == "resnet50") return nn::ResNetConfig::resnet50(classes).to_json();
+  if (name == "tiny") return nn::ResNetConfig::tiny(classes).to_json();
+  require(std::filesystem::exists(name),
+          "--model {} is not known; give resnet18, resnet50, tiny, or the config.json of an image classifier", name);
+  return read_file(name);
+}
+
+ImageModel make_image_model(const TrainingArguments& arguments, std::int64_t classes) {
+  ImageModel out;
+  begin_setup(arguments, out);
+  out.model = nn::make_model(image_config(arguments, classes), "--model " + arguments.model, weight_dtype(arguments));
+  out.network = out.model.get();
+  if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
+  finish_setup(arguments, out);
+  return out;
+}
+
+struct ImageData {
+  std::shared_ptr<const data::Source> train;
+  std::shared_ptr<const data::Source> held_out;  // null: there are none
+  std::int64_t classes = 0;
+};
+
+std::shared_ptr<const data::ImageFolder> folder_of(const std::string& path, const std::vector<std::string>& classes) {
+  auto out = std::make_shared<const data::ImageFolder>(path);
+  require(classes.empty() || out->classes() == classes, "{} has other classes than the training images: {} and {}", path,
+          out->classes().size(), classes.size());
+  return out;
+}
+
+ImageData load_images(const TrainingArguments& arguments) {
+  if (arguments.fake_data) {
+    const auto all = std::make_shared<FakeImages>(arguments.fake_data_samples, arguments.fake_data_classes,
+                                                  arguments.image_size);
+    return {all, std::make_shared<FirstSamples>(all, std::min<std::int64_t>(all->size(), 256)),
+            arguments.fake_data_classes};
+  }
+  const auto train = folder_of(arguments.datadir + "/train", {});
+  ImageData out{std::make_shared<SquareImages>(train, arguments.image_size), nullptr, isize(train->classes())};
+  if (const std::string val = arguments.datadir + "/val"; std::filesystem::exists(val))
+    out.held_out = std::make_shared<SquareImages>(folder_of(val, train->classes()), arguments.image_size);
+  return out;
+}
+
+class ImageTask final : public Task {
+ public:
+  explicit ImageTask(const TrainingArguments& arguments)
+      : arguments_(arguments), data_(load_images(arguments)), model_(make_image_model(arguments, data_.classes)) {
+    data::LoaderOptions options =
+        train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
+    options.input_sharding = sharding();
+    loader_.emplace(data_.train, std::move(options));
+  }
+
+  TrainingSetup& setup() override { return model_; }
+  data::Loader& loader() override { return *loader_; }
+  [[nodiscard]] std::string model_text() const override {
+    return fmt::format("{} ({}), {} classes", model_.model->class_name(),
+                       arguments_.model_name_or_path.empty() ? arguments_.model : arguments_.model_name_or_path,
+                       data_.classes);
+  }
+  [[nodiscard]] std::string rows_text() const override {
+    return fmt::format("images of {0}x{0}{1}", arguments_.image_size,
+                       arguments_.spatial_sharding.empty() ? "" : ", image rows over " + arguments_.spatial_sharding);
+  }
+  [[nodiscard]] std::string_view unit() const override { return "images"; }
+  [[nodiscard]] std::int64_t units_per_row() const override { return 1; }
+  // A convolution computes more than its parameters tell.
+  [[nodiscard]] std::optional<double> flops(double /*units*/) const override { return std::nullopt; }
+
+  [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
+    return static_cast<double>(batch.real_rows);
+  }
+  Tensor record(const data::Batch& batch, std::optional<double> labels, std::int64_t /*micro_batches*/) override {
+    const Tensor sum = cross_entropy_parts(logits(batch), batch.tensor("labels")).sum;
+    const Tensor loss = sum / Tensor::scalar(sum.dtype(), *labels);
+    loss.backward();
+    return loss.to(DType::kF64);
+  }
+
+  [[nodiscard]] std::int64_t held_out() const override { return data_.held_out ? data_.held_out->size() : 0; }
+  [[nodiscard]] std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) override {
+    return std::make_unique<data::Loader>(
+        std::make_shared<FirstSamples>(data_.held_out, samples),
+        data::LoaderOptions{.batch_size = rows, .mesh = model_.mesh, .input_sharding = sharding()});
+  }
+  LossParts record_evaluation(const data::Batch& batch) override {
+    return classified(logits(batch), batch.tensor("labels"));
+  }
+  [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override { return classification_metrics(sums); }
+
+ private:
+  // Batches over the data axes, and image rows over the axis of --spatial_sharding.
+  [[nodiscard]] data::InputSharding sharding() const {
+    const PartitionSpec::Entry batch =
+        model_.data_shards == 1 ? PartitionSpec::Entry() : PartitionSpec::Entry(SpecEntry(model_.data_axes));
+    const PartitionSpec::Entry rows = arguments_.spatial_sharding.empty()
+                                          ? PartitionSpec::Entry()
+                                          : PartitionSpec::Entry(arguments_.spatial_sharding);
+    return std::map<std::string, PartitionSpec>{
+        {"pixel_values", PartitionSpec(std::vector{batch, PartitionSpec::Entry(), rows, PartitionSpec::Entry()})},
+        {"labels", PartitionSpec(std::vector{batch})}};
+  }
+
+  Tensor logits(const data::Batch& batch) {
+    Tensor images = batch.tensor("pixel_values");
+    images.set_name("pixel_values");
+    return model_.model->run({{"pixel_values", images}}).logits;
+  }
+
+  const TrainingArguments& arguments_;
+  ImageData data_;
+  ImageModel model_;
+  std::optional<data::Loader> loader_;
+};
+
+}  // namespace
+
+TrainingArguments image_defaults() {
+  TrainingArguments out;
+  out.program = TrainingProgram::kImages;
+  out.optim = "sgd";
+  out.learning_rate = 0.1;
+  out.momentum = 0.9;
+  out.weight_decay = 1e-4;
+  out.logging_steps = 20;
+  out.save_strategy = "no";
+  return out;
+}
+
+int train_imagenet(const TrainingArguments& arguments) {
+  check_same_on_all_ranks(arguments.values());
+  check_output(arguments);
+  ImageTask task(arguments);
+  return run_training(arguments, task);
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training of a masked language model.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "bert_parts.h"
+#include "resume.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/text.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tessera/data/padding.h"
+#include "tessera/data/text_dataset.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/trainer/programs.h"
+#include "tessera/trainer/progress.h"
+
+namespace tessera::trainer {
+namespace {
+
+std::pair<std::string, std::string> read_mlm_texts(const TrainingArguments& arguments) {
+  if (!arguments.dataset_name.empty()) {
+    auto raw = data::read_wikitext(
+        data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
+    return {std::move(raw.train), std::move(raw.validation)};
+  }
+  const std::string text = read_file(arguments.train_file);
+  if (!arguments.validation_file.empty()) return {text, read_file(arguments.validation_file)};
+  const auto [train, validation] = data::split_text(text, arguments.validation_split_percentage);
+  return {std::string(train), std::string(validation)};
+}
+
+data::Arrays sample_of(std::vector<std::int32_t> ids) {
+  const std::int64_t size = isize(ids);
+  return {{"input_ids", Literal::from<std::int32_t>({size}, ids)}};
+}
+
+// Each line is a sample; or the lines, each between [CLS] and [SEP], form blocks of `length` tokens.
+std::vector<data::Arrays> samples_of(const std::string& text, const BertVocabulary& vocabulary, std::int64_t length,
+                                     bool line_by_line) {
+  std::vector<data::Arrays> out;
+  std::vector<std::int32_t> block;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (line_by_line) {
+      out.push_back(sample_of(vocabulary.encode(line, "", length).input_ids));
+      continue;
+    }
+    block.push_back(vocabulary.cls());
+    for (const std::int32_t id : vocabulary.encode(std::string_view(line))) block.push_back(id);
+    block.push_back(vocabulary.sep());
+    std::size_t taken = 0;
+    const auto size = static_cast<std::size_t>(length);
+    for (; block.size() - taken >= size; taken += size)
+      out.push_back(sample_of({block.begin() + static_cast<std::ptrdiff_t>(taken),
+                               block.begin() + static_cast<std::ptrdiff_t>(taken + size)}));
+    block.erase(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(taken));
+  }
+  return out;
+}
+
+struct MlmModel : TrainingSetup {
+  std::unique_ptr<nn::BertForMaskedLM> model;
+};
+
+MlmModel make_mlm_model(const TrainingArguments& arguments, const std::string& folder) {
+  MlmModel out;
+  begin_setup(arguments, out);
+  nn::BertConfig config = bert_config(arguments, folder);
+  config.dtype = weight_dtype(arguments);
+  out.model = std::make_unique<nn::BertForMaskedLM>(config);
+  out.network = out.model.get();
+  if (!folder.empty()) load_pretrained(*out.model, folder);
+  finish_setup(arguments, out);
+  return out;
+}
+
+class MlmTask final : public Task {
+ public:
+  MlmTask(const TrainingArguments& arguments, const std::string& folder)
+      : vocabulary_(BertVocabulary::of(arguments, folder)),
+        model_(make_mlm_model(arguments, folder)),
+        length_(sequence_length(arguments, model_.model->config(), 1024)),
+        seed_(static_cast<std::uint64_t>(arguments.seed)) {
+    check_vocabulary(vocabulary_, model_.model->config(), arguments);
+    const bool pads = arguments.line_by_line && !arguments.pad_to_max_length;
+    collator_ = std::make_shared<data::MlmCollator>(
+        data::PaddingOptions{.padding = pads ? "longest" : "max_length",
+                             .max_length = length_,
+                             .pad_token_id = vocabulary_.pad(),
+                             .truncation = true},
+        data::MlmOptions{.mlm_probability = arguments.mlm_probability,
+                         .mask_token_id = vocabulary_.mask(),
+                         .vocab_size = vocabulary_.size(),
+                         .special_ids = {vocabulary_.cls(), vocabulary_.sep(), vocabulary_.pad()}});
+    const auto [train, validation] = read_mlm_texts(arguments);
+    auto samples = samples_of(train, vocabulary_, length_, arguments.line_by_line);
+    require(!samples.empty(), "{} gives no sample of {} tokens; give a longer text or a smaller --max_seq_length",
+            arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, length_);
+    held_out_ =
+        std::make_shared<MemorySource>(samples_of(validation, vocabulary_, length_, arguments.line_by_line));
+    data::LoaderOptions options =
+        train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
+    options.collator = collator_;
+    loader_.emplace(std::make_shared<MemorySource>(std::move(samples)), std::move(options));
+  }
+
+  TrainingSetup& setup() override { return model_; }
+  data::Loader& loader() override { return *loader_; }
+  [[nodiscard]] std::string model_text() const override { return bert_text(model_.model->config()); }
+  [[nodiscard]] std::string rows_text() const override { return fmt::format("sequences of {} tokens", length_); }
+  [[nodiscard]] std::string_view unit() const override { return "tokens"; }
+  [[nodiscard]] std::int64_t units_per_row() const override { return length_; }
+  [[nodiscard]] std::optional<double> flops(double units) const override {
+    return training_flops(units, static_cast<double>(model_.model->parameter_count()));
+  }
+
+  // Every rank knows only which tokens of its own rows are masked.
+  [[nodiscard]] std::optional<double> label_count(const data::Batch& /*batch*/) const override { return std::nullopt; }
+  Tensor record(const data::Batch& batch, std::optional<double> /*labels*/, std::int64_t micro_batches) override {
+    const CrossEntropyParts parts = parts_of(batch);
+    const Tensor mean = parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
+    const Tensor loss = mean * (1 / static_cast<double>(micro_batches));
+    loss.backward();
+    return loss.to(DType::kF64);
+  }
+
+  [[nodiscard]] std::int64_t held_out() const override { return held_out_->size(); }
+  [[nodiscard]] std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) override {
+    return std::make_unique<data::Loader>(std::make_shared<FirstSamples>(held_out_, samples),
+                                          data::LoaderOptions{.batch_size = rows,
+                                                              .seed = seed_,
+                                                              .collator = collator_,
+                                                              .mesh = model_.mesh,
+                                                              .input_sharding = batch_sharding(model_)});
+  }
+  LossParts record_evaluation(const data::Batch& batch) override {
+    const CrossEntropyParts parts = parts_of(batch);
+    return {parts.sum, parts.count};
+  }
+  [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override {
+    const double loss = sums.loss / std::max(sums.count, 1.0);
+    const double perplexity = std::exp(loss);
+    return {loss,
+            {{"perplexity", perplexity}},
+            fmt::format("loss {:.4f} nats, perplexity {:.3f} over {} masked tokens", loss, perplexity,
+                        static_cast<std::int64_t>(sums.count))};
+  }
+
+ private:
+  CrossEntropyParts parts_of(const data::Batch& batch) {
+    return model_.model->loss_parts(bert_inputs_of(model_, batch), input_of(model_, batch, "labels"));
+  }
+
+  BertVocabulary vocabulary_;
+  MlmModel model_;
+  std::int64_t length_;
+  std::uint64_t seed_;
+  std::shared_ptr<const data::MlmCollator> collator_;
+  std::shared_ptr<const MemorySource> held_out_;
+  std::optional<data::Loader> loader_;
+};
+
+}  // namespace
+
+TrainingArguments mlm_defaults() {
+  TrainingArguments out;
+  out.program = TrainingProgram::kMlm;
+  return out;
+}
+
+int run_mlm(const TrainingArguments& arguments) {
+  check_same_on_all_ranks(arguments.values());
+  const std::string folder = model_folder(arguments);
+  check_files_on_all_ranks({arguments.train_file, arguments.validation_file, arguments.fsdp_config});
+  check_output(arguments);
+  MlmTask task(arguments, folder);
+  return run_training(arguments, task);
+}
+
+}  // namespace tessera::trainer
