@@ -12,11 +12,23 @@
 namespace tessera {
 namespace {
 
+// The axis of a name, or of an index if no axis has this name.
+AxisRef named_or_numbered(const Mesh& mesh, std::string_view text) {
+  const bool is_negative = text.size() > 1 && text[0] == '-';
+  int index = -1;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), index);
+  const bool is_number = end == text.data() + text.size() && (code == std::errc() || is_negative);
+  if (!is_number || mesh.has_axis(text)) return mesh.full_axis(text);
+  require(index >= 0 && index < mesh.axis_count(), "{} has no axis number {}; its axes are numbered 0 to {}", mesh,
+          text, mesh.axis_count() - 1);
+  return mesh.full_axis(index);
+}
+
 // Parses `x` or `x:(2)3` for a mesh.
 AxisRef axis_from_text(const Mesh& mesh, std::string_view text) {
   const auto colon = text.find(":(");
-  if (colon == std::string_view::npos) return mesh.full_axis(text);
-  AxisRef ref = mesh.full_axis(text.substr(0, colon));
+  if (colon == std::string_view::npos) return named_or_numbered(mesh, text);
+  AxisRef ref = named_or_numbered(mesh, text.substr(0, colon));
   const auto whole = ref.size;
   const auto close = text.find(')', colon);
   require(close != std::string_view::npos, "part of an axis is written axis:(prefix)size, got \"{}\"", text);

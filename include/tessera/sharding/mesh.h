@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+class PartitionSpec;
+
 struct MeshAxis {
   std::string name;
   std::int64_t size = 1;
@@ -36,9 +38,17 @@ class Mesh {
   /// Errors: a name twice or empty, a size below 1, a device order that is not a permutation of 0..count-1. An empty
   /// order means 0, 1, 2, …. `name` is the name of the mesh in texts.
   explicit Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order = {}, std::string name = "mesh");
+  /// The mesh of PyTorch/XLA: the devices in row-major order of `mesh_shape`. The axes without `axis_names` are named
+  /// "0", "1", …. Errors: not every device occurs exactly once; the product of the shape is not their number; the
+  /// numbers of names and axes differ; a name twice.
+  Mesh(const std::vector<std::int64_t>& device_ids, const std::vector<std::int64_t>& mesh_shape,
+       std::vector<std::string> axis_names = {});
   /// Reads `data=2,model=4`. One size may be -1: the remaining factor of `device_count`. Error if the product differs
   /// from device_count (0: any).
   static Mesh parse(std::string_view text, std::int64_t device_count = 0);
+
+  /// Reads str(), or the form of parse().
+  static Mesh from_str(std::string_view text);
 
   [[nodiscard]] const std::string& name() const;
   [[nodiscard]] const std::vector<MeshAxis>& axes() const;
@@ -62,6 +72,19 @@ class Mesh {
   /// to minor as listed); groups are ordered by their first position. These are the replica groups of a collective
   /// over `axes`.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> groups(const std::vector<AxisRef>& axes) const;
+
+  // ---- names of PyTorch/XLA ---------------------------------------------------------------------------------------
+
+  /// device_count().
+  [[nodiscard]] std::int64_t size() const { return device_count(); }
+  /// axes(): names and sizes, in order.
+  [[nodiscard]] const std::vector<MeshAxis>& shape() const { return axes(); }
+  /// The devices in row-major order of the shape.
+  [[nodiscard]] std::vector<std::int64_t> get_logical_mesh() const;
+  /// axis_index().
+  [[nodiscard]] int get_axis_name_idx(std::string_view axis) const { return axis_index(axis); }
+  /// HLO's text of the sharding with this spec: `{devices=[2,1,3]<=[6] last_tile_dim_replicate}`.
+  [[nodiscard]] std::string get_op_sharding(const PartitionSpec& spec) const;
 
   /// `data`, or `data:(2)3` for a sub-axis.
   [[nodiscard]] std::string axis_text(const AxisRef& ref) const;

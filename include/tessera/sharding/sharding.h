@@ -7,6 +7,7 @@
 // Devices that differ only on axes that are not listed hold replicas.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,12 +35,24 @@ int parse_priority(std::string_view text);
 /// The entry of a spec for one dim: nothing, an axis name, or several ("data+fsdp" in texts).
 using SpecEntry = std::vector<std::string>;
 
+/// An axis in a spec: its name, or its index in the mesh. In texts, a number that is not the name of an axis is an
+/// index.
+struct SpecAxis {
+  std::string text;
+  // NOLINTBEGIN(google-explicit-constructor): spec literals
+  SpecAxis(const char* name) : text(name) {}
+  SpecAxis(std::string name) : text(std::move(name)) {}
+  template <std::integral Index>
+  SpecAxis(Index index) : text(std::to_string(index)) {}
+  // NOLINTEND(google-explicit-constructor)
+};
+
 /// Leaves a dim of a computed tensor to propagation, as JAX's `PartitionSpec.UNCONSTRAINED`; "?" in texts.
 struct Unconstrained {};
 inline constexpr Unconstrained kUnconstrained;
 
-/// A spec with one entry for each dim: `PartitionSpec{{"data"}, {}, {"model"}}`. A name converts to an entry: `{{},
-/// "model"}`.
+/// A spec with one entry for each dim: `PartitionSpec{{"data"}, {}, {"model"}}`. A name or the index of an axis converts
+/// to an entry: `{{}, "model"}`, `{{}, 1}`. Of several axes, the first is the major one: `{{"data", "model"}, {}}`.
 class PartitionSpec {
  public:
   struct Entry {
@@ -51,7 +64,11 @@ class PartitionSpec {
     Entry(std::nullptr_t) {}                            // NOLINT(google-explicit-constructor): spec literals
     Entry(const char* axis) : axes{axis} {}             // NOLINT(google-explicit-constructor)
     Entry(std::string axis) : axes{std::move(axis)} {}  // NOLINT(google-explicit-constructor)
-    Entry(std::initializer_list<const char*> names) : axes(names.begin(), names.end()) {}
+    template <std::integral Index>
+    Entry(Index axis) : axes{std::to_string(axis)} {}  // NOLINT(google-explicit-constructor): spec literals
+    Entry(std::initializer_list<SpecAxis> names) {
+      for (const SpecAxis& name : names) axes.push_back(name.text);
+    }
     explicit Entry(SpecEntry names, bool open = false) : axes(std::move(names)), open(open) {}
   };
   PartitionSpec() = default;

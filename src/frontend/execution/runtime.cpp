@@ -39,8 +39,12 @@ void join_communicator(const Communicator& communicator) {
   state.world = communicator.shared_group();
   state.local_ranks = communicator.local_size();
   const auto threads = std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"));
-  state.job = {communicator.size(), communicator.node_count(), false, communicator.host_names(),
-               communicator.crowding_note(static_cast<int>(threads))};
+  state.job = {communicator.size(),
+               communicator.node_count(),
+               false,
+               communicator.host_names(),
+               communicator.crowding_note(static_cast<int>(threads)),
+               communicator.nodes()};
 }
 
 // Writes the last reports and releases everything that holds the groups of the world, before the world is destroyed.

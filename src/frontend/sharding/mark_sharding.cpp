@@ -104,6 +104,41 @@ Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, cons
   return constrained(tensor, checked_sharding(tensor, mesh, spec, where), where, true);
 }
 
+void annotate_custom_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
+  const Sharding sharding = checked_sharding(tensor, mesh, spec, where);
+  trace().note_assignment(tensor.impl_pointer());
+  tensor.impl().node = constrained(tensor, sharding, where, false).impl().node;
+}
+
+namespace {
+
+// A mark without a sharding that belongs to a group: propagation gives all marks of the group the same sharding.
+Tensor group_member(const Tensor& tensor, std::uint64_t group, const std::source_location& where) {
+  return trace().record(where, [&](Builder& builder) {
+    const Value value = trace().use(tensor);
+    const NotesRef before = builder.default_notes;
+    builder.default_notes =
+        with_frontend_attribute(before, "tessera.sharding_suffix", fmt::format(" shard_as {}", group));
+    Sharding open;
+    open.kind = Sharding::Kind::kUnknown;
+    open.mesh = default_mesh();
+    const Value member = ops::sharding_mark(value, std::move(open));
+    builder.default_notes = before;
+    return member;
+  });
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> shard_as(const Tensor& a, const Tensor& b, std::source_location where) {
+  in_context("shard_as", {&a, &b}, where, [&] {
+    require(a.dims() == b.dims(), "tensors of the same sharding need the same dims, got {} and {}", a.type(), b.type());
+  });
+  const auto group = static_cast<std::uint64_t>(trace().builder().computation().size()) + 1;
+  Tensor first = group_member(a, group, where);
+  return {std::move(first), group_member(b, group, where)};
+}
+
 void clear_sharding(Tensor tensor) {
   TensorImpl& variable = tensor.impl();
   Node& node = *variable.node;

@@ -52,9 +52,10 @@ int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 struct JobInfo {
   int ranks = 1;
   int nodes = 1;
-  bool is_virtual = false;         // ranks are threads
-  std::vector<std::string> hosts;  // one per rank
-  std::string crowding;            // a warning if there are too few cores, else ""
+  bool is_virtual = false;          // ranks are threads
+  std::vector<std::string> hosts;   // one per rank
+  std::string crowding;             // a warning if there are too few cores, else ""
+  std::vector<int> node_of_rank{};  // empty if the ranks are threads
 };
 JobInfo job_info();
 

@@ -8,6 +8,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tessera/frontend/tensor/tensor.h"
 
@@ -25,6 +26,13 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
 /// Returns the same value with this sharding, and also constrains its gradient.
 [[nodiscard]] Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                                   std::source_location where = std::source_location::current());
+/// Gives a tensor another sharding, also if it has one already, perhaps on another mesh of the same devices. The handle
+/// refers to the constrained value; the data moves in the next step. For re-meshing; mark_sharding() is the usual call.
+void annotate_custom_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
+                              std::source_location where = std::source_location::current());
+/// Returns the same values. Propagation gives both the same sharding, whichever that is. Error: the dims differ.
+[[nodiscard]] std::pair<Tensor, Tensor> shard_as(const Tensor& a, const Tensor& b,
+                                                 std::source_location where = std::source_location::current());
 /// Removes the sharding. The tensor is fully replicated again (resharded at its next use).
 void clear_sharding(Tensor tensor);
 
