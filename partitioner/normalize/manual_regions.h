@@ -6,13 +6,11 @@
 #include <set>
 
 #include "tessera/ir/program.h"
+#include "tessera/ops/manual_region.h"
 
 namespace tessera {
 
 using Axes = std::vector<AxisRef>;
-
-/// Shardy's name for the axes that a border adds or removes: `#sdy<manual_axes{"x", "y"}>`.
-inline constexpr std::string_view kSdyManualAxes = "xla.sdy.manual_axes";
 
 /// The axes of `a` that overlap no axis of `b`.
 Axes without(Axes a, const Axes& b);

@@ -106,7 +106,7 @@ std::vector<LeafGradients> differentiate(Builder& builder, Value root, const Lea
 }
 
 ReversePass::ReversePass(Builder& builder, Value root, const std::vector<Value>& wrt)
-    : builder_(builder), root_(root.id), recompute_(builder, root.id + 1) {
+    : builder_(builder), root_(root.id), recompute_(builder, root.id + 1), regions_(builder) {
   const auto size = static_cast<std::size_t>(root.id) + 1;
   depends_.resize(size, false);
   flows_.resize(size, false);
@@ -135,6 +135,7 @@ void ReversePass::find_dependents(const std::vector<Value>& wrt) {
 
 void ReversePass::arrive(Id value, int leaf, Value gradient) {
   if (gradient.is_null() || value > root_ || !depends(value)) return;
+  gradient = regions_.for_value(value, gradient);
   if (const auto wide = sum_type(builder_[value])) gradient = ops::convert(gradient, *wide);
   auto& slots = at(gradients_, value);
   if (slots.empty()) slots.resize(static_cast<std::size_t>(builder_[value].type.leaf_count()));

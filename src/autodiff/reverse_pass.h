@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "recompute.h"
+#include "region_gradients.h"
 #include "tessera/ir/builder.h"
 
 namespace tessera::autodiff {
@@ -49,6 +50,7 @@ class ReversePass {
   std::vector<bool> flows_;    // true for instructions with an operand that depends on wrt
   std::vector<LeafGradients> gradients_;
   Recompute recompute_;
+  RegionGradients regions_;
   std::unordered_map<const Notes*, NotesRef> notes_;
 };
 

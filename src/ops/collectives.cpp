@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "collective_evaluation.h"
+#include "collective_gradients.h"
 #include "row_support.h"
 #include "tessera/base/checked.h"
 #include "tessera/ops/contraction.h"
@@ -209,6 +210,12 @@ OpDef with(OpDef row, Type (*infer)(const OpView&), std::vector<Literal> (*evalu
   return row;
 }
 
+OpDef differentiated(OpDef row, std::vector<Value> (*gradient)(GradientContext&)) {
+  row.gradient_kind = GradientKind::kFunction;
+  row.gradient = gradient;
+  return row;
+}
+
 OpDef all_gather_row() {
   OpDef row = with(collective_row("all-gather", CollectiveKind::kAllGather, received_by_all_gather), infer_all_gather,
                    evaluate_all_gather);
@@ -269,12 +276,14 @@ OpDef ragged_row() {
 }  // namespace
 
 const OpDef kRaggedAllToAll = ragged_row();
-const OpDef kAllGather = all_gather_row();
-const OpDef kReduceScatter = with(collective_row("reduce-scatter", CollectiveKind::kReduceScatter, received_as_parts),
-                                  infer_reduce_scatter, evaluate_reduce_scatter, {"to_apply"});
-const OpDef kAllReduce = all_reduce_row();
-const OpDef kAllToAll = all_to_all_row();
-const OpDef kCollectivePermute = permute_row();
+const OpDef kAllGather = differentiated(all_gather_row(), all_gather_gradient);
+const OpDef kReduceScatter =
+    differentiated(with(collective_row("reduce-scatter", CollectiveKind::kReduceScatter, received_as_parts),
+                        infer_reduce_scatter, evaluate_reduce_scatter, {"to_apply"}),
+                   reduce_scatter_gradient);
+const OpDef kAllReduce = differentiated(all_reduce_row(), all_reduce_gradient);
+const OpDef kAllToAll = differentiated(all_to_all_row(), all_to_all_gradient);
+const OpDef kCollectivePermute = differentiated(permute_row(), permute_gradient);
 const OpDef kCollectiveBroadcast = broadcast_row();
 
 }  // namespace rows

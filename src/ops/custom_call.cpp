@@ -9,6 +9,7 @@
 #include <cmath>
 #include <set>
 
+#include "collective_gradients.h"
 #include "opaque_value.h"
 #include "row_support.h"
 #include "sharding_rule.h"
@@ -294,6 +295,7 @@ Value localize(LocalizeContext& context) {
 
 std::vector<Value> gradient(GradientContext& context) {
   if (names_identity(target(context.view))) return {context.d_result()};
+  if (is_manual_border(context.view)) return border_gradient(context);
   require(is_sharding(context.view), "custom-call \"{}\" has no gradient", target(context.view));
   const std::string* text = context.result.instruction().frontend_attribute("tessera.gradient_sharding");
   if (text == nullptr) return {context.d_result()};
@@ -341,13 +343,6 @@ bool is_sharding_barrier(const Instruction& instruction) {
 ManualBorder manual_border(const Instruction& instruction) {
   if (instruction.op != &rows::kCustomCall) return ManualBorder::kNone;
   return rows::border_of(attributes_as<CustomCallAttributes>(instruction.attributes).target);
-}
-std::optional<Sharding> border_placement(const Program& program, const Instruction& border) {
-  const std::string* text = border.frontend_attribute(kBorderPlacementAttribute);
-  if (text == nullptr) return std::nullopt;
-  const auto leaves = parse_sdy_shardings(*text, program.meshes);
-  require(leaves.size() == 1, "{} must hold one sharding: {}", kBorderPlacementAttribute, *text);
-  return leaves.front();
 }
 bool is_identity_call(const OpView& view) {
   if (&view.op != &rows::kCustomCall || view.operands.size() != 1) return false;
