@@ -59,7 +59,8 @@ int run(int argc, char** argv) {
   const std::int64_t model = ranks % 2 == 0 ? 2 : 1;
   const ts::Mesh mesh({{"data", ranks / model}, {"model", model}});
 
-  const auto sharded_network = ts::shard_map(network, mesh, {{"data", {}}, {{}, "model"}, {"model", {}}}, {{"data", {}}});
+  const auto sharded_network =
+      ts::shard_map(network, mesh, {{"data", {}}, {{}, "model"}, {"model", {}}}, {{"data", {}}});
   const auto sharded_ring = ts::shard_map(ring_product, mesh, {{"data", {}}, {{}, "model"}}, {{}});
 
   const ts::Tensor x = numbers({kRows, kIn}, 1), target = numbers({kRows, kOut}, 2);
@@ -78,8 +79,10 @@ int run(int argc, char** argv) {
       weight->zero_grad();
     }
     ts::mark_step();
-    if (runtime.is_master()) std::printf("step %d: loss %.9f\n", step, loss.item());
-    else (void)loss.item();
+    if (runtime.is_master())
+      std::printf("step %d: loss %.9f\n", step, loss.item());
+    else
+      (void)loss.item();
   }
   const double norm = sharded_ring(x, w).item();
   if (runtime.is_master()) std::printf("%s, squared norm of the hidden layer: %.9f\n", mesh.str().c_str(), norm);

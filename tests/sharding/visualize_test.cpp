@@ -67,9 +67,11 @@ TEST(Visualize, AScalarIsOneTile) {
 
 TEST(Visualize, TheTextOfAShardingNeedsNoType) {
   const VisualizeOptions small{.cell_width = 3, .cell_height = 1};
-  EXPECT_EQ(visualize_sharding("{devices=[2,2]0,1,2,3}", small), "┌───┬───┐\n│ 0 │ 1 │\n├───┼───┤\n│ 2 │ 3 │\n└───┴───┘\n");
-  EXPECT_EQ(visualize_sharding("{devices=[1,3,2]<=[2,3]T(1,0) last_tile_dim_replicate}", {.cell_width = 5, .cell_height = 1}),
-            "┌─────┬─────┬─────┐\n│ 0,3 │ 1,4 │ 2,5 │\n└─────┴─────┴─────┘\n");
+  EXPECT_EQ(visualize_sharding("{devices=[2,2]0,1,2,3}", small),
+            "┌───┬───┐\n│ 0 │ 1 │\n├───┼───┤\n│ 2 │ 3 │\n└───┴───┘\n");
+  EXPECT_EQ(
+      visualize_sharding("{devices=[1,3,2]<=[2,3]T(1,0) last_tile_dim_replicate}", {.cell_width = 5, .cell_height = 1}),
+      "┌─────┬─────┬─────┐\n│ 0,3 │ 1,4 │ 2,5 │\n└─────┴─────┴─────┘\n");
   EXPECT_EQ(visualize_sharding("{replicated}", {.cell_width = 5, .cell_height = 1}), "┌─────┐\n│ all │\n└─────┘\n");
   EXPECT_EQ(visualize_sharding("{maximal device=3}", small), "┌───┐\n│ 3 │\n└───┘\n");
   EXPECT_THROW(visualize_sharding("{manual}"), Error);
@@ -81,7 +83,8 @@ TEST(Visualize, ATileHasTheColourOfItsFirstDevice) {
   const VisualizeOptions options{.color = true, .cell_width = 3, .cell_height = 1};
   EXPECT_EQ(visualize_sharding("{devices=[2]1,0}", options),
             "┌───┬───┐\n│\x1b[42m 1 \x1b[0m│\x1b[41m 0 \x1b[0m│\n└───┴───┘\n");
-  const std::string uneven = visualize_sharding(Type::array(DType::kF32, {2}), Sharding::from_spec(kMesh, {"model"}, 1), options);
+  const std::string uneven =
+      visualize_sharding(Type::array(DType::kF32, {2}), Sharding::from_spec(kMesh, {"model"}, 1), options);
   EXPECT_EQ(uneven.find("\x1b[43m"), std::string::npos) << uneven;  // the third tile is empty
 }
 

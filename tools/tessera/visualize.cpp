@@ -28,18 +28,18 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-const Verb kVisualize = {
-    "visualize",
-    "draws which devices hold which part of an array",
-    "SHAPE is f32[8,16] or 8,16. SHARDING is HLO's text, '{devices=[2,1,4]<=[8] last_tile_dim_replicate}', or a spec for\n"
-    "--mesh, such as data,model or '{-,data+model}'.",
-    {{"mesh", "MESH", "the mesh of a spec, such as data=2,model=4"},
-     {"svg", "FILE", "draw it as SVG; - for standard output", {}, true},
-     {"color", "WHEN", "auto (the default: if the output is a terminal), always or never",
-      one_of({"auto", "always", "never"})}},
-    run,
-    "SHAPE SHARDING",
-    "a shape and a sharding",
-    true};
+const Verb kVisualize = {"visualize",
+                         "draws which devices hold which part of an array",
+                         "SHAPE is f32[8,16] or 8,16. SHARDING is HLO's text, '{devices=[2,1,4]<=[8] "
+                         "last_tile_dim_replicate}', or a spec for\n"
+                         "--mesh, such as data,model or '{-,data+model}'.",
+                         {{"mesh", "MESH", "the mesh of a spec, such as data=2,model=4"},
+                          {"svg", "FILE", "draw it as SVG; - for standard output", {}, true},
+                          {"color", "WHEN", "auto (the default: if the output is a terminal), always or never",
+                           one_of({"auto", "always", "never"})}},
+                         run,
+                         "SHAPE SHARDING",
+                         "a shape and a sharding",
+                         true};
 
 }  // namespace tessera::command

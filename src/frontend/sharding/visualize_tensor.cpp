@@ -12,7 +12,8 @@ std::string visualize_sharding(const Tensor& tensor, const VisualizeOptions& opt
 
 void visualize_tensor_sharding(const Tensor& tensor, VisualizeOptions options, std::ostream& out) {
   options.color = options.color || (&out == &std::cout && isatty(STDOUT_FILENO) == 1);
-  out << tensor.type().str() << ' ' << storage_of(*tensor.impl().node).str() << '\n' << visualize_sharding(tensor, options);
+  out << tensor.type().str() << ' ' << storage_of(*tensor.impl().node).str() << '\n'
+      << visualize_sharding(tensor, options);
 }
 
 }  // namespace tessera
