@@ -31,13 +31,15 @@ Reduction reduction_of(GradientContext& context) {
 
 Value divided(Value x, std::int64_t count) {
   if (count == 1) return x;
-  return ops::divide(x, ops::splat(ops::scalar(*x.builder, x.type().dtype(), static_cast<double>(count)), x.type().dims()));
+  return ops::divide(
+      x, ops::splat(ops::scalar(*x.builder, x.type().dtype(), static_cast<double>(count)), x.type().dims()));
 }
 
 // The devices whose value is the extreme one share the gradient equally.
 Value extreme_gradient(GradientContext& context, const ReplicaGroups& groups) {
   const Value d = ops::sum_within(context.d_result(), groups);
-  const Value is_extreme = ops::convert(ops::compare(context.operand(0), context.result, CompareDirection::kEq), d.type().dtype());
+  const Value is_extreme =
+      ops::convert(ops::compare(context.operand(0), context.result, CompareDirection::kEq), d.type().dtype());
   return ops::divide(ops::multiply(d, is_extreme), ops::sum_within(is_extreme, groups));
 }
 
@@ -47,14 +49,15 @@ std::vector<Value> all_reduce_gradient(GradientContext& context) {
   const auto& groups = attributes_of(context).replica_groups;
   const Reduction reduction = reduction_of(context);
   if (reduction == Reduction::kSum) return {ops::sum_within(context.d_result(), groups)};
-  require(reduction == Reduction::kMin || reduction == Reduction::kMax, "the gradient is defined only for sum, min and max");
+  require(reduction == Reduction::kMin || reduction == Reduction::kMax,
+          "the gradient is defined only for sum, min and max");
   return {extreme_gradient(context, groups)};
 }
 
 std::vector<Value> all_gather_gradient(GradientContext& context) {
   const auto& attributes = attributes_of(context);
-  return {ops::reduce_scatter(context.d_result(), only_dimension(attributes), Reduction::kSum, attributes.replica_groups,
-                              ops::new_channel(context.builder))};
+  return {ops::reduce_scatter(context.d_result(), only_dimension(attributes), Reduction::kSum,
+                              attributes.replica_groups, ops::new_channel(context.builder))};
 }
 
 std::vector<Value> reduce_scatter_gradient(GradientContext& context) {

@@ -118,7 +118,8 @@ class EqualValues {
       if (!keeps_classes(instruction)) return false;
     }
     if (communicates_inside(instruction)) return false;
-    return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) { return holds(operand); });
+    return std::all_of(instruction.operands.begin(), instruction.operands.end(),
+                       [&](Id operand) { return holds(operand); });
   }
 
   // Whether the devices of each class enter with the same tile.
@@ -216,7 +217,8 @@ std::int64_t new_channel(const Builder& builder) { return builder.computation().
 Value enter_region(Value global, const Sharding& placement, const ManualRegion& region) {
   if (region.mesh.device_count() == 1) return global;
   const Value marked = sharding_mark(global, open_for_others(placement, region));
-  const Value border = custom_call(*global.builder, "SPMDFullToShardShape", {marked}, shard_type(global.type(), placement));
+  const Value border =
+      custom_call(*global.builder, "SPMDFullToShardShape", {marked}, shard_type(global.type(), placement));
   Sharding inside = Sharding::replicated(region.mesh, global.type().ndim());
   for (auto& dim : inside.dims) dim.open = true;
   inside.manual = region.axes;
@@ -240,7 +242,8 @@ Value all_reduce_over(Value x, Reduction reduction, const Mesh& mesh, const std:
 Value sum_within(Value x, const ReplicaGroups& groups) {
   const auto count = groups.groups.empty() ? 1 : isize(groups.groups.front());
   if (count == 1) return x;
-  if (is_equal_within(x, groups)) return multiply(x, splat(scalar(*x.builder, x.type().dtype(), count), x.type().dims()));
+  if (is_equal_within(x, groups))
+    return multiply(x, splat(scalar(*x.builder, x.type().dtype(), count), x.type().dims()));
   return all_reduce(x, Reduction::kSum, groups, new_channel(*x.builder));
 }
 

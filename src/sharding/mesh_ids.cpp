@@ -14,9 +14,8 @@ namespace tessera {
 namespace {
 
 std::vector<MeshAxis> axes_of_shape(const std::vector<std::int64_t>& shape, std::vector<std::string> names) {
-  require(names.empty() || names.size() == shape.size(),
-          "the mesh shape [{}] has {} axes, but {} names are given: {}", fmt::join(shape, ","), shape.size(),
-          names.size(), fmt::join(names, ", "));
+  require(names.empty() || names.size() == shape.size(), "the mesh shape [{}] has {} axes, but {} names are given: {}",
+          fmt::join(shape, ","), shape.size(), names.size(), fmt::join(names, ", "));
   std::vector<MeshAxis> axes;
   for (int i = 0; i < isize(shape); ++i)
     axes.push_back({names.empty() ? std::to_string(i) : at(names, i), at(shape, i)});
@@ -37,7 +36,8 @@ const std::vector<std::int64_t>& checked_ids(const std::vector<std::int64_t>& id
 std::int64_t device_id(std::string_view mesh, std::string_view text) {
   std::int64_t id = -1;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), id);
-  require(code == std::errc() && end == text.data() + text.size(), "mesh \"{}\": \"{}\" is not a device id", mesh, text);
+  require(code == std::errc() && end == text.data() + text.size(), "mesh \"{}\": \"{}\" is not a device id", mesh,
+          text);
   return id;
 }
 

@@ -54,7 +54,8 @@ TEST(ShardMap, ItsArgumentsMayHaveAnySharding) {
         const auto f = [](const Tensor& x, const Tensor& w) {
           return psum_scatter(matmul(x, w), "data", {.scatter_dimension = 1, .tiled = true});
         };
-        const Tensor y = shard_map(f, kGrid, {{{}, "data"}, {"data", "model"}}, {{{}, {"model", "data"}}})(in[0], in[1]);
+        const Tensor y =
+            shard_map(f, kGrid, {{{}, "data"}, {"data", "model"}}, {{{}, {"model", "data"}}})(in[0], in[1]);
         return sum(tanh(y), {.dims = {0}});
       },
       [](const Inputs& in) { return sum(tanh(matmul(in[0], in[1])), {.dims = {0}}); });
@@ -64,7 +65,8 @@ TEST(ShardMap, TwoCallsInARowFormOneProgram) {
   expect_same(
       {{6, 6}},
       [](const Inputs& in) {
-        const auto rows = shard_map([](const Tensor& x) { return softmax(x, 1); }, kGrid, {{"model", {}}}, {{"model", {}}});
+        const auto rows =
+            shard_map([](const Tensor& x) { return softmax(x, 1); }, kGrid, {{"model", {}}}, {{"model", {}}});
         const auto columns =
             shard_map([](const Tensor& x) { return psum(x, "data"); }, kGrid, {{{}, "data"}}, {{}}, {.check = true});
         return columns(rows(in[0]) * 2.0);
@@ -117,7 +119,8 @@ TEST(ShardMap, ResultsMayBeInStructures) {
       return std::make_tuple(x[0] + x[1], std::vector<Tensor>{x[0], psum(x[1], "model")});
     };
     const auto g = shard_map(f, kGrid, {{"model"}, {"model"}}, {{"model"}, {"model"}, {}});
-    const auto [sums, others] = g(std::vector<Tensor>{Tensor::from<double>({3}, {1, 2, 3}), Tensor::from<double>({3}, {10, 20, 30})});
+    const auto [sums, others] =
+        g(std::vector<Tensor>{Tensor::from<double>({3}, {1, 2, 3}), Tensor::from<double>({3}, {10, 20, 30})});
     EXPECT_EQ(sums.to_vector<double>(), (std::vector<double>{11, 22, 33}));
     EXPECT_EQ(others[1].to_vector<double>(), (std::vector<double>{60}));
   });
@@ -144,7 +147,9 @@ TEST(ShardMap, ATensorParallelLayerSumsOnlyOnceInEachDirection) {
   mark_sharding(x, kGrid, {"data", {}});
   mark_sharding(w, kGrid, {{}, "model"});
   mark_sharding(v, kGrid, {"model", {}});
-  const auto f = [](const Tensor& a, const Tensor& b, const Tensor& c) { return psum(matmul(tanh(matmul(a, b)), c), "model"); };
+  const auto f = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return psum(matmul(tanh(matmul(a, b)), c), "model");
+  };
   const Tensor y = shard_map(f, kGrid, {{"data", {}}, {{}, "model"}, {"model", {}}}, {{"data", {}}})(x, w, v);
   sum(square(y)).backward();
   int sums_over_model = 0;
@@ -186,31 +191,49 @@ TEST(ShardMap, ErrorsNameTheAxisAndTheMesh) {
   const FreshRank rank;
   plan_for_devices(6);
   const Tensor x = numbers({4, 6}, 1, false);
-  const auto run = [&](const auto& f, std::vector<PartitionSpec> in, std::vector<PartitionSpec> out, ShardMapOptions options = {}) {
+  const auto run = [&](const auto& f, std::vector<PartitionSpec> in, std::vector<PartitionSpec> out,
+                       ShardMapOptions options = {}) {
     return [=] { (void)shard_map(f, kGrid, in, out, options)(x); };
   };
   const auto same = [](const Tensor& t) { return t; };
-  expect_message(run(same, {{"model", {}}}, {{}}),
-                 "shard_map: argument 0 with in_spec {model,-}: dim 0 of f64[4,6] has size 4, which is not a multiple of 3, "
-                 "the number of devices along model of mesh<data=2, model=3>");
+  expect_message(
+      run(same, {{"model", {}}}, {{}}),
+      "shard_map: argument 0 with in_spec {model,-}: dim 0 of f64[4,6] has size 4, which is not a multiple of 3, "
+      "the number of devices along model of mesh<data=2, model=3>");
   expect_message(run(same, {{"modle", {}}}, {{}}), "did you mean \"model\"?");
   expect_message(run(same, {{"data"}}, {{}}), "has 1 entry, the tensor has 2 dims");
-  expect_message(run(same, {{"data", {}}}, {{{}, {}}}),
-                 "result 0 may differ between the devices along axis \"data\" of mesh<data=2, model=3>, but out_spec {-,-} "
-                 "does not name it");
+  expect_message(
+      run(same, {{"data", {}}}, {{{}, {}}}),
+      "result 0 may differ between the devices along axis \"data\" of mesh<data=2, model=3>, but out_spec {-,-} "
+      "does not name it");
   expect_message(run(same, {{"data", {}}, {}}, {{}}), "2 in_specs are given, but there are 1 arguments");
   expect_message(run(same, {{}}, {{}, {}}), "2 out_specs are given, but there are 1 results");
   expect_message(run([](const Tensor& t) { return psum(t, "rows"); }, {{}}, {{}}),
                  "psum: mesh<data=2, model=3>: mesh has no axis \"rows\"; axes are data, model");
   expect_message(run([](const Tensor& t) { return psum(t, "model"); }, {{}}, {{}}, {.axis_names = {"data"}}),
                  "psum: axis \"model\" of mesh<data=2, model=3> is not in axis_names");
-  expect_message(run(same, {{{}, "model"}}, {{}}, {.axis_names = {"data"}}), "names axis \"model\", which axis_names leaves");
-  expect_message(run([](const Tensor& t) { return ppermute(t, "model", {{0, 1}, {0, 2}}); }, {{}}, {{}}), "coordinate 0 sends twice");
-  expect_message(run([](const Tensor& t) { return ppermute(t, "model", {{0, 3}}); }, {{}}, {{}}), "the pair (0, 3) is outside");
+  expect_message(run(same, {{{}, "model"}}, {{}}, {.axis_names = {"data"}}),
+                 "names axis \"model\", which axis_names leaves");
+  expect_message(run(
+                     [](const Tensor& t) {
+                       return ppermute(t, "model", {{0, 1}, {0, 2}});
+                     },
+                     {{}}, {{}}),
+                 "coordinate 0 sends twice");
+  expect_message(run(
+                     [](const Tensor& t) {
+                       return ppermute(t, "model", {{0, 3}});
+                     },
+                     {{}}, {{}}),
+                 "the pair (0, 3) is outside");
   expect_message(run([](const Tensor& t) { return psum_scatter(t, "model"); }, {{}}, {{}}),
                  "dim 0 of f64[4,6] must have the size 3, the number of devices along model");
   expect_message([&] { (void)psum(x, "data"); }, "psum: axis \"data\" has a meaning only in a function of shard_map");
-  expect_message([&] { (void)shard_map(same, Mesh({{"x", 5}}), {{}}, {{}})(x); }, "mesh<x=5> has 5 devices, but this job has 6");
+  expect_message(
+      [&] {
+        (void)shard_map(same, Mesh({{"x", 5}}), {{}}, {{}})(x);
+      },
+      "mesh<x=5> has 5 devices, but this job has 6");
 }
 
 TEST(ShardMap, WithoutTheCheckTheUserVouchesForEqualValues) {
@@ -218,7 +241,8 @@ TEST(ShardMap, WithoutTheCheckTheUserVouchesForEqualValues) {
     const Mesh mesh({{"x", 2}});
     const Tensor x = Tensor::from<double>({4}, {1, 2, 1, 2});
     const auto same = [](const Tensor& t) { return t; };
-    EXPECT_EQ(shard_map(same, mesh, {{"x"}}, {{}}, {.check = false})(x).to_vector<double>(), (std::vector<double>{1, 2}));
+    EXPECT_EQ(shard_map(same, mesh, {{"x"}}, {{}}, {.check = false})(x).to_vector<double>(),
+              (std::vector<double>{1, 2}));
   });
 }
 

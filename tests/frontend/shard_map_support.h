@@ -56,7 +56,8 @@ inline Outcome outcome_of(const Function& f, const std::vector<Dims>& dims) {
   for (const Tensor& input : inputs) out.values.push_back(input.grad().to_vector<double>());
   return out;
 }
-inline void expect_same(const std::vector<Dims>& dims, const Function& sharded, const Function& complete, int ranks = 6) {
+inline void expect_same(const std::vector<Dims>& dims, const Function& sharded, const Function& complete,
+                        int ranks = 6) {
   on_ranks(ranks, [&](int) {
     const Outcome a = outcome_of(sharded, dims), b = outcome_of(complete, dims);
     ASSERT_EQ(a.values.size(), b.values.size());

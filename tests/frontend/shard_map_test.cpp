@@ -63,7 +63,9 @@ TEST(ShardMap, AResultThatOnlyUsesCapturedTensorsIsAllowed) {
         const auto [captured, own] = shard_map(f, kGrid, {{"model"}}, {{}, {"model"}})(in[0]);
         return concat({captured, own}, 0);
       },
-      [](const Inputs& in) { return concat({exp(in[1]), in[0] * 2.0}, 0); });
+      [](const Inputs& in) {
+        return concat({exp(in[1]), in[0] * 2.0}, 0);
+      });
 }
 
 TEST(ShardMap, TheMeanOverAnAxisDividesTheSum) {
@@ -145,7 +147,9 @@ TEST(ShardMap, AScatteredSumIsThePartOfEachDevice) {
         const auto f = [](const Tensor& x) { return psum_scatter(square(x), "model").unsqueeze(0); };
         return shard_map(f, kGrid, {{"model", {}}}, {{"model", {}}})(in[0]);
       },
-      [](const Inputs& in) { return sum(square(in[0]).reshape({3, 3, 2}), {.dims = {0}}); });
+      [](const Inputs& in) {
+        return sum(square(in[0]).reshape({3, 3, 2}), {.dims = {0}});
+      });
 }
 
 TEST(ShardMap, AnExchangeMovesTheShardedDim) {
@@ -173,7 +177,9 @@ TEST(ShardMap, AnExchangeWithinADimIsATranspositionOfBlocks) {
         };
         return shard_map(f, kGrid, {{"model", {}}}, {{"model", {}}})(in[0]);
       },
-      [](const Inputs& in) { return square(in[0]).reshape({3, 3, 2}).transpose({1, 0, 2}).reshape({9, 2}); });
+      [](const Inputs& in) {
+        return square(in[0]).reshape({3, 3, 2}).transpose({1, 0, 2}).reshape({9, 2});
+      });
 }
 
 TEST(ShardMap, ARotationSendsEachShardToTheNextDevice) {

@@ -107,13 +107,19 @@ TEST(Meshes, TheTextOfAMeshIsReadBack) {
 }
 
 TEST(Meshes, AHybridMeshKeepsItsMinorPartsWithinANode) {
-  const HybridMesh mesh(
-      {.ici_mesh_shape = {1, 3}, .dcn_mesh_shape = {2, 1}, .axis_names = {"data", "model"}, .node_of_rank = {0, 1, 0, 1, 0, 1}});
+  const HybridMesh mesh({.ici_mesh_shape = {1, 3},
+                         .dcn_mesh_shape = {2, 1},
+                         .axis_names = {"data", "model"},
+                         .node_of_rank = {0, 1, 0, 1, 0, 1}});
   EXPECT_EQ(mesh.get_logical_mesh(), (std::vector<std::int64_t>{0, 2, 4, 1, 3, 5}));
-  const HybridMesh both({.ici_mesh_shape = {2, 1}, .dcn_mesh_shape = {3, 1}, .axis_names = {"x", "y"}, .node_of_rank = {0, 0, 1, 1, 2, 2}});
+  const HybridMesh both({.ici_mesh_shape = {2, 1},
+                         .dcn_mesh_shape = {3, 1},
+                         .axis_names = {"x", "y"},
+                         .node_of_rank = {0, 0, 1, 1, 2, 2}});
   EXPECT_EQ(both.shape(), (std::vector<MeshAxis>{{"x", 6}, {"y", 1}}));
   EXPECT_EQ(both.get_logical_mesh(), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
-  const HybridMesh crossed({.ici_mesh_shape = {2, 1}, .dcn_mesh_shape = {1, 2}, .axis_names = {"x", "y"}, .node_of_rank = {0, 0, 1, 1}});
+  const HybridMesh crossed(
+      {.ici_mesh_shape = {2, 1}, .dcn_mesh_shape = {1, 2}, .axis_names = {"x", "y"}, .node_of_rank = {0, 0, 1, 1}});
   EXPECT_EQ(crossed.get_logical_mesh(), (std::vector<std::int64_t>{0, 2, 1, 3}));
 }
 
@@ -121,14 +127,26 @@ TEST(Meshes, AHybridMeshFitsTheNodes) {
   const FreshRank rank;
   plan_for_devices(4);
   EXPECT_EQ(HybridMesh({.ici_mesh_shape = {2, 2}, .axis_names = {"x", "y"}}).device_count(), 4);
-  expect_message([] { (void)HybridMesh({.ici_mesh_shape = {2, 1}, .dcn_mesh_shape = {1, 2}}); },
-                 "dcn_mesh_shape [1,2] describes 2 node(s), but the ranks are on 1");
-  expect_message([] { (void)HybridMesh({.ici_mesh_shape = {2}, .node_of_rank = {0, 0, 1, 1}}); },
-                 "the ranks are on 2 nodes, so dcn_mesh_shape is needed");
-  expect_message([] { (void)HybridMesh({.ici_mesh_shape = {3}, .dcn_mesh_shape = {2}, .node_of_rank = {0, 0, 1, 1}}); },
-                 "describes 3 ranks on each node, but node 0 has 2");
-  expect_message([] { (void)HybridMesh({.ici_mesh_shape = {2}, .dcn_mesh_shape = {2, 1}, .node_of_rank = {0, 0, 1, 1}}); },
-                 "need one size each for every axis");
+  expect_message(
+      [] {
+        (void)HybridMesh({.ici_mesh_shape = {2, 1}, .dcn_mesh_shape = {1, 2}});
+      },
+      "dcn_mesh_shape [1,2] describes 2 node(s), but the ranks are on 1");
+  expect_message(
+      [] {
+        (void)HybridMesh({.ici_mesh_shape = {2}, .node_of_rank = {0, 0, 1, 1}});
+      },
+      "the ranks are on 2 nodes, so dcn_mesh_shape is needed");
+  expect_message(
+      [] {
+        (void)HybridMesh({.ici_mesh_shape = {3}, .dcn_mesh_shape = {2}, .node_of_rank = {0, 0, 1, 1}});
+      },
+      "describes 3 ranks on each node, but node 0 has 2");
+  expect_message(
+      [] {
+        (void)HybridMesh({.ici_mesh_shape = {2}, .dcn_mesh_shape = {2, 1}, .node_of_rank = {0, 0, 1, 1}});
+      },
+      "need one size each for every axis");
 }
 
 TEST(Meshes, EachRankHasItsGlobalMesh) {
@@ -195,13 +213,19 @@ TEST(DeviceTensors, PlacementsAndShardingsConvertIntoEachOther) {
   EXPECT_EQ(placements_of(sharding_of_placements(kGrid, placements, 2)), placements);
   EXPECT_EQ(sharding_of_placements(kGrid, {Shard(-1), Shard(1)}, 2).str(), "{-,data+model}");
   EXPECT_EQ(placements_text({Shard(0), Partial()}), "[Shard(0), Partial(sum)]");
-  expect_message([] { (void)placements_of(Sharding::from_spec(kGrid, {{"model", "data"}}, 1)); },
-                 "placements cannot express {model+data}");
+  expect_message(
+      [] {
+        (void)placements_of(Sharding::from_spec(kGrid, {{"model", "data"}}, 1));
+      },
+      "placements cannot express {model+data}");
   expect_message([] { (void)sharding_of_placements(kGrid, {Shard(0)}, 1); },
                  "mesh<data=2, model=3> has 2 axes, but 1 placements are given: [Shard(0)]");
   expect_message([] { (void)sharding_of_placements(kGrid, {Shard(2), Replicate()}, 2); }, "so there is no dim 2");
-  expect_message([] { (void)sharding_of_placements(kGrid, {Partial(), Replicate()}, 2); },
-                 "only from_local() takes Partial");
+  expect_message(
+      [] {
+        (void)sharding_of_placements(kGrid, {Partial(), Replicate()}, 2);
+      },
+      "only from_local() takes Partial");
 }
 
 TEST(DeviceTensors, ADistributedTensorIsANewVariable) {

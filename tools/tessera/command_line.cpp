@@ -50,7 +50,8 @@ std::string general_help() {
       "tessera: partitions, explains, checks and runs HLO programs, starts jobs, inspects checkpoints and tokenizes "
       "text\n\n"
       "usage: tessera <verb> IN.hlo [options], tessera launch [options] -- PROGRAM ARGUMENTS...,\n"
-      "       tessera checkpoint <verb> DIR [options], or tessera tokenize INPUT... -o OUT.tokens [options]\n\n";
+      "       tessera checkpoint <verb> DIR [options], tessera tokenize INPUT... -o OUT.tokens [options],\n"
+      "       or tessera visualize SHAPE SHARDING [options]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out +
          "\n"
@@ -243,7 +244,8 @@ const std::vector<const Verb*>& verbs() {
                                                 &kCheckpointConsolidate,
                                                 &kCheckpointReshard,
                                                 &kCheckpointDiff,
-                                                &kTokenize};
+                                                &kTokenize,
+                                                &kVisualize};
   return kAll;
 }
 

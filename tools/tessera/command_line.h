@@ -90,6 +90,7 @@ extern const Verb kCheckpointConsolidate;
 extern const Verb kCheckpointReshard;
 extern const Verb kCheckpointDiff;
 extern const Verb kTokenize;
+extern const Verb kVisualize;
 
 inline constexpr int kGood = 0;
 inline constexpr int kInputIsWrong = 1;

@@ -3,12 +3,12 @@
 
 #include "input.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
 #include "tessera/passes/passes.h"
+#include "tessera/sharding/visualize.h"
 
 namespace tessera::command {
 namespace {
@@ -84,9 +84,7 @@ std::string pictures(const Program& program, const Arguments& arguments) {
     if (svg) return sharding_svg(value.type, sharding);
     out += fmt::format("%{}: {} {}", value.name, value.type.str(), sharding.str());
     if (const auto* why = value.frontend_attribute("tessera.why")) out += ", " + *why;
-    constexpr int kMostDims = 3;
-    out += value.type.ndim() > kMostDims ? ", too many dims for a picture\n"
-                                         : "\n" + visualize_sharding(value.type, sharding);
+    out += "\n" + visualize_sharding(value.type, sharding);
     out += note_below(program, value, sharding);
   }
   return out;
@@ -113,7 +111,7 @@ std::vector<Option> options() {
   auto out = sharding_options();
   out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
   out.push_back({"sharding", "NAME",
-                 "draw the sharding of a value of at most 3 dims, given or propagated, instead of\n"
+                 "draw the sharding of a value, given or propagated, instead of\n"
                  "                                    printing the program; may be repeated"});
   out.push_back({"svg", "FILE", "draw it as SVG; - for standard output", {}, true});
   out.push_back({"for-xla", "", "omit what XLA does not know"});

@@ -38,9 +38,10 @@ BoundAxes bound_axes(std::string_view name, const AxisNames& axes) {
       throw error.prefix(fmt::format("{}: {}: ", name, region.mesh.str()));
     }
     if (axis.size == 1) continue;
-    const bool is_bound = std::any_of(regions.begin(), regions.end(), [&](const ManualRegion& one) { return overlaps_any(one.axes, axis); });
-    require(is_bound, "{}: axis \"{}\" of {} is not in axis_names of this shard_map, so the partitioner handles it", name,
-            axis_name, region.mesh);
+    const bool is_bound = std::any_of(regions.begin(), regions.end(),
+                                      [&](const ManualRegion& one) { return overlaps_any(one.axes, axis); });
+    require(is_bound, "{}: axis \"{}\" of {} is not in axis_names of this shard_map, so the partitioner handles it",
+            name, axis_name, region.mesh);
     require(!overlaps_any(out.axes, axis), "{}: axis \"{}\" is named twice", name, axis_name);
     out.axes.push_back(axis);
   }
@@ -149,9 +150,9 @@ Tensor psum_scatter(Operand x, const AxisNames& axes, PsumScatterOptions options
             "dim {} of {} must have {} {}, the number of devices along {} of {}{}", dim, v.type(),
             options.tiled ? "a multiple of" : "the size", bound.size(), fmt::join(axes.names(), "+"), bound.mesh,
             options.tiled ? "" : "; with .tiled = true a multiple is enough");
-    const Value part = bound.size() == 1 ? v
-                                         : ops::reduce_scatter(v, dim, Reduction::kSum, bound.groups(),
-                                                               ops::new_channel(*v.builder));
+    const Value part = bound.size() == 1
+                           ? v
+                           : ops::reduce_scatter(v, dim, Reduction::kSum, bound.groups(), ops::new_channel(*v.builder));
     return options.tiled ? part : without_dim(part, dim);
   });
 }

@@ -52,8 +52,8 @@ PartitionSpec spec_of(const Sharding& sharding) {
   return PartitionSpec(std::move(entries));
 }
 
-Sharding checked_placements(std::string_view name, const Tensor& tensor, const Mesh& mesh,
-                            const Placements& placements, const std::source_location& where) {
+Sharding checked_placements(std::string_view name, const Tensor& tensor, const Mesh& mesh, const Placements& placements,
+                            const std::source_location& where) {
   return in_context(name, {&tensor}, where, [&] { return sharding_of_placements(mesh, placements, tensor.ndim()); });
 }
 

@@ -86,11 +86,12 @@ void check_equal(const Tensor& result, int number, const PartitionSpec& spec, co
                  const ManualRegion& region) {
   const Value value = trace().stored(result);
   for (const AxisRef& axis : region.axes_not_in(placement)) {
-    require(is_equal_within(value, {region.mesh.groups({axis})}),
-            "result {} may differ between the devices along axis \"{}\" of {}, but out_spec {} does not name it; reduce "
-            "it (psum, pmean) or gather it (all_gather) over \"{}\", name the axis in the spec, or pass .check = false if "
-            "the values are equal",
-            number, region.mesh.axis_text(axis), region.mesh, spec, region.mesh.axis_text(axis));
+    require(
+        is_equal_within(value, {region.mesh.groups({axis})}),
+        "result {} may differ between the devices along axis \"{}\" of {}, but out_spec {} does not name it; reduce "
+        "it (psum, pmean) or gather it (all_gather) over \"{}\", name the axis in the spec, or pass .check = false if "
+        "the values are equal",
+        number, region.mesh.axis_text(axis), region.mesh, spec, region.mesh.axis_text(axis));
   }
 }
 

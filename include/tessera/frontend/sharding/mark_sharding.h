@@ -6,11 +6,12 @@
 //   mark_sharding(hidden, mesh, {kUnconstrained, "model"});    columns over `model`, rows from propagation
 #pragma once
 
+#include <iostream>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "tessera/frontend/tensor/tensor.h"
+#include "tessera/sharding/visualize.h"
 
 namespace tessera {
 
@@ -36,18 +37,9 @@ void annotate_custom_sharding(Tensor tensor, const Mesh& mesh, const PartitionSp
 /// Removes the sharding. The tensor is fully replicated again (resharded at its next use).
 void clear_sharding(Tensor tensor);
 
-struct VisualizeOptions {
-  bool color = false;
-  int cell_width = 12;
-  int cell_height = 3;
-};
-/// Draws for a terminal which devices hold which tile, for up to 3 dims. Each tile is a Unicode box with the numbers
-/// of its devices; for three dims there is one picture for each tile of the first dim. Errors: more dims; a sharding
-/// that is not a tiling.
-std::string visualize_sharding(const Type& type, const Sharding& sharding, const VisualizeOptions& options = {});
+/// Draws the sharding of a tensor, as visualize_sharding() of its type and sharding.
 std::string visualize_sharding(const Tensor& tensor, const VisualizeOptions& options = {});
-/// The same as an SVG file. A tile has the colour of its first device and shows its devices and the interval of each
-/// dim.
-std::string sharding_svg(const Type& type, const Sharding& sharding);
+/// Prints it, below a line with the type and the sharding. In colour if `out` is std::cout and that is a terminal.
+void visualize_tensor_sharding(const Tensor& tensor, VisualizeOptions options = {}, std::ostream& out = std::cout);
 
 }  // namespace tessera

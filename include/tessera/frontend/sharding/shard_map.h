@@ -34,8 +34,7 @@ namespace detail {
 class ShardMapCall {
  public:
   ShardMapCall(const Mesh& mesh, const std::vector<PartitionSpec>& in_specs,
-               const std::vector<PartitionSpec>& out_specs, const ShardMapOptions& options,
-               std::source_location where);
+               const std::vector<PartitionSpec>& out_specs, const ShardMapOptions& options, std::source_location where);
   ~ShardMapCall();
   ShardMapCall(const ShardMapCall&) = delete;
   ShardMapCall& operator=(const ShardMapCall&) = delete;
@@ -140,7 +139,8 @@ struct AllToAllOptions {
 Tensor all_to_all(Operand x, const AxisNames& axes, AllToAllOptions options);
 /// Sends the value of device `first` to device `second` for each pair of coordinates along the axes. A device that
 /// receives nothing gets zeros. Error: a coordinate occurs twice as a source or as a target.
-Tensor ppermute(Operand x, const AxisNames& axes, const std::vector<std::pair<std::int64_t, std::int64_t>>& permutation);
+Tensor ppermute(Operand x, const AxisNames& axes,
+                const std::vector<std::pair<std::int64_t, std::int64_t>>& permutation);
 /// The coordinate of this device along the axes: a scalar s32.
 Tensor axis_index(const AxisNames& axes, std::source_location where = std::source_location::current());
 /// The number of devices along the axes.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sharding/tile_grid.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/sharding/visualize.h"
+#include "tile_grid.h"
 
 namespace tessera {
 namespace {
@@ -30,6 +30,8 @@ std::string escaped(const std::string& text) {
       out += "&lt;";
     else if (c == '&')
       out += "&amp;";
+    else if (c == '>')
+      out += "&gt;";
     else
       out += c;
   }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/sharding/visualize.h"
+
+#include <unistd.h>
+
+#include "command_line.h"
+#include "input.h"
+#include "tessera/base/text.h"
+
+namespace tessera::command {
+namespace {
+
+int run(const Arguments& arguments) {
+  if (arguments.inputs().size() != 2)
+    throw UsageError(fmt::format("a shape and a sharding are expected, got {} words", arguments.inputs().size()));
+  const ShardedType drawn =
+      read_sharded_type(arguments.inputs()[0], arguments.inputs()[1], arguments.value_or("mesh", ""));
+  if (const auto file = arguments.value("svg")) {
+    write_text(*file, sharding_svg(drawn.type, drawn.sharding));
+    return kGood;
+  }
+  const std::string color = arguments.value_or("color", "auto");
+  const bool in_color = color == "always" || (color == "auto" && isatty(STDOUT_FILENO) == 1);
+  write_text("-", fmt::format("{} {}\n{}", drawn.type.str(), drawn.sharding.str(),
+                              visualize_sharding(drawn.type, drawn.sharding, {.color = in_color})));
+  return kGood;
+}
+
+}  // namespace
+
+const Verb kVisualize = {"visualize",
+                         "draws which devices hold which part of an array",
+                         "SHAPE is f32[8,16] or 8,16. SHARDING is HLO's text, '{devices=[2,1,4]<=[8] "
+                         "last_tile_dim_replicate}', or a spec for\n"
+                         "--mesh, such as data,model or '{-,data+model}'.",
+                         {{"mesh", "MESH", "the mesh of a spec, such as data=2,model=4"},
+                          {"svg", "FILE", "draw it as SVG; - for standard output", {}, true},
+                          {"color", "WHEN", "auto (the default: if the output is a terminal), always or never",
+                           one_of({"auto", "always", "never"})}},
+                         run,
+                         "SHAPE SHARDING",
+                         "a shape and a sharding",
+                         true};
+
+}  // namespace tessera::command
