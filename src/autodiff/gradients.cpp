@@ -6,6 +6,15 @@
 
 namespace tessera {
 
+std::vector<Value> flowing_gradients(Builder& builder, const std::vector<Value>& outputs,
+                                     const std::vector<Value>& d_outputs, const std::vector<Value>& wrt) {
+  ensure(outputs.size() == d_outputs.size(), "{} gradients for {} outputs", d_outputs.size(), outputs.size());
+  std::vector<Value> out;
+  for (const auto& leaves : autodiff::differentiate(builder, ops::tuple(builder, outputs), d_outputs, wrt))
+    out.push_back(leaves.front());
+  return out;
+}
+
 std::vector<Value> gradients(Builder& builder, Value output, const std::vector<Value>& wrt, Value d_output) {
   const Type type = output.type();  // a copy, because emitting reallocates the instructions
   require(type.is_array() && is_float(type.dtype()), "a gradient needs an output of a float type, %{} is {}",

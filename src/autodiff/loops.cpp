@@ -33,7 +33,9 @@ Loop loop_of(ReversePass& pass, const Instruction& instruction) {
   const Program& program = outer.program().program();
   const auto trips = known_trip_count(program, outer.computation(), instruction);
   Loop loop{at(program.computations, instruction.called[1]), {}, {}, {}, 0};
-  require(trips.has_value(), "needs a known trip count (a counter with constant start, step and limit); body %{}",
+  require(trips.has_value(),
+          "needs a known trip count (a counter with constant start, step and limit): use fori_loop or scan in place of "
+          "while_loop; body %{}",
           loop.body->name);
   loop.trips = *trips;
   const bool is_tuple = (*loop.body)[loop.body->root].op->role == Role::kTuple;

@@ -4,24 +4,11 @@
 #include <algorithm>
 
 #include "reverse_pass.h"
+#include "tessera/autodiff/gradients.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera::autodiff {
-
-Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments) {
-  std::vector<Id> mapped(computation.instructions.size(), -1);
-  for (std::size_t k = 0; k < computation.parameters.size(); ++k)
-    at(mapped, computation.parameters[k]) = arguments[k].id;
-  for (Id id = 0; id < computation.size(); ++id) {
-    if (at(mapped, id) >= 0) continue;
-    Instruction instruction = computation[id];
-    for (Id& operand : instruction.operands) operand = at(mapped, operand);
-    for (Id& before : instruction.control_predecessors) before = at(mapped, before);
-    at(mapped, id) = into.append(std::move(instruction)).id;
-  }
-  return into.value(at(mapped, computation.root));
-}
 
 namespace {
 
@@ -59,7 +46,52 @@ std::vector<Leaf> float_leaves(const Type& type, int operand) {
 
 }  // namespace
 
-void step_call(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results) {
+namespace {
+
+// Element k of the result of a call: the instruction after the call that reads it, which may be a residual of an
+// enclosing loop, or a new one.
+Value element_of_call(ReversePass& pass, Id call, int k) {
+  Builder& builder = pass.builder();
+  const Id place = call + 1 + k;
+  if (place < builder.computation().size()) {
+    const Instruction& next = builder[place];
+    if (next.op->role == Role::kGetTupleElement && next.operands.front() == call &&
+        attributes_as<IndexAttributes>(next.attributes).index == k)
+      return pass.value_for_backward(place);
+  }
+  return ops::get_tuple_element(pass.value_for_backward(call), k);
+}
+
+// Emits the gradient that the attribute of the call names. Returns false if only the call itself can be
+// differentiated: a gradient arrives at a residual.
+bool step_given_gradient(ReversePass& pass, Id id, const Instruction& instruction, const LeafGradients& d_results) {
+  const std::string* text = instruction.frontend_attribute(kGradientAttribute);
+  if (text == nullptr) return false;
+  require(!text->starts_with('!'), "{}", text->substr(1));
+  const auto slash = text->find('/');
+  const ComputationId gradient = std::stoi(*text);
+  const int count = std::stoi(text->substr(slash + 1));
+  for (int k = count; k < isize(d_results); ++k)
+    if (!at(d_results, k).is_null()) return false;
+  Builder& outer = pass.builder();
+  std::vector<Value> arguments;
+  for (const Id operand : instruction.operands) arguments.push_back(pass.value_for_backward(operand));
+  for (int k = 0; k < isize(d_results); ++k) arguments.push_back(element_of_call(pass, id, k));
+  const auto types = instruction.type.leaves();
+  for (int k = 0; k < count; ++k)
+    if (has_float_leaf(at(types, k)))
+      arguments.push_back(at(d_results, k).is_null() ? ops::full(outer, at(types, k), 0) : at(d_results, k));
+  const Value d_operands = ops::call(outer, arguments, gradient);
+  int next = 0;
+  for (const Id operand : instruction.operands)
+    if (has_float_leaf(outer[operand].type)) pass.arrive(operand, 0, ops::get_tuple_element(d_operands, next++));
+  return true;
+}
+
+}  // namespace
+
+void step_call(ReversePass& pass, Id id, const Instruction& instruction, const LeafGradients& d_results) {
+  if (step_given_gradient(pass, id, instruction, d_results)) return;
   const ComputationRef callee = called_of(pass, instruction, 0);
   Builder& outer = pass.builder();
   Builder inner = outer.program().computation(callee->name + ".gradient");
@@ -93,8 +125,8 @@ void step_call(ReversePass& pass, const Instruction& instruction, const LeafGrad
       }
   if (results.empty()) return;
   const Value all = ops::tuple(inner, results);
-  const ComputationId id = outer.program().add(std::move(inner), all);
-  const Value d_operands = ops::call(outer, arguments, id);
+  const ComputationId gradient = outer.program().add(std::move(inner), all);
+  const Value d_operands = ops::call(outer, arguments, gradient);
   for (int k = 0; k < isize(places); ++k)
     pass.arrive(at(wrt_ids, at(places, k).operand), at(places, k).leaf, ops::get_tuple_element(d_operands, k));
 }

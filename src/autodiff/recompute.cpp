@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tessera/autodiff/gradients.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/structural.h"
 
@@ -27,30 +28,42 @@ bool is_cheap(const Builder& builder, const Instruction& instruction) {
   return op.flops(view) == 0;
 }
 
+// The region in which an instruction is issued again, or null.
+const std::string* region_of(const Instruction& instruction) {
+  const bool stays = instruction.op->role == Role::kParameter || has_side_effect(instruction);
+  return stays ? nullptr : instruction.frontend_attribute(kCheckpointAttribute);
+}
+
 }  // namespace
 
 bool is_unshard(const Instruction& instruction) { return instruction.frontend_attribute(kUnshardAttribute) != nullptr; }
 
 Recompute::Recompute(Builder& builder, Id size) : builder_(builder), again_(static_cast<std::size_t>(size), false) {
   std::vector<bool> constant(again_.size(), false);
+  std::vector<bool> from_unshard(again_.size(), false);
   bool any = false;
   for (Id id = 0; id < size; ++id) {
     const Instruction& instruction = builder[id];
     if (wants_recompute(instruction)) {
-      again_[static_cast<std::size_t>(id)] = any = true;
+      again_[static_cast<std::size_t>(id)] = from_unshard[static_cast<std::size_t>(id)] = any = true;
       continue;
     }
     const auto& operands = instruction.operands;
     const bool is_constant = std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o); });
     const bool follows =
-        any && std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o) || at(again_, o); });
-    if ((!is_constant && !follows) || !is_cheap(builder, instruction)) continue;
-    (is_constant ? constant : again_)[static_cast<std::size_t>(id)] = true;
+        any && std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o) || at(from_unshard, o); });
+    if ((is_constant || follows) && is_cheap(builder, instruction)) {
+      (is_constant ? constant : from_unshard)[static_cast<std::size_t>(id)] = true;
+      if (!is_constant) again_[static_cast<std::size_t>(id)] = true;
+    } else if (region_of(instruction) != nullptr) {
+      again_[static_cast<std::size_t>(id)] = true;
+    }
   }
 }
 
 void Recompute::gradient_arrived(const Instruction& instruction, Value gradient) {
   latest_gradient_ = gradient;
+  if (const std::string* region = region_of(instruction)) first_in_region_.try_emplace(*region, gradient);
   const std::string* unit = instruction.frontend_attribute(kUnit);
   if (unit == nullptr || is_unshard(instruction)) return;
   first_gradient_.try_emplace(*unit, gradient);
@@ -74,12 +87,36 @@ Value Recompute::issue_again(Id id) {
     tied.push_back(found != first_gradient_.end() ? found->second : latest_gradient_);
     tied = ops::opt_barrier(tied);
     for (std::size_t i = 0; i < instruction.operands.size(); ++i) instruction.operands[i] = tied[i].id;
+  } else if (const std::string* region = region_of(instruction)) {
+    return issue_region_again(std::move(instruction), std::string(*region));
   } else {
     for (Id& operand : instruction.operands) operand = value_for_backward(operand).id;
   }
   instruction.control_predecessors.clear();
   instruction.notes = with_frontend_attribute(instruction.notes, kPhase, "backward");
   return builder_.append(std::move(instruction));
+}
+
+Value Recompute::issue_region_again(Instruction instruction, const std::string& region) {
+  for (Id& operand : instruction.operands)
+    operand = at(again_, operand) ? value_for_backward(operand).id : tied_to(region, operand).id;
+  instruction.control_predecessors.clear();
+  instruction.notes = with_frontend_attribute(instruction.notes, kCheckpointAttribute, std::nullopt);
+  instruction.notes = with_frontend_attribute(instruction.notes, kPhase, "backward");
+  return builder_.append(std::move(instruction));
+}
+
+// Without the barrier, the values of the region would be found equal to those of the forward pass and kept.
+Value Recompute::tied_to(const std::string& region, Id id) {
+  const Instruction& instruction = builder_[id];
+  if (instruction.op->role == Role::kConstant || !instruction.type.is_array()) return builder_.value(id);
+  auto& known = tied_[region];
+  if (const auto found = known.find(id); found != known.end()) return found->second;
+  const auto first = first_in_region_.find(region);
+  const Value gradient = first != first_in_region_.end() ? first->second : latest_gradient_;
+  const Value value = ops::opt_barrier({builder_.value(id), gradient}).front();
+  known.emplace(id, value);
+  return value;
 }
 
 }  // namespace tessera::autodiff

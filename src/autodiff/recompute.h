@@ -2,7 +2,8 @@
 // The hook for FSDP: an instruction marked tessera.recompute="true" (the unshard of a parameter) must not stay in
 // memory from the forward to the backward pass. If the backward pass needs its value, the instruction is issued again,
 // on an operand that an opt-barrier ties to the first gradient that reaches the unit in the backward pass. Values that
-// inexpensive ops (a transpose, a cast) compute from such values only are also issued again.
+// inexpensive ops (a transpose, a cast) compute from such values only are also issued again. All values of a checkpoint
+// region (kCheckpointAttribute) are issued again in the same way.
 #pragma once
 
 #include <string>
@@ -31,11 +32,15 @@ class Recompute {
 
  private:
   Value issue_again(Id id);
+  Value issue_region_again(Instruction instruction, const std::string& region);
+  Value tied_to(const std::string& region, Id id);
 
   Builder& builder_;
   std::vector<bool> again_;
   std::unordered_map<Id, Value> issued_;
   std::unordered_map<std::string, Value> first_gradient_;  // by unit
+  std::unordered_map<std::string, Value> first_in_region_;
+  std::unordered_map<std::string, std::unordered_map<Id, Value>> tied_;  // by region: values that enter it
   Value latest_gradient_;
 };
 

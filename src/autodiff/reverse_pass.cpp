@@ -193,7 +193,7 @@ void ReversePass::step(Id id) {
   }
   try {
     switch (instruction.op->role) {
-      case Role::kCall: return step_call(*this, instruction, arrived);
+      case Role::kCall: return step_call(*this, id, instruction, arrived);
       case Role::kConditional: return step_conditional(*this, instruction, arrived);
       case Role::kWhile: return step_while(*this, instruction, arrived);
       default: return step_by_row(id, instruction);

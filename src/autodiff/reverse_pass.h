@@ -52,11 +52,8 @@ class ReversePass {
   std::unordered_map<const Notes*, NotesRef> notes_;
 };
 
-/// Appends a computation's instructions with its parameters replaced; returns the root.
-Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments);
-
 // Gradients of called computations (nested.cpp and loops.cpp).
-void step_call(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
+void step_call(ReversePass& pass, Id id, const Instruction& instruction, const LeafGradients& d_results);
 void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 void step_while(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 

@@ -173,4 +173,18 @@ NotesRef notes_at(std::source_location where) {
   return notes;
 }
 
+Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments) {
+  std::vector<Id> mapped(computation.instructions.size(), -1);
+  for (std::size_t k = 0; k < computation.parameters.size(); ++k)
+    at(mapped, computation.parameters[k]) = arguments[k].id;
+  for (Id id = 0; id < computation.size(); ++id) {
+    if (at(mapped, id) >= 0) continue;
+    Instruction instruction = computation[id];
+    for (Id& operand : instruction.operands) operand = at(mapped, operand);
+    for (Id& before : instruction.control_predecessors) before = at(mapped, before);
+    at(mapped, id) = into.append(std::move(instruction)).id;
+  }
+  return into.value(at(mapped, computation.root));
+}
+
 }  // namespace tessera

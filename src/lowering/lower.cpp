@@ -30,6 +30,21 @@ Program with_chunked_attention(const Program& program, const LoweringOptions& op
   return needs_less_memory(with, without) ? with : without;
 }
 
+bool calls_computations(const Program& program) {
+  return std::any_of(program.computations.begin(), program.computations.end(), [](const ComputationRef& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(), [](const Instruction& i) {
+      return i.op->role == Role::kCall || i.op->role == Role::kWhile || i.op->role == Role::kConditional;
+    });
+  });
+}
+
+// The partitioner has simplified a partitioned program. In a program for one device, calls hide the values that loops
+// and branches do not need.
+Program with_simple_control_flow(const Program& program) {
+  if (program.partitioned || !calls_computations(program)) return program;
+  return simplify_loops(simplify_branches(simplify(inline_calls(program))));
+}
+
 }  // namespace
 
 LoweringOptions LoweringOptions::from_environment() {
@@ -48,7 +63,7 @@ std::size_t LoweringOptions::hash() const {
 
 Program lower(const Program& program, int ranks, const LoweringOptions& options) {
   if (program.lowered) return program;
-  Program out = expand_reductions(with_groups_of_devices(make_synchronous(program)), ranks);
+  Program out = expand_reductions(with_groups_of_devices(make_synchronous(with_simple_control_flow(program))), ranks);
   if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
   out.lowered = true;
   verify(out, "invalid program after lowering");

@@ -15,6 +15,22 @@ namespace tessera {
 /// summed, in products, in scatters and over devices.
 inline constexpr std::string_view kSumTypeAttribute = "tessera.sum_type";
 
+/// Frontend attribute of ops of a checkpoint region; its value is the name of the region. The backward pass computes the
+/// values of the region again, from the values that enter it, which an opt-barrier ties to the first gradient that
+/// reaches the region. Ops with side effects are not computed again.
+inline constexpr std::string_view kCheckpointAttribute = "tessera.checkpoint";
+
+/// Frontend attribute of a `call` whose operands and results are arrays: its gradient is another computation, by number
+/// `COMPUTATION/COUNT`. The first COUNT results are the results of the function; the others are residuals that only the
+/// gradient reads. The computation takes the operands, the results, and one gradient for each float array among the
+/// first COUNT results. It returns a tuple with one gradient for each float operand. `!MESSAGE`: there is no gradient.
+inline constexpr std::string_view kGradientAttribute = "tessera.gradient";
+
+/// Returns the gradients that flow to each of `wrt` (null if none flows) when `d_outputs` flow to `outputs`. A null
+/// gradient of an output means zero. Appends to the builder, as gradients() does.
+std::vector<Value> flowing_gradients(Builder& builder, const std::vector<Value>& outputs,
+                                     const std::vector<Value>& d_outputs, const std::vector<Value>& wrt);
+
 /// Returns the gradients of a scalar `output` with respect to `wrt`, in the order of `wrt`. A value that does not
 /// influence the output gets zeros. A null `d_output` means 1. Errors: the output is not a scalar of a float type; an
 /// op on the way has no gradient (the error names it and its source line).

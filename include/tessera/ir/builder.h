@@ -121,6 +121,9 @@ class ProgramBuilder {
   Program program_;
 };
 
+/// Appends a computation's instructions with its parameters replaced; returns the root.
+Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments);
+
 /// Returns notes with a source line.
 NotesRef notes_at(std::source_location where);
 

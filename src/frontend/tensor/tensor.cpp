@@ -149,6 +149,7 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
     fail("assign: the variable {} is {}, the value is {}", name(), type().str(), value.type().str());
   TensorImpl& variable = impl();
   Trace& current = trace();
+  current.require_no_function("a variable is assigned");
   const std::shared_ptr<Node> old = variable.node;
   const std::shared_ptr<Node> given = value.impl().node;
   std::shared_ptr<Node> fresh;

@@ -11,8 +11,7 @@ namespace {
 // `  lhs  %x: f32[128,64] {data,-}    train.cpp:40`
 std::string tensor_line(const Tensor& tensor, const std::string& label) {
   const Node& node = *tensor.impl().node;
-  const bool is_recorded = node.id >= 0 && node.epoch == trace().epoch();
-  const Instruction* made = is_recorded ? &trace().builder()[node.id] : nullptr;
+  const Instruction* made = trace().instruction_of(node);
   const std::string name = !tensor.name().empty() ? tensor.name() : made != nullptr ? made->name : "input";
   std::string line = fmt::format("  {:<4} %{}: {}", label, name, node.type.str());
   if (node.sharding) line += " " + node.sharding->str();

@@ -28,6 +28,7 @@ int taken_over(const Trace& current, const Node& node) {
 
 StepResults pending_results() {
   Trace& current = trace();
+  current.require_no_function("a step ends");
   StepResults out;
   std::set<int> taken;  // each input by one result
   for (auto& node : current.live_nodes()) {
@@ -107,6 +108,7 @@ bool is_complete_here(const Node& node) {
 std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const std::string& what,
                                      const std::source_location& where) {
   Trace& current = trace();
+  current.require_no_function("a tensor is read");
   metrics().count("ForcedExecution");
   ++session().counters.forced_reads;
   std::vector<ExtractedOutput> outputs;
@@ -208,6 +210,7 @@ void Tensor::backward(std::source_location where) const {
   Trace& current = trace();
   const Node& node = *impl().node;
   const auto wanted = in_context("backward", {this}, where, [&] {
+    current.require_no_function("backward() is called");
     require(node.epoch == current.epoch() && node.id >= 0,
             "{} was computed before the last mark_step(), so the ops that led to it are gone; call backward() before "
             "mark_step()",

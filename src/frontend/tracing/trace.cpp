@@ -18,10 +18,11 @@ namespace {
 
 std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
-// A shared value keeps the source location of its first use but belongs to no unit.
+// A shared value keeps the source location of its first use but belongs to no unit and no checkpoint region.
 NotesRef place_only(const NotesRef& notes) {
-  return notes && !notes->frontend_attributes.empty() ? with_frontend_attribute(notes, "tessera.unit", std::nullopt)
-                                                      : notes;
+  if (!notes || notes->frontend_attributes.empty()) return notes;
+  return with_frontend_attribute(with_frontend_attribute(notes, "tessera.unit", std::nullopt), kCheckpointAttribute,
+                                 std::nullopt);
 }
 Literal two_words(std::uint64_t x) { return Literal::from<std::uint32_t>({2}, {high_word(x), low_word(x)}); }
 
@@ -74,16 +75,17 @@ std::shared_ptr<Node> Trace::copy_of(const Node& data) {
 }
 
 Tensor Trace::record(const std::source_location& where, const std::function<Value(Builder&)>& emit) {
-  entry_->default_notes = notes(where);
-  const Value value = emit(*entry_);
-  return wrap(value);
+  Builder& into = builder();
+  into.default_notes = notes(where);
+  return wrap(emit(into));
 }
 
 Tensor Trace::wrap(Value value, std::optional<Sharding> sharding, std::string name) {
-  ensure(value.builder == entry_.get(), "a value of another trace");
+  ensure(value.builder == &builder(), "a value of another trace");
   auto node = make_node(value.type(), std::move(name));
   node->id = value.id;
   node->epoch = epoch_;
+  node->frame = frames_.empty() ? 0 : frames_.back()->number;
   node->sharding = std::move(sharding);
   recorded_.push_back(node);
   auto impl = std::make_shared<TensorImpl>();
@@ -108,11 +110,18 @@ Id Trace::input_of(const std::shared_ptr<Node>& node) {
   return value.id;
 }
 
-Id Trace::id_of(const std::shared_ptr<Node>& node) {
-  if (node->id >= 0 && node->epoch == epoch_) return node->id;
-  require(node->has_data() || node->is_deferred(), "{} has no value: the step that computes it failed",
-          [&] { return node->name.empty() ? node->type.str() : node->name; });
-  return input_of(node);
+Value Trace::own_value(const std::shared_ptr<Node>& node) {
+  const auto name = [&] { return node->name.empty() ? node->type.str() : node->name; };
+  if (node->id >= 0 && node->epoch == epoch_) {
+    if (node->frame == 0) return entry_->value(node->id);
+    for (const auto& frame : frames_)
+      if (frame->number == node->frame) return frame->builder.value(node->id);
+    fail("{} was computed inside of a function of cond, a loop or a transform, and has no value outside of it: return it "
+         "from the function",
+         name());
+  }
+  require(node->has_data() || node->is_deferred(), "{} has no value: the step that computes it failed", name);
+  return entry_->value(input_of(node));
 }
 
 int Trace::input_index(Id parameter) const {
@@ -122,19 +131,21 @@ int Trace::input_index(Id parameter) const {
 
 Value Trace::stored(const Tensor& tensor) {
   if (capture_ != nullptr) capture_use(tensor);
-  return entry_->value(id_of(tensor.impl().node));
+  return here(own_value(tensor.impl().node));
 }
 
+// A parameter that functions use is gathered once, outside of them.
 Value Trace::use(const Tensor& tensor) {
   TensorImpl& variable = tensor.impl();
-  const Value raw = stored(tensor);
-  if (variable.with_gradient().requires_grad) {
+  if (capture_ != nullptr) capture_use(tensor);
+  const Value raw = own_value(tensor.impl().node);
+  if (variable.with_gradient().requires_grad && raw.builder == entry_.get()) {
     const auto same = [&](const Leaf& leaf) { return leaf.stored == raw.id && leaf.used_as == &variable; };
     if (std::none_of(leaves_.begin(), leaves_.end(), same))
       leaves_.push_back({variable.argument ? variable.argument : tensor.impl_pointer(), raw.id, &variable});
   }
-  if (!variable.unshard && !variable.compute_dtype) return raw;
-  return gathered(tensor, raw);
+  if (raw.builder != entry_.get() || (!variable.unshard && !variable.compute_dtype)) return here(raw);
+  return here(gathered(tensor, raw));
 }
 
 // The conversion comes before the gather, which halves the bytes to transfer.
@@ -143,7 +154,7 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
   if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end())
     return entry_->value(found->second);
   Value value = stored;
-  const NotesRef before = entry_->default_notes;
+  const NotesRef before = std::exchange(entry_->default_notes, builder().default_notes);
   const auto note = [&](std::string_view key, std::string_view text) {
     entry_->default_notes = with_frontend_attribute(entry_->default_notes, key, std::string(text));
   };
@@ -167,13 +178,15 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
 }
 
 Value Trace::scalar(DType dtype, double value) {
-  const auto [entry, fresh] = scalars_.try_emplace({dtype, std::bit_cast<std::uint64_t>(value)}, -1);
+  auto& scalars = frames_.empty() ? scalars_ : frames_.back()->scalars;
+  Builder& into = builder();
+  const auto [entry, fresh] = scalars.try_emplace({dtype, std::bit_cast<std::uint64_t>(value)}, -1);
   if (fresh) {
-    const NotesRef before = std::exchange(entry_->default_notes, place_only(entry_->default_notes));
-    entry->second = ops::scalar(*entry_, dtype, value).id;
-    entry_->default_notes = before;
+    const NotesRef before = std::exchange(into.default_notes, place_only(into.default_notes));
+    entry->second = ops::scalar(into, dtype, value).id;
+    into.default_notes = before;
   }
-  return entry_->value(entry->second);
+  return into.value(entry->second);
 }
 Value Trace::full(const Type& type, double value) { return ops::splat(scalar(type.dtype(), value), type.dims()); }
 
@@ -184,11 +197,24 @@ Value Trace::random_key() {
     random_state_->refresh = [this] { return two_words(hash_mix(hash_mix(0x7e55e4a, seed_), step_)); };
     random_state_->host = random_state_->refresh();
   }
-  const Value state = entry_->value(id_of(random_state_));
-  return ops::logical_xor(state, ops::constant(*entry_, two_words(hash_mix(0xd407, ++random_ops_))));
+  const Value state = here(own_value(random_state_));
+  const Value key = ops::logical_xor(state, ops::constant(builder(), two_words(hash_mix(0xd407, ++random_ops_))));
+  return with_iterations(key);
 }
 
-Value Trace::first_row() { return first_row_ ? entry_->value(id_of(first_row_)) : Value{}; }
+// Each iteration of a loop draws other numbers.
+Value Trace::with_iterations(Value key) {
+  constexpr std::uint64_t kOdd = 0x9e3779b985ebca6b;
+  for (const auto& frame : frames_) {
+    if (frame->iteration.is_null()) continue;
+    const Value count = ops::convert(here(frame->iteration), DType::kU32);
+    const Value mixed = ops::multiply(ops::splat(count, {2}), ops::constant(builder(), two_words(kOdd)));
+    key = ops::logical_xor(ops::add(key, mixed), ops::shift_right_logical(mixed, full(mixed.type(), 15)));
+  }
+  return key;
+}
+
+Value Trace::first_row() { return first_row_ ? here(own_value(first_row_)) : Value{}; }
 
 void Trace::begin_micro_batch(std::int64_t first_row) {
   require(!first_row_, "a micro-batch within a micro-batch");
@@ -206,7 +232,8 @@ MicroBatch::~MicroBatch() { trace().end_micro_batch(); }
 std::vector<std::shared_ptr<Node>> Trace::live_nodes() const {
   std::vector<std::shared_ptr<Node>> live;
   for (const auto& weak : recorded_)
-    if (auto node = weak.lock(); node && node->epoch == epoch_ && node->id >= 0) live.push_back(std::move(node));
+    if (auto node = weak.lock(); node && node->epoch == epoch_ && node->id >= 0 && node->frame == 0)
+      live.push_back(std::move(node));
   return live;
 }
 
@@ -221,6 +248,8 @@ void Trace::clear(bool next_step) {
   notes_.clear();
   scalars_.clear();
   random_ops_ = 0;
+  checkpoint_count_ = 0;
+  frame_count_ = 0;
   if (next_step && !first_row_) this->next_step();
   start();
 }
@@ -281,9 +310,15 @@ void Trace::note_gradient(const std::shared_ptr<TensorImpl>& variable) {
 
 void Trace::push_scope(Scope scope) {
   if (scope.unit.empty() && !scopes_.empty()) scope.unit = scopes_.back().unit;
+  if (!scopes_.empty() && !scopes_.back().checkpoint.empty()) scope.checkpoint = scopes_.back().checkpoint;
   scopes_.push_back(std::move(scope));
 }
 void Trace::pop_scope() { scopes_.pop_back(); }
+
+void Trace::enter_checkpoint(const std::source_location& where) {
+  const std::string path = scopes_.empty() ? std::string() : scopes_.back().path;
+  push_scope({path, {}, call_site(where), std::to_string(++checkpoint_count_)});
+}
 
 std::source_location Trace::call_site(const std::source_location& otherwise) const {
   return scopes_.empty() || scopes_.back().where.line() == 0 ? otherwise : scopes_.back().where;
@@ -300,13 +335,17 @@ void Trace::note_call(Error& error) const {
 NotesRef Trace::notes(const std::source_location& where) {
   ++recorded_ops;
   std::size_t key = hash_mix(std::hash<const void*>{}(where.file_name()), where.line());
-  if (!scopes_.empty()) key = hash_mix(hash_mix(key, hash_text(scopes_.back().path)), hash_text(scopes_.back().unit));
+  if (!scopes_.empty())
+    for (const auto* text : {&scopes_.back().path, &scopes_.back().unit, &scopes_.back().checkpoint})
+      key = hash_mix(key, hash_text(*text));
   NotesRef& slot = notes_[key];
   if (slot) return slot;
   auto made = std::make_shared<Notes>(*notes_at(where));
   if (!scopes_.empty()) {
     made->op_name = scopes_.back().path;
     if (!scopes_.back().unit.empty()) made->frontend_attributes.emplace_back("tessera.unit", scopes_.back().unit);
+    if (!scopes_.back().checkpoint.empty())
+      made->frontend_attributes.emplace_back(kCheckpointAttribute, scopes_.back().checkpoint);
   }
   return slot = std::move(made);
 }

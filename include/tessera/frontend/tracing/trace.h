@@ -66,7 +66,10 @@ class Trace {
   /// Returns a tensor for a value of this trace. `sharding` constrains it as a result of the step.
   Tensor wrap(Value value, std::optional<Sharding> sharding = {}, std::string name = {});
 
-  [[nodiscard]] Builder& builder() { return *entry_; }
+  /// The computation that is being traced: that of the innermost FunctionTrace, else the entry.
+  [[nodiscard]] Builder& builder() { return frames_.empty() ? *entry_ : frames_.back()->builder; }
+  /// The instruction of a traced node; null if it is not in this trace any more.
+  [[nodiscard]] const Instruction* instruction_of(const Node& node) const;
   /// A scalar constant. There is one instruction for each value and type.
   Value scalar(DType dtype, double value);
   /// All elements of `type` equal to `value`.
@@ -148,14 +151,39 @@ class Trace {
   /// Advances the random state to the next step.
   void next_step();
 
+  /// A function that is being traced into a computation of its own. A value of an enclosing computation that it uses
+  /// becomes a parameter after its arguments.
+  struct Frame {
+    Frame(ProgramBuilder& program, std::string name, std::uint64_t its_number)
+        : builder(program.computation(std::move(name))), number(its_number) {}
+    Builder builder;
+    std::uint64_t number;
+    std::vector<Value> captured;          // in the enclosing computation, in the order of their parameters
+    std::unordered_map<Id, Id> inner_of;  // captured value -> value in this computation
+    std::map<std::pair<DType, std::uint64_t>, Id> scalars;
+    Value iteration{};  // of the loop whose body this is, s32[]
+  };
+  void push_frame(const std::shared_ptr<Frame>& frame) { frames_.push_back(frame); }
+  void pop_frame() { frames_.pop_back(); }
+  [[nodiscard]] bool in_function() const { return !frames_.empty(); }
+  [[nodiscard]] std::uint64_t next_frame() { return ++frame_count_; }
+  [[nodiscard]] ProgramBuilder& program() { return *program_; }
+  /// A value of the current computation or of an enclosing one, for use in the current one.
+  Value here(Value value);
+  /// Throws if a function is being traced: `what` is not possible there.
+  void require_no_function(std::string_view what) const;
+
   /// Module path and FSDP unit of the ops that are traced now.
   struct Scope {
     std::string path;
     std::string unit;
     std::source_location where{};  // of the call that entered it; line 0 if unknown
+    std::string checkpoint{};      // the region whose values the backward pass computes again; "": none
   };
   void push_scope(Scope scope);
   void pop_scope();
+  /// Ops that are traced until pop_scope() are a checkpoint region.
+  void enter_checkpoint(const std::source_location& where);
   /// The source location at which the innermost module was called; `otherwise` outside of modules.
   [[nodiscard]] std::source_location call_site(const std::source_location& otherwise) const;
   /// Adds the location of the outermost module's call to an error, unless the error contains it already.
@@ -167,9 +195,10 @@ class Trace {
 
  private:
   void start();
-  Id id_of(const std::shared_ptr<Node>& node);
+  Value own_value(const std::shared_ptr<Node>& node);
   Id input_of(const std::shared_ptr<Node>& node);
   void capture_use(const Tensor& tensor);
+  Value with_iterations(Value key);
   Value gathered(const Tensor& tensor, Value stored);
 
   std::unique_ptr<ProgramBuilder> program_;
@@ -185,6 +214,9 @@ class Trace {
   std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits
   std::shared_ptr<Node> random_state_;
   std::shared_ptr<Node> first_row_;  // within a micro-batch
+  std::vector<std::shared_ptr<Frame>> frames_;  // the innermost last
+  std::uint64_t frame_count_ = 0;
+  std::uint64_t checkpoint_count_ = 0;
   std::uint64_t random_ops_ = 0;
   std::uint64_t step_ = 0;
   std::uint64_t seed_ = 42;

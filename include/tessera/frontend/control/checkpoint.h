@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rematerialization: a function whose inner values are computed again in the backward pass instead of being kept.
+//
+//   Tensor y = checkpoint([&](const Tensor& x) { return block(x); })(x);
+#pragma once
+
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include "tessera/frontend/tensor/tree.h"
+
+namespace tessera {
+namespace detail {
+
+/// Ops that are traced within this scope belong to one checkpoint region. Within another region it changes nothing: the
+/// outer region is computed again as one.
+class CheckpointScope {
+ public:
+  explicit CheckpointScope(const std::source_location& where);
+  ~CheckpointScope();
+  CheckpointScope(const CheckpointScope&) = delete;
+  CheckpointScope& operator=(const CheckpointScope&) = delete;
+};
+std::vector<Tensor> kept(const std::vector<Tensor>& results, const std::source_location& where);
+
+}  // namespace detail
+
+/// Returns a function with the same results as `f`, of trees of tensors. From the forward to the backward pass, memory
+/// holds only its inputs and results; the backward pass computes the other values again. Random numbers are the same both
+/// times. Ops with side effects run once. `f` may assign variables and use modules. (jax.checkpoint,
+/// torch.utils.checkpoint)
+template <class F>
+auto checkpoint(F f, std::source_location where = std::source_location::current()) {
+  return [f = std::move(f), where]<class... Args>(Args&&... args) mutable {
+    auto result = [&] {
+      const detail::CheckpointScope scope(where);
+      return f(std::forward<Args>(args)...);
+    }();
+    return tree_with_leaves(result, detail::kept(tree_leaves(result), where));
+  };
+}
+
+}  // namespace tessera

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trees of tensors: the arguments and results of functions that are traced. A tree is
+//
+//   - a Tensor;
+//   - a std::vector, std::array, std::map (by value), std::optional, std::pair or std::tuple of trees;
+//   - a struct that lists its members (JAX: a registered pytree):
+//
+//       struct State {
+//         Tensor hidden, cell;
+//         static void fields(auto& self, auto&& visit) { visit("hidden", self.hidden), visit("cell", self.cell); }
+//       };
+//
+//   - a number, a bool, an enum or a std::string. These are no leaves: they belong to the structure. A compiled function
+//     is traced again if one of them differs.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/frontend/tensor/tensor.h"
+
+namespace tessera {
+namespace detail {
+
+/// Ignores what fields() visits; it only makes the concept below checkable.
+struct AnyField {
+  template <class T>
+  void operator()(std::string_view, T&&) const {}
+};
+
+template <class T>
+concept HasFields = requires(T& tree, AnyField visit) { std::remove_const_t<T>::fields(tree, visit); };
+
+template <class T>
+inline constexpr bool kIsStatic =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string> || std::is_empty_v<T>;
+
+template <class T>
+struct IsSequence : std::false_type {};
+template <class T, class A>
+struct IsSequence<std::vector<T, A>> : std::true_type {};
+template <class T, std::size_t N>
+struct IsSequence<std::array<T, N>> : std::true_type {};
+template <class T>
+struct IsMap : std::false_type {};
+template <class K, class V, class C, class A>
+struct IsMap<std::map<K, V, C, A>> : std::true_type {};
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+template <class T>
+concept TupleLike = requires { std::tuple_size<std::remove_const_t<T>>::value; };
+
+template <class T>
+inline constexpr bool kAlwaysFalse = false;
+
+}  // namespace detail
+
+/// Visits a tree in order. `visitor.leaf(Tensor&)` is called for each tensor, `visitor.fact(text)` for each part of the
+/// structure: sizes, keys, names of members, numbers.
+template <class T, class Visitor>
+void visit_tree(T& tree, Visitor& visitor) {
+  using Plain = std::remove_const_t<T>;
+  if constexpr (std::is_same_v<Plain, Tensor>) {
+    visitor.leaf(tree);
+  } else if constexpr (std::is_empty_v<Plain>) {
+    return;
+  } else if constexpr (std::is_enum_v<Plain>) {
+    visitor.fact(std::to_string(static_cast<std::underlying_type_t<Plain>>(tree)));
+  } else if constexpr (std::is_floating_point_v<Plain>) {
+    visitor.fact(fmt::format("{}", tree));  // to_string would round
+  } else if constexpr (std::is_arithmetic_v<Plain>) {
+    visitor.fact(std::to_string(tree));
+  } else if constexpr (std::is_same_v<Plain, std::string>) {
+    visitor.fact(std::to_string(tree.size()) + ":" + tree);
+  } else if constexpr (detail::IsSequence<Plain>::value) {
+    visitor.fact("[" + std::to_string(tree.size()));
+    for (auto& element : tree) visit_tree(element, visitor);
+  } else if constexpr (detail::IsMap<Plain>::value) {
+    visitor.fact("{" + std::to_string(tree.size()));
+    for (auto& [key, value] : tree) {
+      visit_tree(key, visitor);
+      visit_tree(value, visitor);
+    }
+  } else if constexpr (detail::IsOptional<Plain>::value) {
+    visitor.fact(tree.has_value() ? "some" : "none");
+    if (tree.has_value()) visit_tree(*tree, visitor);
+  } else if constexpr (detail::TupleLike<Plain>) {
+    visitor.fact("(" + std::to_string(std::tuple_size_v<Plain>));
+    std::apply([&](auto&... element) { (visit_tree(element, visitor), ...); }, tree);
+  } else if constexpr (detail::HasFields<T>) {
+    Plain::fields(tree, [&](std::string_view name, auto& member) {
+      visitor.fact(std::string(name));
+      visit_tree(member, visitor);
+    });
+  } else {
+    static_assert(detail::kAlwaysFalse<T>,
+                  "this type is no tree of tensors: use Tensor, vector, array, map, optional, pair, tuple, a number, or a "
+                  "struct with static void fields(auto& self, auto&& visit)");
+  }
+}
+
+namespace detail {
+
+struct LeafCollector {
+  std::vector<Tensor> leaves;
+  void leaf(const Tensor& tensor) { leaves.push_back(tensor); }
+  void fact(const std::string&) {}
+};
+struct LeafSetter {
+  const std::vector<Tensor>& leaves;
+  std::size_t next = 0;
+  void leaf(Tensor& tensor) { tensor = leaves.at(next++); }
+  void fact(const std::string&) {}
+};
+struct StructureText {
+  std::string text;
+  void leaf(const Tensor&) { text += "*,"; }
+  void fact(const std::string& fact) { text += fact + ","; }
+};
+
+}  // namespace detail
+
+/// The tensors of a tree, in order.
+template <class T>
+std::vector<Tensor> tree_leaves(const T& tree) {
+  detail::LeafCollector collector;
+  visit_tree(tree, collector);
+  return std::move(collector.leaves);
+}
+
+/// A copy of the tree with other tensors, in the order of tree_leaves().
+template <class T>
+T tree_with_leaves(T tree, const std::vector<Tensor>& leaves) {
+  detail::LeafSetter setter{leaves};
+  visit_tree(tree, setter);
+  ensure(setter.next == leaves.size(), "{} tensors for a tree with {}", leaves.size(), setter.next);
+  return tree;
+}
+
+/// A text that is equal for trees with the same structure and the same numbers: `(2,*,[3,*,*,*,`.
+template <class T>
+std::string tree_structure(const T& tree) {
+  detail::StructureText text;
+  visit_tree(tree, text);
+  return std::move(text.text);
+}
+
+}  // namespace tessera
