@@ -50,8 +50,8 @@ Recompute::Recompute(Builder& builder, Id size) : builder_(builder), again_(stat
     }
     const auto& operands = instruction.operands;
     const bool is_constant = std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o); });
-    const bool follows =
-        any && std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o) || at(from_unshard, o); });
+    const bool follows = any && std::all_of(operands.begin(), operands.end(),
+                                            [&](Id o) { return at(constant, o) || at(from_unshard, o); });
     if ((is_constant || follows) && is_cheap(builder, instruction)) {
       (is_constant ? constant : from_unshard)[static_cast<std::size_t>(id)] = true;
       if (!is_constant) again_[static_cast<std::size_t>(id)] = true;

@@ -247,7 +247,8 @@ TEST(Gradients, OfALoopWithUnknownTripCountAreAnError) {
     return ops::while_loop(p[0], condition_id, scaled_sine(main.program(), "grow", 2, type));
   };
   EXPECT_EQ(error_of(model, {f64({})}),
-            "gradient of while: needs a known trip count (a counter with constant start, step and limit): use fori_loop or scan in "
+            "gradient of while: needs a known trip count (a counter with constant start, step and limit): use "
+            "fori_loop or scan in "
             "place of while_loop; body %grow\n "
             " at   %while: f64[]    unknown source");
 }

@@ -13,9 +13,7 @@
 namespace tessera {
 namespace control {
 
-int ScanFunction::y_count() const {
-  return isize(body.builder()[body.root()].operands) - carry_count;
-}
+int ScanFunction::y_count() const { return isize(body.builder()[body.root()].operands) - carry_count; }
 
 Value ScanFunction::place(Value i) const {
   return call.reverse ? ops::subtract(s32(*i.builder, call.length - 1), i) : i;
@@ -102,8 +100,7 @@ void trace_body(ScanFunction& function, const ScanBody& body, const std::vector<
     const Dims dims(x.type().dims().begin() + 1, x.type().dims().end());
     rows.push_back(traced.argument(Type::array(x.type().dtype(), dims), "x"));
   }
-  const ScanStep step =
-      body(trace().wrap(index), control::tensors_of(carried), control::tensors_of(rows));
+  const ScanStep step = body(trace().wrap(index), control::tensors_of(carried), control::tensors_of(rows));
   std::vector<Value> results = control::values_of(step.carry);
   control::check_types(function.call.name, "the carry", carried, results);
   for (const Tensor& y : step.ys) results.push_back(trace().use(y));

@@ -54,8 +54,8 @@ Tensors pull_back(const Tensors& outputs, const Tensors& d_outputs, const Tensor
   return in_context("", {}, where, [&] {
     Trace& current = trace();
     current.builder().default_notes = current.notes(where);
-    return with_zeros(wrt, flowing_gradients(current.builder(), float_values(outputs), float_values(d_outputs),
-                                             float_values(wrt)));
+    return with_zeros(
+        wrt, flowing_gradients(current.builder(), float_values(outputs), float_values(d_outputs), float_values(wrt)));
   });
 }
 
@@ -159,8 +159,7 @@ Tensors call_with_gradient(const Tensors& arguments, const std::function<CustomC
     operands.insert(operands.end(), forward.captured().begin(), forward.captured().end());
     outer.default_notes = with_frontend_attribute(current.notes(where), kGradientAttribute,
                                                   fmt::format("{}/{}", backward_id, output_count));
-    const ComputationId id =
-        current.program().add(std::make_shared<const Computation>(forward.computation()));
+    const ComputationId id = current.program().add(std::make_shared<const Computation>(forward.computation()));
     const Value result = ops::call(outer, operands, id);
     std::vector<Value> elements;
     for (std::size_t k = 0; k < done.outputs.size(); ++k)

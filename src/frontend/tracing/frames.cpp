@@ -50,10 +50,11 @@ const Instruction* Trace::instruction_of(const Node& node) const {
 }
 
 void Trace::require_no_function(std::string_view what) const {
-  require(frames_.empty(),
-          "{} inside of a function of cond, a loop or a transform, which is only traced here: return the tensor from the "
-          "function, and do this after the call",
-          what);
+  require(
+      frames_.empty(),
+      "{} inside of a function of cond, a loop or a transform, which is only traced here: return the tensor from the "
+      "function, and do this after the call",
+      what);
 }
 
 FunctionTrace::FunctionTrace(const std::string& name) : trace_(trace()) {

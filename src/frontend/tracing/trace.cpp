@@ -116,9 +116,11 @@ Value Trace::own_value(const std::shared_ptr<Node>& node) {
     if (node->frame == 0) return entry_->value(node->id);
     for (const auto& frame : frames_)
       if (frame->number == node->frame) return frame->builder.value(node->id);
-    fail("{} was computed inside of a function of cond, a loop or a transform, and has no value outside of it: return it "
-         "from the function",
-         name());
+    fail(
+        "{} was computed inside of a function of cond, a loop or a transform, and has no value outside of it: return "
+        "it "
+        "from the function",
+        name());
   }
   require(node->has_data() || node->is_deferred(), "{} has no value: the step that computes it failed", name);
   return entry_->value(input_of(node));

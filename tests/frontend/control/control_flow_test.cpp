@@ -39,10 +39,10 @@ TEST(Cond, RunsTheSelectedFunction) {
   const FreshRank rank;
   for (const double sign : {1.0, -1.0}) {
     const Tensor x = f64s({1 * sign, 2 * sign, 3 * sign});
-    const Tensor y = cond(sum(x) > 0.0, [&] { return x * 2.0; }, [&] { return x - 1.0; });
+    const Tensor y = cond(
+        sum(x) > 0.0, [&] { return x * 2.0; }, [&] { return x - 1.0; });
     mark_step();
-    const auto expected =
-        sign > 0 ? std::vector<double>{2, 4, 6} : std::vector<double>{-2, -3, -4};
+    const auto expected = sign > 0 ? std::vector<double>{2, 4, 6} : std::vector<double>{-2, -3, -4};
     EXPECT_EQ(y.to_vector<double>(), expected);
   }
 }
@@ -65,8 +65,8 @@ TEST(Cond, BothGradientsEqualFiniteDifferences) {
     expect_finite_differences(
         [&](const std::vector<Tensor>& a) {
           const Tensor hidden = tanh(a[0] * a[1]);
-          const Tensor y = cond(sum(hidden) + shift > 0.0, [&] { return sin(hidden) * a[1]; },
-                                [&] { return exp(hidden) - a[0]; });
+          const Tensor y = cond(
+              sum(hidden) + shift > 0.0, [&] { return sin(hidden) * a[1]; }, [&] { return exp(hidden) - a[0]; });
           return sum(y * y);
         },
         {seeded_values({5}, 1), seeded_values({5}, 2)});
@@ -75,12 +75,16 @@ TEST(Cond, BothGradientsEqualFiniteDifferences) {
 TEST(Cond, FunctionsThatReturnDifferentTypesAreAnError) {
   const FreshRank rank;
   const Tensor x = f64s({1, 2, 3});
+  EXPECT_NE(
+      error_of([&] {
+        (void)cond(
+            sum(x) > 0.0, [&] { return x; }, [&] { return sum(x); });
+      }).find("cond: the function returns f64[] for tensor 0 of the result of the first function, which is f64[3]"),
+      std::string::npos);
   EXPECT_NE(error_of([&] {
-              (void)cond(sum(x) > 0.0, [&] { return x; }, [&] { return sum(x); });
-            }).find("cond: the function returns f64[] for tensor 0 of the result of the first function, which is f64[3]"),
-            std::string::npos);
-  EXPECT_NE(error_of([&] { (void)cond(sum(x), [&] { return x; }, [&] { return x; }); })
-                .find("cond: the predicate must be pred[], got f64[]"),
+              (void)cond(
+                  sum(x), [&] { return x; }, [&] { return x; });
+            }).find("cond: the predicate must be pred[], got f64[]"),
             std::string::npos);
 }
 
@@ -119,9 +123,12 @@ TEST(WhileLoop, ABodyThatChangesTheTypeOfTheStateIsAnError) {
 TEST(ForiLoop, CountsFromLowerToUpper) {
   const FreshRank rank;
   const Tensor zero = Tensor::from<std::int32_t>({}, {0});
-  const Tensor total = fori_loop(3, 8, [](const Tensor& i, const Tensor& v) { return v + i; }, zero);
-  const Tensor none = fori_loop(5, 5, [](const Tensor& i, const Tensor& v) { return v + i; }, zero);
-  const Tensor computed = fori_loop(zero + 2.0, zero + 5.0, [](const Tensor& i, const Tensor& v) { return v + i; }, zero);
+  const Tensor total = fori_loop(
+      3, 8, [](const Tensor& i, const Tensor& v) { return v + i; }, zero);
+  const Tensor none = fori_loop(
+      5, 5, [](const Tensor& i, const Tensor& v) { return v + i; }, zero);
+  const Tensor computed = fori_loop(
+      zero + 2.0, zero + 5.0, [](const Tensor& i, const Tensor& v) { return v + i; }, zero);
   mark_step();
   EXPECT_EQ(total.item(), 3 + 4 + 5 + 6 + 7);
   EXPECT_EQ(none.item(), 0);
@@ -131,7 +138,8 @@ TEST(ForiLoop, CountsFromLowerToUpper) {
 TEST(ForiLoop, GradientsFlowToTheInitialValueAndToCapturedTensors) {
   const FreshRank rank;
   const auto looped = [](const std::vector<Tensor>& a) {
-    const Tensor y = fori_loop(0, 5, [&](const Tensor&, const Tensor& v) { return tanh(v * a[1]) + v; }, a[0]);
+    const Tensor y = fori_loop(
+        0, 5, [&](const Tensor&, const Tensor& v) { return tanh(v * a[1]) + v; }, a[0]);
     return sum(y * y);
   };
   const auto written_out = [](const std::vector<Tensor>& a) {
@@ -231,8 +239,10 @@ TEST(Scan, ContainsConditionalsAndLoops) {
   const FreshRank rank;
   const auto mixed = [](const std::vector<Tensor>& a) {
     const auto step = [&](const Tensor& c, const Tensor& x) {
-      const Tensor y = cond(x > 0.0, [&] { return c * x; }, [&] { return c + a[2]; });
-      const Tensor z = fori_loop(0, 3, [&](const Tensor&, const Tensor& v) { return v * 0.5 + a[2] * v * v; }, y);
+      const Tensor y = cond(
+          x > 0.0, [&] { return c * x; }, [&] { return c + a[2]; });
+      const Tensor z = fori_loop(
+          0, 3, [&](const Tensor&, const Tensor& v) { return v * 0.5 + a[2] * v * v; }, y);
       return std::pair(z, y);
     };
     const auto [last, ys] = scan(step, a[0], a[1]);
@@ -256,9 +266,7 @@ TEST(Scan, WithACheckpointHasTheSameGradients) {
 
 TEST(Scan, DrawsOtherRandomNumbersInEachIteration) {
   const FreshRank rank;
-  const auto draw = [](const Tensor& c, NoXs) {
-    return std::pair(c, random_uniform(Type::array(DType::kF32, {4})));
-  };
+  const auto draw = [](const Tensor& c, NoXs) { return std::pair(c, random_uniform(Type::array(DType::kF32, {4}))); };
   const auto [c, numbers] = scan(draw, Tensor::from<double>({}, {0}), NoXs{}, {.length = 5});
   mark_step();
   const auto values = numbers.to_vector<float>();
@@ -292,12 +300,14 @@ TEST(Scan, MistakesAreNamed) {
   const Tensor xs = f64s({1, 2, 3});
   const Tensor zero = Tensor::from<double>({}, {0});
   const auto f = [](const Tensor& c, const Tensor& x) { return std::pair(c + x, x); };
-  EXPECT_NE(error_of([&] { (void)scan(f, zero, xs, {.length = 4}); }).find("scan: .length is 4, but dim 0 of the xs is 3"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { (void)scan(f, zero, xs, {.length = 4}); }).find("scan: .length is 4, but dim 0 of the xs is 3"),
+      std::string::npos);
   EXPECT_NE(error_of([&] { (void)scan(f, xs, xs); }).find("no error"), std::string::npos);
   const auto grows = [](const Tensor& c, const Tensor& x) { return std::pair(c.to(DType::kF32), x); };
-  EXPECT_NE(error_of([&] { (void)scan(grows, zero, xs); })
-                .find("scan: the function returns f32[] for tensor 0 of the carry, which is f64[]"),
+  EXPECT_NE(error_of([&] {
+              (void)scan(grows, zero, xs);
+            }).find("scan: the function returns f32[] for tensor 0 of the carry, which is f64[]"),
             std::string::npos);
   const auto reads = [](const Tensor& c, const Tensor& x) { return std::pair(c * x.item(), x); };
   EXPECT_NE(error_of([&] { (void)scan(reads, zero, xs); }).find("a tensor is read inside of a function"),

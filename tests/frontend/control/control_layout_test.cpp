@@ -64,15 +64,15 @@ Tensor scanned_with_checkpoint(const Inputs& in) {
 }
 Tensor counted(const Inputs& in) {
   const Tensor w = in.weights.select(0, 1);
-  const Tensor last =
-      fori_loop(0, 3, [&](const Tensor& i, const Tensor& h) { return layer(h, w, in.shared) * (i.to(DType::kF64) + 1.0); },
-                in.x);
+  const Tensor last = fori_loop(
+      0, 3, [&](const Tensor& i, const Tensor& h) { return layer(h, w, in.shared) * (i.to(DType::kF64) + 1.0); }, in.x);
   return sum(last * last);
 }
 Tensor chosen(const Inputs& in) {
   const Tensor h = layer(in.x, in.weights.select(0, 0), in.shared);
-  const Tensor y = cond(sum(h) > 0.0, [&] { return matmul(h, in.weights.select(0, 1)); },
-                        [&] { return h * in.shared - matmul(h, in.weights.select(0, 2)); });
+  const Tensor y = cond(
+      sum(h) > 0.0, [&] { return matmul(h, in.weights.select(0, 1)); },
+      [&] { return h * in.shared - matmul(h, in.weights.select(0, 2)); });
   return sum(y * y);
 }
 Tensor custom(const Inputs& in) {
@@ -131,10 +131,12 @@ class ControlLayouts : public ::testing::TestWithParam<std::pair<const char*, Pr
 TEST_P(ControlLayouts, EqualOneRank) {
   const Program& program = GetParam().second;
   const Outcome expected = outcome(program, {"data=1", "data,-", "-,-,-"}, 1);
-  const std::vector<std::pair<int, Layout>> layouts{
-      {2, {"data=2", "data,-", "-,-,-"}},          {3, {"data=3", "data,-", "-,data,-"}},
-      {4, {"model=4", "-,-", "-,-,model"}},        {6, {"data=2,model=3", "data,-", "-,model,data"}},
-      {6, {"data=3,model=2", "data,model", "-,data,model"}}, {4, {"layers=4", "-,-", "layers,-,-"}}};
+  const std::vector<std::pair<int, Layout>> layouts{{2, {"data=2", "data,-", "-,-,-"}},
+                                                    {3, {"data=3", "data,-", "-,data,-"}},
+                                                    {4, {"model=4", "-,-", "-,-,model"}},
+                                                    {6, {"data=2,model=3", "data,-", "-,model,data"}},
+                                                    {6, {"data=3,model=2", "data,model", "-,data,model"}},
+                                                    {4, {"layers=4", "-,-", "layers,-,-"}}};
   for (const auto& [ranks, layout] : layouts) {
     SCOPED_TRACE(layout.mesh + " x " + layout.x + " weights " + layout.weights);
     const Outcome got = outcome(program, layout, ranks);

@@ -72,7 +72,8 @@ TEST(Grad, OfGradIsTheSecondDerivative) {
 TEST(Grad, OfAFunctionWithALoopIsDifferentiableAgain) {
   const FreshRank rank;
   const auto f = [](const Tensor& x) {  // x^8
-    return fori_loop(0, 3, [](const Tensor&, const Tensor& v) { return v * v; }, x);
+    return fori_loop(
+        0, 3, [](const Tensor&, const Tensor& v) { return v * v; }, x);
   };
   const Tensor second = grad(grad(f))(Tensor::from<double>({}, {1.1}));
   mark_step();
@@ -145,14 +146,14 @@ TEST(CustomGradient, ReplacesTheGradient) {
 
 TEST(CustomGradient, WorksInScansAndWithSeveralArguments) {
   const FreshRank rank;
-  const auto product = custom_gradient(
-      [](const Tensor& x, const Tensor& y) { return std::pair(x * y, std::pair(x, y)); },
-      [](const std::pair<Tensor, Tensor>& kept, const Tensor& d) {
-        return std::tuple(d * kept.second, d * kept.first);
-      });
+  const auto product =
+      custom_gradient([](const Tensor& x, const Tensor& y) { return std::pair(x * y, std::pair(x, y)); },
+                      [](const std::pair<Tensor, Tensor>& kept, const Tensor& d) {
+                        return std::tuple(d * kept.second, d * kept.first);
+                      });
   const auto with_custom = [&](const std::vector<Tensor>& a) {
-    const auto [last, ys] = scan(
-        [&](const Tensor& c, const Tensor& x) { return std::pair(product(sin(c), x), c); }, a[0], a[1]);
+    const auto [last, ys] =
+        scan([&](const Tensor& c, const Tensor& x) { return std::pair(product(sin(c), x), c); }, a[0], a[1]);
     return last + sum(ys);
   };
   const auto plain = [&](const std::vector<Tensor>& a) {

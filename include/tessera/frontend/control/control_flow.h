@@ -54,8 +54,8 @@ struct ScanStep {
 };
 using ScanBody = std::function<ScanStep(const Tensor& index, const Tensors& carry, const Tensors& xs)>;
 struct ScanCall {
-  std::string name = "scan";   // of the function in errors
-  std::int64_t first = 0;      // the index of the first iteration
+  std::string name = "scan";  // of the function in errors
+  std::int64_t first = 0;     // the index of the first iteration
   std::int64_t length = 0;
   bool reverse = false;
   std::int64_t unroll = 1;

@@ -80,9 +80,8 @@ auto value_and_grad(F f, std::source_location where = std::source_location::curr
 /// Returns a function that returns the gradient of f with respect to its first argument. (jax.grad)
 template <class F>
 auto grad(F f, std::source_location where = std::source_location::current()) {
-  return [both = value_and_grad(std::move(f), where)]<class... Args>(const Args&... args) {
-    return both(args...).second;
-  };
+  return
+      [both = value_and_grad(std::move(f), where)]<class... Args>(const Args&... args) { return both(args...).second; };
 }
 
 /// Returns {f(primals...), pullback}: pullback(d_result) is the gradient with respect to the primals, a tuple if there
@@ -110,7 +109,8 @@ auto vjp(const F& f, const Primals&... primals) {
 /// passes: the pullback is linear in the gradient of the result, and its own gradient is the tangent. Every op of f needs
 /// a gradient that is differentiable itself. (jax.jvp)
 template <class F, class... Primals>
-auto jvp(const F& f, const std::tuple<Primals...>& primals, const std::type_identity_t<std::tuple<Primals...>>& tangents,
+auto jvp(const F& f, const std::tuple<Primals...>& primals,
+         const std::type_identity_t<std::tuple<Primals...>>& tangents,
          std::source_location where = std::source_location::current()) {
   const detail::FreshTree<std::tuple<Primals...>> fresh(primals, where);
   auto result = std::apply(f, fresh.tree);

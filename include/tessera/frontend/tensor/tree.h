@@ -103,9 +103,10 @@ void visit_tree(T& tree, Visitor& visitor) {
       visit_tree(member, visitor);
     });
   } else {
-    static_assert(detail::kAlwaysFalse<T>,
-                  "this type is no tree of tensors: use Tensor, vector, array, map, optional, pair, tuple, a number, or a "
-                  "struct with static void fields(auto& self, auto&& visit)");
+    static_assert(
+        detail::kAlwaysFalse<T>,
+        "this type is no tree of tensors: use Tensor, vector, array, map, optional, pair, tuple, a number, or a "
+        "struct with static void fields(auto& self, auto&& visit)");
   }
 }
 

@@ -35,7 +35,7 @@ struct Node {
 
   Id id = -1;  // traced: in the trace of `epoch`
   std::uint64_t epoch = 0;
-  std::uint64_t frame = 0;          // traced: the number of the FunctionTrace; 0: the trace itself
+  std::uint64_t frame = 0;         // traced: the number of the FunctionTrace; 0: the trace itself
   std::shared_ptr<Node> replaces;  // traced: the data whose memory it may reuse
 
   Initializer initializer;  // deferred: computes the value

@@ -213,7 +213,7 @@ class Trace {
   std::unordered_map<std::size_t, NotesRef> notes_;
   std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits
   std::shared_ptr<Node> random_state_;
-  std::shared_ptr<Node> first_row_;  // within a micro-batch
+  std::shared_ptr<Node> first_row_;             // within a micro-batch
   std::vector<std::shared_ptr<Frame>> frames_;  // the innermost last
   std::uint64_t frame_count_ = 0;
   std::uint64_t checkpoint_count_ = 0;
