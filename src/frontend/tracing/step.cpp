@@ -129,6 +129,7 @@ std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_lo
 }
 
 Literal Tensor::to_host(std::source_location where) const {
+  if (impl().stack) return Tensor(impl().stack).select(0, impl().row, where).to_host(where);
   Node& node = *impl().node;
   if (node.is_deferred()) materialize({impl().node});
   if (node.host) return *node.host;
@@ -229,7 +230,8 @@ void Tensor::backward(std::source_location where) const {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     TensorImpl& variable = *wanted[i].variable;
     current.note_gradient(wanted[i].variable);
-    if (variable.grad.is_null()) variable.gradient_storage = gradient_storage(*variable.node, rows);
+    if (variable.grad.is_null())
+      variable.gradient_storage = gradient_storage(*variable.node, rows, variable.stack_count > 0);
     add_gradient(variable, values[i]);
   }
 }
