@@ -6,6 +6,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/stack.h"
 #include "tessera/frontend/tracing/trace.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/sharding/placement.h"
@@ -75,14 +76,14 @@ std::map<const TensorImpl*, std::string> assign_units(nn::Module& root, const st
   return units;
 }
 
-PartitionSpec with_minor_axis(const Sharding& before, const std::string& axis) {
+PartitionSpec with_minor_axis(const Sharding& before, std::size_t dim, const std::string& axis) {
   std::vector<PartitionSpec::Entry> entries;
   for (const auto& dim : before.dims) {
     SpecEntry names;
     for (const auto& ref : dim.axes) names.push_back(before.mesh.axis_text(ref));
     entries.emplace_back(std::move(names));
   }
-  entries.front().axes.push_back(axis);
+  entries[dim].axes.push_back(axis);
   return PartitionSpec(std::move(entries));
 }
 
@@ -96,9 +97,10 @@ void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit
   require(gathered.mesh == axis.mesh, "{} is sharded on {}, but FSDP uses {}; use the same mesh", parameter.name(),
           gathered.mesh, axis.mesh);
   const MeshAxis& mesh_axis = at(axis.mesh.axes(), axis.index);
-  if (parameter.ndim() == 0 || mesh_axis.size == 1) return;
+  const std::size_t dim = stack_count(parameter) > 0 ? 1 : 0;  // each variable of a stack is sharded along its dim 0
+  if (parameter.ndim() <= static_cast<int>(dim) || mesh_axis.size == 1) return;
   clear_sharding(parameter);
-  mark_sharding(parameter, axis.mesh, with_minor_axis(gathered, mesh_axis.name));
+  mark_sharding(parameter, axis.mesh, with_minor_axis(gathered, dim, mesh_axis.name));
   const bool stays = unit == kRootUnit && options.disable_reshard_on_root;
   variable.unshard = std::make_shared<const Unshard>(
       Unshard{unit, gathered, options.reshard_after_forward && !stays, types.reduce_dtype});

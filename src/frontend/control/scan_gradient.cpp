@@ -56,15 +56,21 @@ class GradientExtractor {
     const auto found = std::find(parameters.begin(), parameters.end(), id) - parameters.begin();
     return found >= 1 && found <= function_.carry_count;
   }
+  // True for a conversion whose result is smaller than the residual from which it could be computed again.
+  [[nodiscard]] bool narrows_residual(const Instruction& instruction) const {
+    if (instruction.operands.size() != 1) return false;
+    const Id operand = instruction.operands[0];
+    const bool is_there = from_[operand].op->role == Role::kParameter && !is_carry(operand);
+    return !is_there && from_[operand].type.is_array() &&
+           instruction.type.byte_size() < from_[operand].type.byte_size();
+  }
   [[nodiscard]] bool is_computed_again(Id id) const {
     const Instruction& instruction = from_[id];
     const OpDef& op = *instruction.op;
     if (!instruction.type.is_array() || !instruction.called.empty() || has_side_effect(instruction)) return false;
     if (op.role == Role::kConstant || op.role == Role::kCopy || is_sharding_mark(instruction)) return true;
     if (op.role != Role::kPlain) return false;
-    const bool narrows = instruction.operands.size() == 1 && from_[instruction.operands[0]].type.is_array() &&
-                         instruction.type.byte_size() < from_[instruction.operands[0]].type.byte_size();
-    if (op.elementwise) return !narrows;
+    if (op.elementwise) return !narrows_residual(instruction);
     OpView view{op, {}, instruction.type, instruction.attributes, {}};
     for (const Id operand : instruction.operands) view.operands.push_back(from_[operand].type);
     return op.flops != nullptr && op.flops(view) == 0 && instruction.operands.size() <= 1;

@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "execution/execute.h"
+#include "tensor/stack_views.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tensor/stack.h"
 #include "tessera/frontend/tracing/trace.h"
 
 namespace tessera {
@@ -53,6 +55,10 @@ std::vector<std::string> names_of(const StateDict& state) {
 }  // namespace
 
 void StateDict::add(NamedTensor entry) {
+  if (stack_count(entry.tensor) > 0) {
+    for (NamedTensor& view : stack_entries(entry)) add(std::move(view));
+    return;
+  }
   require(index_.emplace(entry.name, entries_.size()).second, "the state has two entries named {}", entry.name);
   if (entry.exported_dims.empty()) entry.exported_dims = entry.tensor.dims();
   entries_.push_back(std::move(entry));
@@ -116,6 +122,7 @@ LoadStateResult load_state(const StateDict& state, const StateDict& source, std:
 
 void read_when_needed(const Tensor& variable, ShardReader reader) {
   TensorImpl& impl = variable.impl();
+  if (impl.stack) return read_row_when_needed(impl, std::move(reader));
   auto node = trace().make_node(variable.type(), impl.node->name);
   node->sharding = impl.node->sharding;
   node->reader = std::move(reader);
@@ -123,11 +130,15 @@ void read_when_needed(const Tensor& variable, ShardReader reader) {
 }
 
 void read_now(const StateDict& state) {
-  for (const NamedTensor& entry : state.entries())
-    if (const std::shared_ptr<Node> node = entry.tensor.impl().node; node->reader) materialize({node});
+  for (const NamedTensor& entry : state.entries()) {
+    const TensorImpl& impl = entry.tensor.impl();
+    const std::shared_ptr<Node> node = impl.stack ? impl.stack->node : impl.node;
+    if (node->reader) materialize({node});
+  }
 }
 
 StoredShard stored_shard(const Tensor& variable) {
+  if (variable.impl().stack) return stored_row(variable.impl());
   const std::shared_ptr<Node> node = variable.impl().node;
   if (node->is_deferred()) materialize({node});
   require(node->has_data() || node->is_under_way, "{} has not been computed yet; call mark_step() first", node->name);

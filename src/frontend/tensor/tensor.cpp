@@ -8,6 +8,7 @@
 
 #include "execution/execute.h"
 #include "tensor/broadcast.h"
+#include "tensor/stack_views.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
@@ -81,6 +82,7 @@ Tensor Tensor::zeros_like_variable(const Tensor& like, DType dtype, std::string 
       like.type().with_dtype(dtype), [](Builder& builder, const Type& type) { return ops::full(builder, type, 0); },
       std::move(name));
   out.impl().node->sharding = like.impl().node->sharding;
+  out.impl().stack_count = like.impl().stack_count;
   return out;
 }
 
@@ -164,6 +166,7 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
   if (value.type() != type())
     fail("assign: the variable {} is {}, the value is {}", name(), type().str(), value.type().str());
   TensorImpl& variable = impl();
+  if (variable.stack) return assign_row(variable, value, where);
   Trace& current = trace();
   current.require_no_function("a variable is assigned");
   const std::shared_ptr<Node> old = variable.node;

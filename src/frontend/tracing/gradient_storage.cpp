@@ -28,12 +28,13 @@ std::vector<AxisRef> free_row_axes(const Sharding& own, const std::vector<Shardi
 // Returns the first dim that can be evenly divided into `parts` times as many tiles, or else the dim with the largest
 // tiles. Returns -1 if every dim has too few elements. If the variable is replicated and the mesh has further axes, the
 // search starts at the last dim, because those axes may shard the quantity that the first dim counts (positions).
-int dim_to_shard(const Type& type, const Sharding& own, std::int64_t parts) {
+int dim_to_shard(const Type& type, const Sharding& own, std::int64_t parts, bool is_stack) {
   const bool backwards = own.used_axes().empty() && own.mesh.device_count() > parts;
   int best = -1;
   std::int64_t largest = parts - 1;
   for (int i = 0; i < type.ndim(); ++i) {
     const int d = backwards ? type.ndim() - 1 - i : i;
+    if (d == 0 && is_stack) continue;  // a loop visits it element by element
     const std::int64_t tiles = own.tiles(d);
     if (type.dim(d) > 0 && type.dim(d) % (tiles * parts) == 0) return d;
     if (type.dim(d) / tiles <= largest) continue;
@@ -58,11 +59,11 @@ std::vector<Sharding> row_shardings(const Trace& trace) {
   return out;
 }
 
-std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows) {
+std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows, bool is_stack) {
   if (rows.empty() || (variable.sharding && !variable.sharding->is_tiled())) return variable.sharding;
   Sharding out = variable.sharding.value_or(Sharding::replicated(rows.front().mesh, variable.type.ndim()));
   const std::vector<AxisRef> axes = free_row_axes(out, rows);
-  const int dim = axes.empty() ? -1 : dim_to_shard(variable.type, out, axes_size(axes));
+  const int dim = axes.empty() ? -1 : dim_to_shard(variable.type, out, axes_size(axes), is_stack);
   if (dim < 0) return variable.sharding;
   auto& cut = at(out.dims, dim).axes;
   cut.insert(cut.end(), axes.begin(), axes.end());

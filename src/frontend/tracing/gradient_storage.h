@@ -17,8 +17,9 @@ namespace tessera {
 std::vector<Sharding> row_shardings(const Trace& trace);
 
 /// Returns the sharding of the variable, with the axes of `rows` that it does not use added to the dim that divides
-/// best. If no dim has an element for each device, returns the sharding of the variable (none: replicated).
-std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows);
+/// best; not to dim 0 of a stack. If no dim has an element for each device, returns the sharding of the variable (none:
+/// replicated).
+std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows, bool is_stack);
 
 /// Returns the gradient in this storage. A sharding barrier keeps the shardings of weights from influencing those of
 /// activations.

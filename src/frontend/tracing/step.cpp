@@ -140,6 +140,7 @@ std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_lo
 }
 
 Literal Tensor::to_host(std::source_location where) const {
+  if (impl().stack) return Tensor(impl().stack).select(0, impl().row, where).to_host(where);
   Node& node = *impl().node;
   count_host_reads(where);
   if (node.is_deferred()) materialize({impl().node});
@@ -241,7 +242,8 @@ void Tensor::backward(std::source_location where) const {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     TensorImpl& variable = *wanted[i].variable;
     current.note_gradient(wanted[i].variable);
-    if (variable.grad.is_null()) variable.gradient_storage = gradient_storage(*variable.node, rows);
+    if (variable.grad.is_null())
+      variable.gradient_storage = gradient_storage(*variable.node, rows, variable.stack_count > 0);
     add_gradient(variable, values[i]);
   }
 }

@@ -132,6 +132,7 @@ int Trace::input_index(Id parameter) const {
 }
 
 Value Trace::stored(const Tensor& tensor) {
+  if (tensor.impl().stack) return row_of_stack(tensor.impl());
   if (capture_ != nullptr) capture_use(tensor);
   return here(own_value(tensor.impl().node));
 }
@@ -139,6 +140,7 @@ Value Trace::stored(const Tensor& tensor) {
 // A parameter that functions use is gathered once, outside of them.
 Value Trace::use(const Tensor& tensor) {
   TensorImpl& variable = tensor.impl();
+  if (variable.stack) return row_of_stack(variable);
   if (capture_ != nullptr) capture_use(tensor);
   const Value raw = own_value(tensor.impl().node);
   if (variable.with_gradient().requires_grad && raw.builder == entry_.get()) {
@@ -146,34 +148,17 @@ Value Trace::use(const Tensor& tensor) {
     if (std::none_of(leaves_.begin(), leaves_.end(), same))
       leaves_.push_back({variable.argument ? variable.argument : tensor.impl_pointer(), raw.id, &variable});
   }
-  if (raw.builder != entry_.get() || (!variable.unshard && !variable.compute_dtype)) return here(raw);
+  const bool is_plain = (!variable.unshard && !variable.compute_dtype) || variable.stack_count > 0;
+  if (raw.builder != entry_.get() || is_plain) return here(raw);
   return here(gathered(tensor, raw));
 }
 
-// The conversion comes before the gather, which halves the bytes to transfer.
 Value Trace::gathered(const Tensor& tensor, Value stored) {
   const TensorImpl& variable = tensor.impl();
   if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end())
     return entry_->value(found->second);
-  Value value = stored;
   const NotesRef before = std::exchange(entry_->default_notes, builder().default_notes);
-  const auto note = [&](std::string_view key, std::string_view text) {
-    entry_->default_notes = with_frontend_attribute(entry_->default_notes, key, std::string(text));
-  };
-  if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
-    // By default, gradients of the converted copy have the element type of the parameter.
-    const DType stored_type = value.type().dtype();
-    note(kSumTypeAttribute,
-         dtype_name(variable.unshard ? variable.unshard->reduce_dtype.value_or(stored_type) : stored_type));
-    value = ops::convert(value, *variable.compute_dtype);
-    if (variable.node->sharding) entry_->set_sharding(value, make_sharding(*variable.node->sharding));
-  }
-  if (variable.unshard) {
-    note("tessera.unit", variable.unshard->unit);
-    note(kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
-    value = ops::sharding_mark(value, variable.unshard->gathered);
-    if (!variable.name.empty()) entry_->set_name(value, variable.name + ".gathered");
-  }
+  const Value value = emit_gathered(variable, stored, false);
   entry_->default_notes = before;
   gathered_[variable.node.get()] = value.id;
   return value;

@@ -43,6 +43,9 @@ class TensorImpl {
   std::optional<Sharding> gradient_storage;  // sharding of grad() and optimizer state; set by the first backward()
   bool has_optimizer_state = false;
   std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
+  std::int64_t stack_count = 0;            // of a stack of variables: the size of dim 0; 0: no stack
+  std::shared_ptr<TensorImpl> stack;       // of a view of one variable in a stack: the stack, and the index in dim 0
+  std::int64_t row = 0;
   std::shared_ptr<TensorImpl> argument;  // for an argument of a function that is being compiled: the caller's variable
 
   /// The variable that accumulates the gradients.
@@ -61,6 +64,8 @@ class Trace {
   /// The value of a tensor for use in ops: converted, and gathered if it is a parameter of a unit. Gradients flow to
   /// it.
   Value use(const Tensor& tensor);
+  /// One variable of a stack, `row` of its stored value, as use() returns other variables.
+  Value use_row(const TensorImpl& stack, Value row);
   /// The stored value.
   Value stored(const Tensor& tensor);
   /// Returns a tensor for a value of this trace. `sharding` constrains it as a result of the step.
@@ -196,10 +201,12 @@ class Trace {
  private:
   void start();
   Value own_value(const std::shared_ptr<Node>& node);
+  Value row_of_stack(const TensorImpl& view);
   Id input_of(const std::shared_ptr<Node>& node);
   void capture_use(const Tensor& tensor);
   Value with_iterations(Value key);
   Value gathered(const Tensor& tensor, Value stored);
+  Value emit_gathered(const TensorImpl& variable, Value stored, bool is_row);
 
   std::unique_ptr<ProgramBuilder> program_;
   std::unique_ptr<Builder> entry_;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers in a loop (nn::ScanLayers) beside the same layers one after the other: the time until the first training step
+// has been traced and compiled, and the time of a step.
+//
+//   scan_layers_bench --benchmark_out=scan_layers.json --benchmark_out_format=json
+//
+// `compile` plans a program of GPT-2 blocks, forward, backward and AdamW. `step` runs it. TESSERA_BENCH_WIDTH and
+// TESSERA_BENCH_ROWS change the size of a block and of the batch.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+
+#include "tessera/base/rank_context.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/scan_layers.h"
+#include "tessera/optim/optimizer.h"
+
+namespace tessera {
+namespace {
+
+std::int64_t size_of(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+nn::GPT2Config block_config() {
+  nn::GPT2Config config;
+  config.n_embd = size_of("TESSERA_BENCH_WIDTH", 64);
+  config.n_head = 4;
+  config.n_positions = 64;
+  config.attn_pdrop = config.resid_pdrop = config.embd_pdrop = 0;
+  return config;
+}
+
+class Unrolled : public nn::Callable<Unrolled> {
+ public:
+  explicit Unrolled(std::int64_t layers) {
+    for (std::int64_t i = 0; i < layers; ++i) h_.emplace(block_config());
+    add_module("h", h_);
+  }
+  Tensor forward(Tensor x) {
+    for (auto& block : h_) x = (*block)(x);
+    return x;
+  }
+  [[nodiscard]] std::string_view class_name() const override { return "Unrolled"; }
+
+ private:
+  nn::ModuleList<nn::GPT2Block> h_;
+};
+
+class Scanned : public nn::Callable<Scanned> {
+ public:
+  explicit Scanned(std::int64_t layers) : h_(layers, block_config()) { add_module("h", h_); }
+  Tensor forward(const Tensor& x) { return h_(x); }
+  [[nodiscard]] std::string_view class_name() const override { return "Scanned"; }
+
+ private:
+  nn::ScanLayers<nn::GPT2Block> h_;
+};
+
+// A model with its optimizer, as a compiled function.
+template <class M>
+class Training {
+ public:
+  explicit Training(std::int64_t layers)
+      : model_(layers), optimizer_(model_.parameters(), {.learning_rate = 1e-4}), step_([this](const auto& in) {
+          const Tensor y = model_(in[0]);
+          const Tensor loss = mean(y * y);
+          loss.backward();
+          optimizer_.step();
+          optimizer_.zero_grad();
+          return std::vector<Tensor>{loss};
+        }) {
+    const Dims dims{size_of("TESSERA_BENCH_ROWS", 2), 64, block_config().n_embd};
+    std::vector<float> values(static_cast<std::size_t>(dims[0] * dims[1] * dims[2]));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) / 17 - 0.5F;
+    x_ = Tensor::from<float>(dims, values);
+  }
+  // Computes the initial values, which are not part of a compilation.
+  void prepare() {
+    for (const Tensor& parameter : model_.parameters()) (void)stored_shard(parameter);
+    for (const auto& state : optimizer_.named_state()) (void)stored_shard(state.tensor);
+  }
+  void step() { benchmark::DoNotOptimize(step_({x_})); }
+
+ private:
+  M model_;
+  optim::AdamW optimizer_;
+  CompiledFunction step_;
+  Tensor x_;
+};
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// The first step traces, compiles and runs; the second one only runs.
+template <class M>
+double seconds_to_compile(std::int64_t layers) {
+  RankContext context(0, 1);
+  const RankScope scope(context);
+  Training<M> training(layers);
+  training.prepare();
+  const auto first = Clock::now();
+  training.step();
+  const double both = seconds_since(first);
+  const auto second = Clock::now();
+  training.step();
+  return both - seconds_since(second);
+}
+
+void compile(benchmark::State& state) {
+  for (auto _ : state) {
+    const bool scan = state.range(1) != 0;
+    state.SetIterationTime(scan ? seconds_to_compile<Scanned>(state.range(0))
+                                : seconds_to_compile<Unrolled>(state.range(0)));
+  }
+}
+BENCHMARK(compile)
+    ->ArgNames({"layers", "scan"})
+    ->ArgsProduct({{4, 48}, {0, 1}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+
+template <class M>
+void run_steps(benchmark::State& state) {
+  RankContext context(0, 1);
+  const RankScope scope(context);
+  Training<M> training(state.range(0));
+  for (int i = 0; i < 2; ++i) training.step();
+  for (auto _ : state) training.step();
+  state.counters["peak_MB"] = static_cast<double>(memory_info().peak) / 1e6;
+}
+void step(benchmark::State& state) {
+  if (state.range(1) != 0)
+    run_steps<Scanned>(state);
+  else
+    run_steps<Unrolled>(state);
+}
+BENCHMARK(step)->ArgNames({"layers", "scan"})->ArgsProduct({{4, 48}, {0, 1}})->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace tessera
+
+BENCHMARK_MAIN();
