@@ -142,14 +142,28 @@ Values d_power(GradientContext& c) {
   return out;
 }
 // Ties belong to lhs.
-Values d_extremum(GradientContext& c, CompareDirection wins) {
-  const Value lhs_wins = ops::compare(c.operand(0), c.operand(1), wins);
-  const Value zero = zero_like(c.d_result());
-  return {c.needs(0) ? ops::select(lhs_wins, c.d_result(), zero) : Value{},
-          c.needs(1) ? ops::select(lhs_wins, zero, c.d_result()) : Value{}};
+bool is_constant(Value x) {
+  const Instruction* made = &x.instruction();
+  if (made->op == &kBroadcast) made = &(*x.builder)[made->operands[0]];
+  return made->op->role == Role::kConstant;
 }
-Values d_maximum(GradientContext& c) { return d_extremum(c, CompareDirection::kGe); }
-Values d_minimum(GradientContext& c) { return d_extremum(c, CompareDirection::kLe); }
+
+// Equal operands share the gradient equally. If one of them is a constant, the other gets none, so that relu has the
+// gradient 0 at 0.
+Values d_extremum(GradientContext& c, CompareDirection wins) {
+  const Value d = c.d_result();
+  const Value zero = zero_like(d);
+  const bool one_is_constant = is_constant(c.operand(0)) || is_constant(c.operand(1));
+  const auto share = [&](int own, int other) {
+    const Value won = ops::select(ops::compare(c.operand(own), c.operand(other), wins), d, zero);
+    if (one_is_constant) return won;
+    const Value is_tie = ops::compare(c.operand(own), c.operand(other), CompareDirection::kEq);
+    return ops::select(is_tie, ops::multiply(d, full_like(d, 0.5)), won);
+  };
+  return {c.needs(0) ? share(0, 1) : Value{}, c.needs(1) ? share(1, 0) : Value{}};
+}
+Values d_maximum(GradientContext& c) { return d_extremum(c, CompareDirection::kGt); }
+Values d_minimum(GradientContext& c) { return d_extremum(c, CompareDirection::kLt); }
 Values d_atan2(GradientContext& c) {
   const Value y = c.operand(0);
   const Value x = c.operand(1);

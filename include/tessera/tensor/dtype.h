@@ -43,6 +43,20 @@ enum class DType : std::uint8_t {
   kF8E5M2FNUZ,
   kF8E8M0FNU
 };
+/// Short names of the types that models use: `zeros({2, 3}, kF64)`.
+inline constexpr DType kBool = DType::kPred;
+inline constexpr DType kS8 = DType::kS8;
+inline constexpr DType kS16 = DType::kS16;
+inline constexpr DType kS32 = DType::kS32;
+inline constexpr DType kS64 = DType::kS64;
+inline constexpr DType kU8 = DType::kU8;
+inline constexpr DType kU16 = DType::kU16;
+inline constexpr DType kU32 = DType::kU32;
+inline constexpr DType kU64 = DType::kU64;
+inline constexpr DType kF16 = DType::kF16;
+inline constexpr DType kBF16 = DType::kBF16;
+inline constexpr DType kF32 = DType::kF32;
+inline constexpr DType kF64 = DType::kF64;
 /// The types of visit_dtype: all except the complex and the narrow ones.
 inline constexpr int kDTypeCount = 13;
 using Complex64 = std::complex<float>;

@@ -3,8 +3,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tracing/trace.h"
+#include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tracing/recorded.h"
@@ -65,12 +66,41 @@ Tensor operator&&(Operand lhs, Operand rhs) { return binary(lhs, rhs, "and", ops
 Tensor operator||(Operand lhs, Operand rhs) { return binary(lhs, rhs, "or", ops::logical_or); }
 Tensor operator!(Operand x) { return unary(x, "not", ops::logical_not); }
 
+namespace {
+
+// x = result, for `+=` and its like.
+Tensor& rebind(Tensor& x, std::string_view sign, const Operand& y, Tensor (*op)(Operand, Operand)) {
+  in_context(sign, {&x, &y.tensor()}, y.where(), [&] {
+    require(!x.requires_grad(),
+            "x {} y gives the handle x a new value and would not change this variable; write x.assign(...) to change "
+            "the variable",
+            sign);
+  });
+  x = op({x, y.where()}, y);
+  return x;
+}
+
+}  // namespace
+
+Tensor& operator+=(Tensor& x, Operand y) { return rebind(x, "+=", y, operator+); }
+Tensor& operator-=(Tensor& x, Operand y) { return rebind(x, "-=", y, operator-); }
+Tensor& operator*=(Tensor& x, Operand y) { return rebind(x, "*=", y, operator*); }
+Tensor& operator/=(Tensor& x, Operand y) { return rebind(x, "/=", y, operator/); }
+
 Tensor maximum(Operand lhs, Operand rhs) { return binary(lhs, rhs, "maximum", ops::maximum); }
 Tensor minimum(Operand lhs, Operand rhs) { return binary(lhs, rhs, "minimum", ops::minimum); }
 Tensor pow(Operand lhs, Operand rhs) { return binary(lhs, rhs, "power", ops::power); }
 Tensor remainder(Operand lhs, Operand rhs) { return binary(lhs, rhs, "remainder", ops::remainder); }
 Tensor exp(Operand x) { return unary(x, "exponential", ops::exp); }
+Tensor expm1(Operand x) { return unary(x, "expm1", ops::exp_minus_one); }
 Tensor log(Operand x) { return unary(x, "log", ops::log); }
+Tensor log1p(Operand x) { return unary(x, "log1p", ops::log_plus_one); }
+Tensor floor(Operand x) { return unary(x, "floor", ops::floor); }
+Tensor ceil(Operand x) { return unary(x, "ceil", ops::ceil); }
+Tensor round(Operand x) { return unary(x, "round", ops::round_nearest_even); }
+Tensor reciprocal(Operand x) {
+  return unary(x, "reciprocal", [](Value v) { return ops::divide(constant_like(v, 1), v); });
+}
 Tensor sqrt(Operand x) { return unary(x, "sqrt", ops::sqrt); }
 Tensor rsqrt(Operand x) { return unary(x, "rsqrt", ops::rsqrt); }
 Tensor tanh(Operand x) { return unary(x, "tanh", ops::tanh); }
@@ -84,7 +114,34 @@ Tensor square(Operand x) {
   return unary(x, "square", [](Value v) { return ops::multiply(v, v); });
 }
 Tensor relu(Operand x) {
-  return unary(x, "relu", [](Value v) { return ops::maximum(v, constant_like(v, 0)); });
+  return unary(x, "relu", [](Value v) { return ops::maximum(constant_like(v, 0), v); });
+}
+Tensor silu(Operand x) {
+  return unary(x, "silu", [](Value v) { return ops::multiply(v, ops::logistic(v)); });
+}
+Tensor softplus(Operand x, double beta) {
+  return unary(x, "softplus", [&](Value v) {
+    require(beta > 0, "beta must be positive, got {}", beta);
+    const Value scaled = beta == 1 ? v : ops::multiply(v, constant_like(v, beta));
+    // log(1 + exp(z)) = log(1 + exp(-|z|)) + max(z, 0)
+    const Value small = ops::log_plus_one(ops::exp(ops::negate(ops::abs(scaled))));
+    const Value out = ops::add(small, ops::maximum(scaled, constant_like(v, 0)));
+    return beta == 1 ? out : ops::divide(out, constant_like(v, beta));
+  });
+}
+Tensor clamp(Operand x, ClampOptions bounds) {
+  return unary(x, "clamp", [&](Value v) {
+    const DType dtype = v.type().dtype();
+    require(!bounds.min || !bounds.max || *bounds.min <= *bounds.max, "the lower bound {} is above the upper bound {}",
+            bounds.min.value_or(0), bounds.max.value_or(0));
+    const auto bound = [&](const std::optional<double>& given, Reduction otherwise) {
+      if (!given) return ops::constant(*v.builder, reduction_identity(otherwise, dtype));
+      require(is_float(dtype) || *given == std::trunc(*given), "the bound {} is not an integer, but the tensor is {}",
+              *given, v.type());
+      return trace().scalar(dtype, *given);
+    };
+    return ops::clamp(bound(bounds.min, Reduction::kMax), v, bound(bounds.max, Reduction::kMin));
+  });
 }
 Tensor gelu(Operand x) {
   return unary(x, "gelu", [](Value v) {
@@ -109,6 +166,49 @@ Tensor where(Operand predicate, Operand on_true, Operand on_false) {
     const Value p = trace().use(predicate.tensor());
     const Dims dims = broadcast_dims(p.type().dims(), x.type().dims());
     return ops::select(broadcast_value(p, dims), broadcast_value(x, dims), broadcast_value(y, dims));
+  });
+}
+
+namespace {
+
+Value truth_of(Value v) {
+  return v.type().dtype() == DType::kPred ? v : ops::compare(v, constant_like(v, 0), CompareDirection::kNe);
+}
+
+Tensor logical(const Operand& lhs, const Operand& rhs, std::string_view name, Binary op) {
+  return at_place({&lhs, &rhs}, name, [&] {
+    const Value x = truth_of(operand_value(lhs));
+    const Value y = truth_of(operand_value(rhs));
+    const Dims dims = broadcast_dims(x.type().dims(), y.type().dims());
+    return op(broadcast_value(x, dims), broadcast_value(y, dims));
+  });
+}
+
+}  // namespace
+
+Tensor logical_and(Operand lhs, Operand rhs) { return logical(lhs, rhs, "logical_and", ops::logical_and); }
+Tensor logical_or(Operand lhs, Operand rhs) { return logical(lhs, rhs, "logical_or", ops::logical_or); }
+Tensor logical_xor(Operand lhs, Operand rhs) { return logical(lhs, rhs, "logical_xor", ops::logical_xor); }
+Tensor logical_not(Operand x) {
+  return unary(x, "logical_not", [](Value v) { return ops::logical_not(truth_of(v)); });
+}
+Tensor isnan(Operand x) {
+  return unary(x, "isnan", [](Value v) { return ops::compare(v, v, CompareDirection::kNe); });
+}
+Tensor isfinite(Operand x) { return unary(x, "isfinite", ops::is_finite); }
+
+Tensor masked_fill(Operand x, Operand mask, Operand value) {
+  return at_place({&x, &mask, &value}, "masked_fill", [&] {
+    const Value v = operand_value(x);
+    const Value m = operand_value(mask);
+    require(m.type().dtype() == DType::kPred, "the mask must be pred, got {}", m.type());
+    require(broadcast_dims(m.type().dims(), v.type().dims()) == v.type().dims(), "the mask {} does not broadcast to {}",
+            m.type(), v.type());
+    require(value.is_number() || value.tensor().ndim() == 0, "the value must be a number or a scalar, got {}",
+            [&] { return value.tensor().type().str(); });
+    const Value fill = value.is_number() ? broadcast_operands(x, value).rhs
+                                         : ops::splat(narrowed(operand_value(value), v.type().dtype()), v.type().dims());
+    return ops::select(broadcast_value(m, v.type().dims()), fill, v);
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions, products, softmax, layer norm, embedding, losses.
+// Layer norm, embedding, losses, dropout.
 #include "tessera/frontend/tensor/functions.h"
 
 #include <fmt/format.h>
@@ -14,131 +14,10 @@
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
+#include "tensor/softmax_parts.h"
 #include "tracing/recorded.h"
 
 namespace tessera {
-namespace {
-
-Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
-  Dims out;
-  if (dims.empty())
-    for (int d = 0; d < type.ndim(); ++d) out.push_back(d);
-  for (const int d : dims) out.push_back(checked_dim(type, d));
-  std::sort(out.begin(), out.end());
-  require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice: [{}]", fmt::join(out, ","));
-  return out;
-}
-
-Value reduce_value(Value x, Reduction reduction, const Dims& dims, bool keep_dims) {
-  Dims kept = x.type().dims();
-  for (const auto d : dims) at(kept, d) = 1;
-  const Value out = ops::reduce(x, reduction, dims);
-  return keep_dims ? ops::reshape(out, std::move(kept)) : out;
-}
-
-Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& options) {
-  return recorded(reduction == Reduction::kSum ? "sum" : reduction_name(reduction), x, [&](Value v) {
-    return reduce_value(v, reduction, reduced_dims(v.type(), options.dims), options.keep_dims);
-  });
-}
-
-// Repeats `small` along `dim` of `x`. `small` has the other dims of `x`.
-Value along(Value small, Value x, int dim) {
-  Dims places;
-  for (int d = 0; d < x.type().ndim(); ++d)
-    if (d != dim) places.push_back(d);
-  return ops::broadcast(small, x.type().dims(), std::move(places));
-}
-
-struct Exponentials {
-  Value shift;    // the maximum along the dim, without gradient
-  Value shifted;  // x - shift
-  Value exp;
-  Value sum;
-};
-Exponentials exponentials(Value x, int dim) {
-  Exponentials out;
-  out.shift = stop_gradient(ops::reduce(x, Reduction::kMax, {dim}));
-  out.shifted = ops::subtract(x, along(out.shift, x, dim));
-  out.exp = ops::exp(out.shifted);
-  out.sum = ops::reduce(out.exp, Reduction::kSum, {dim});
-  return out;
-}
-
-}  // namespace
-
-Tensor sum(Operand x, ReduceOptions options) { return reduction(x, Reduction::kSum, options); }
-Tensor max(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMax, options); }
-Tensor min(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMin, options); }
-Tensor mean(Operand x, ReduceOptions options) {
-  return recorded("mean", x, [&](Value v) {
-    require(is_float(v.type().dtype()), "the mean of {} would be truncated to an integer; convert it with .to() first",
-            v.type());
-    const Dims dims = reduced_dims(v.type(), options.dims);
-    double count = 1;
-    for (const auto d : dims) count *= static_cast<double>(at(v.type().dims(), d));
-    const Value total = narrowed(reduce_value(widened(v), Reduction::kSum, dims, options.keep_dims), v.type().dtype());
-    return ops::divide(total, constant_like(total, count));
-  });
-}
-
-Tensor argmax(Operand x, int dim) {
-  return recorded("argmax", x, [&](Value v) {
-    const int d = checked_dim(v.type(), dim);
-    const Value largest = along(ops::reduce(v, Reduction::kMax, {d}), v, d);
-    const Value index = ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d);
-    const Value beyond = constant_like(index, static_cast<double>(v.type().dim(d)));
-    const Value first = ops::select(ops::compare(v, largest, CompareDirection::kEq), index, beyond);
-    return ops::reduce(first, Reduction::kMin, {d});
-  });
-}
-
-// ---- products -----------------------------------------------------------------------------------------------------------
-
-Tensor dot(Operand lhs, Operand rhs, const DotDims& dims) {
-  return recorded("dot", lhs, [&](Value x) {
-    return ops::dot(x, operand_value(rhs),
-                    {dims.lhs_batch, dims.lhs_contracting, dims.rhs_batch, dims.rhs_contracting});
-  });
-}
-
-Tensor matmul(Operand lhs, Operand rhs) {
-  return recorded("matmul", lhs, [&](Value x) {
-    const Value y = operand_value(rhs);
-    if (y.type().ndim() <= 2) return ops::matmul(x, y);
-    const int batch = y.type().ndim() - 2;
-    DotAttributes dims;
-    for (int d = 0; d < batch; ++d) {
-      dims.lhs_batch_dims.push_back(d);
-      dims.rhs_batch_dims.push_back(d);
-    }
-    dims.lhs_contracting_dims = {x.type().ndim() - 1};
-    dims.rhs_contracting_dims = {batch};
-    return ops::dot(x, y, std::move(dims));
-  });
-}
-
-// ---- data movement ------------------------------------------------------------------------------------------------------
-
-Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where) {
-  return in_context("concat", {parts.empty() ? nullptr : &parts.front()}, where, [&] {
-    require(!parts.empty(), "needs at least one tensor");
-    return trace().record(where, [&](Builder&) {
-      std::vector<Value> values;
-      for (const auto& part : parts) values.push_back(trace().use(part));
-      return ops::concatenate(values, checked_dim(values.front().type(), dim));
-    });
-  });
-}
-
-Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value) {
-  return recorded("pad", x, [&](Value v) {
-    std::vector<PaddingDim> padding(static_cast<std::size_t>(v.type().ndim()));
-    at(padding, checked_dim(v.type(), dim)) = {low, high, 0};
-    return ops::pad(v, ops::scalar(*v.builder, v.type().dtype(), value), std::move(padding));
-  });
-}
-
 namespace {
 
 // Checks the values of ids that are on the host. gather clamps computed ids.
@@ -166,33 +45,6 @@ Tensor embedding(Operand table, Operand ids) {
     if (!table.tensor().is_null() && table.tensor().ndim() > 0) check_ids(ids, table.tensor().dim(0), "id");
   });
   return recorded("embedding", table, [&](Value v) { return ops::take_rows(v, operand_value(ids)); });
-}
-
-// ---- softmax, norm ------------------------------------------------------------------------------------------------------
-
-Tensor softmax(Operand x, int dim) {
-  return recorded("softmax", x, [&](Value v) {
-    const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
-    const Exponentials e = exponentials(wide, d);
-    return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
-  });
-}
-
-Tensor log_softmax(Operand x, int dim) {
-  return recorded("log_softmax", x, [&](Value v) {
-    const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
-    const Exponentials e = exponentials(wide, d);
-    return narrowed(ops::subtract(e.shifted, along(ops::log(e.sum), wide, d)), v.type().dtype());
-  });
-}
-
-Tensor logsumexp(Operand x, int dim) {
-  return recorded("logsumexp", x, [&](Value v) {
-    const Exponentials e = exponentials(widened(v), checked_dim(v.type(), dim));
-    return narrowed(ops::add(e.shift, ops::log(e.sum)), v.type().dtype());
-  });
 }
 
 Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon) {

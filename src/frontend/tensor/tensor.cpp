@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ostream>
 
 #include "execution/execute.h"
@@ -34,6 +35,19 @@ Tensor Tensor::from_host(Literal value) {
   node->host = std::move(value);
   node->is_given = true;
   return new_variable(std::move(node));
+}
+
+Tensor Tensor::from_elements(std::span<const std::byte> elements, DType dtype, const Shape& shape) {
+  Literal value(Type::array(dtype, shape));
+  require(elements.size() == value.bytes().size(), "from: the shape {} needs {} values, got {}", shape, shape.numel(),
+          elements.size() / static_cast<std::size_t>(dtype_size(dtype)));
+  std::copy(elements.begin(), elements.end(), value.mutable_bytes().begin());
+  return from_host(std::move(value));
+}
+
+Tensor Tensor::from(const std::vector<bool>& values, const Shape& shape) {
+  const std::vector<std::uint8_t> bytes(values.begin(), values.end());
+  return from_elements(std::as_bytes(std::span(bytes)), DType::kPred, shape);
 }
 
 Tensor Tensor::scalar(DType dtype, const std::function<double()>& value) {
@@ -109,7 +123,9 @@ bool Tensor::is_materialized() const { return impl().node->has_data(); }
 
 std::int64_t Tensor::dim(int i) const { return type().dim(checked_dim(type(), i)); }
 
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.str(); }
+std::ostream& operator<<(std::ostream& out, const PrintedTensor& printed) {
+  return out << printed.tensor.str(printed.where);
+}
 
 // ---- gradients ----------------------------------------------------------------------------------------------------------
 
@@ -260,6 +276,48 @@ Tensor Tensor::squeeze(int dim, std::source_location where) const {
   Dims sizes = dims();
   sizes.erase(sizes.begin() + d);
   return reshape(std::move(sizes), where);
+}
+
+Tensor Tensor::permute(Dims order, std::source_location where) const {
+  in_context("permute", {this}, where, [&] {
+    require(isize(order) == ndim(), "needs an order of {} dims, got [{}]", ndim(), fmt::join(order, ","));
+    for (auto& d : order) d = checked_dim(type(), static_cast<int>(d));
+  });
+  return transpose(std::move(order), where);
+}
+
+Tensor Tensor::transpose(int first, int second, std::source_location where) const {
+  return recorded("transpose", *this, where, [&](Value x) {
+    Dims order;
+    for (int i = 0; i < ndim(); ++i) order.push_back(i);
+    std::swap(at(order, checked_dim(type(), first)), at(order, checked_dim(type(), second)));
+    return ops::transpose(x, std::move(order));
+  });
+}
+
+Tensor Tensor::flatten(int start, int end, std::source_location where) const {
+  if (ndim() == 0) return reshape({1}, where);
+  return recorded("flatten", *this, where, [&](Value x) {
+    const int first = checked_dim(type(), start);
+    const int last = checked_dim(type(), end);
+    require(first <= last, "dim {} is after dim {}", start, end);
+    Dims sizes(dims().begin(), dims().begin() + first + 1);
+    for (int d = first + 1; d <= last; ++d) at(sizes, first) *= dim(d);
+    sizes.insert(sizes.end(), dims().begin() + last + 1, dims().end());
+    return ops::reshape(x, std::move(sizes));
+  });
+}
+
+Tensor Tensor::expand(Dims sizes, std::source_location where) const {
+  return recorded("expand", *this, where, [&](Value x) {
+    const int further = isize(sizes) - ndim();
+    for (int i = 0; i < isize(sizes); ++i)
+      if (at(sizes, i) == -1) {
+        require(i >= further, "size {} of [{}] is -1, but the dim is new", i, fmt::join(sizes, ","));
+        at(sizes, i) = dim(i - further);
+      }
+    return broadcast_value(x, sizes);
+  });
 }
 
 Tensor Tensor::broadcast_to(Dims dims, std::source_location where) const {

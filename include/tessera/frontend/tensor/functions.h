@@ -1,86 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators and functions on lazy tensors. Operands broadcast as in NumPy. A number takes the element type of the
-// tensor. Tensors of different element types are an error; convert with .to().
+// All functions of tensors. docs/reference/tensor.md lists them with their names in PyTorch and JAX.
 #pragma once
 
 #include <vector>
 
+#include "tessera/frontend/tensor/creation.h"
+#include "tessera/frontend/tensor/pointwise.h"
+#include "tessera/frontend/tensor/products.h"
+#include "tessera/frontend/tensor/reductions.h"
+#include "tessera/frontend/tensor/shaping.h"
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera {
 
-Tensor operator+(Operand lhs, Operand rhs);
-Tensor operator-(Operand lhs, Operand rhs);
-Tensor operator*(Operand lhs, Operand rhs);
-Tensor operator/(Operand lhs, Operand rhs);
-Tensor operator-(Operand x);
-Tensor operator<(Operand lhs, Operand rhs);
-Tensor operator<=(Operand lhs, Operand rhs);
-Tensor operator>(Operand lhs, Operand rhs);
-Tensor operator>=(Operand lhs, Operand rhs);
-/// Elementwise, as all operators here.
-Tensor operator==(Operand lhs, Operand rhs);
-Tensor operator!=(Operand lhs, Operand rhs);
-Tensor operator&&(Operand lhs, Operand rhs);
-Tensor operator||(Operand lhs, Operand rhs);
-Tensor operator!(Operand x);
-
-Tensor maximum(Operand lhs, Operand rhs);
-Tensor minimum(Operand lhs, Operand rhs);
-Tensor pow(Operand lhs, Operand rhs);
-Tensor remainder(Operand lhs, Operand rhs);
-Tensor exp(Operand x);
-Tensor log(Operand x);
-Tensor sqrt(Operand x);
-Tensor rsqrt(Operand x);
-Tensor tanh(Operand x);
-Tensor sin(Operand x);
-Tensor cos(Operand x);
-Tensor erf(Operand x);
-Tensor abs(Operand x);
-Tensor sign(Operand x);
-Tensor square(Operand x);
-Tensor sigmoid(Operand x);
-Tensor relu(Operand x);
-/// x * Phi(x), by erf.
-Tensor gelu(Operand x);
-/// GPT-2's tanh form.
-Tensor gelu_new(Operand x);
-/// Elements of `on_true` where `predicate` holds.
-Tensor where(Operand predicate, Operand on_true, Operand on_false);
-/// Selects one of two computed values by a scalar predicate. Differentiable.
-Tensor cond(Operand predicate, Operand on_true, Operand on_false);
-
-/// The dims to reduce; negative dims count from the end. Empty: all dims.
-struct ReduceOptions {
-  std::vector<int> dims{};
-  bool keep_dims = false;
-};
-Tensor sum(Operand x, ReduceOptions options = {});
-Tensor mean(Operand x, ReduceOptions options = {});
-Tensor max(Operand x, ReduceOptions options = {});
-Tensor min(Operand x, ReduceOptions options = {});
-/// The index of the first largest element along `dim`, as s32.
-Tensor argmax(Operand x, int dim);
-
-/// [.., m, k] x [k, n] -> [.., m, n]; or [.., m, k] x [.., k, n] -> [.., m, n] with equal leading batch dims.
-Tensor matmul(Operand lhs, Operand rhs);
-/// General product. Contracts dims of lhs with dims of rhs. The result has the batch dims, then the free dims of lhs,
-/// then those of rhs.
-struct DotDims {
-  Dims lhs_contracting{};
-  Dims rhs_contracting{};
-  Dims lhs_batch{};
-  Dims rhs_batch{};
-};
-Tensor dot(Operand lhs, Operand rhs, const DotDims& dims);
-
-Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where = std::source_location::current());
-/// Pads a dim with `low` elements of `value` before and `high` after it. Negative numbers remove elements.
-Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value = 0);
-Tensor softmax(Operand x, int dim);
-Tensor log_softmax(Operand x, int dim);
-Tensor logsumexp(Operand x, int dim);
 /// Mean 0, variance 1 over the last dim, then weight and bias. Computed in f32 at least.
 Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon);
 

@@ -18,11 +18,17 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <ranges>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "tessera/frontend/tensor/reduce_options.h"
+#include "tessera/frontend/tensor/subscript.h"
 #include "tessera/sharding/sharding.h"
 #include "tessera/tensor/literal.h"
+#include "tessera/tensor/shape.h"
 
 namespace tessera {
 
@@ -47,6 +53,26 @@ class Tensor {
   static Tensor from(Dims dims, const std::vector<T>& values) {
     return from_host(Literal::from<T>(std::move(dims), values));
   }
+  /// The same with the element type of `values` (a span, a vector, an array), which are in row-major order. Error unless
+  /// there is one value for each element.
+  template <std::ranges::contiguous_range Values>
+  static Tensor from(const Values& values, const Shape& shape) {
+    using T = std::remove_cv_t<std::ranges::range_value_t<Values>>;
+    return from_elements(std::as_bytes(std::span<const T>(values)), kDTypeOf<T>, shape);
+  }
+  static Tensor from(std::initializer_list<std::int32_t> values, const Shape& shape) {
+    return from(std::span(values.begin(), values.size()), shape);
+  }
+  static Tensor from(std::initializer_list<std::int64_t> values, const Shape& shape) {
+    return from(std::span(values.begin(), values.size()), shape);
+  }
+  static Tensor from(std::initializer_list<float> values, const Shape& shape) {
+    return from(std::span(values.begin(), values.size()), shape);
+  }
+  static Tensor from(std::initializer_list<double> values, const Shape& shape) {
+    return from(std::span(values.begin(), values.size()), shape);
+  }
+  static Tensor from(const std::vector<bool>& values, const Shape& shape);
   /// A scalar that may change between steps without a new compilation (learning rate, loss scale).
   static Tensor scalar(DType dtype, double value) { return from_host(scalar_of(dtype, value)); }
   /// The same, with the result of `value`. Within a compiled function it is called at every call of the function.
@@ -73,11 +99,14 @@ class Tensor {
   [[nodiscard]] bool is_null() const { return impl_ == nullptr; }
   [[nodiscard]] const Type& type() const;
   [[nodiscard]] const Dims& dims() const { return type().dims(); }
+  [[nodiscard]] Shape shape() const { return {type().dims()}; }
   /// Negative dims count from the end.
   [[nodiscard]] std::int64_t dim(int i) const;
+  [[nodiscard]] std::int64_t size(int i) const { return dim(i); }
   [[nodiscard]] int ndim() const { return type().ndim(); }
   [[nodiscard]] DType dtype() const { return type().dtype(); }
   [[nodiscard]] std::int64_t element_count() const { return type().element_count(); }
+  [[nodiscard]] std::int64_t numel() const { return type().element_count(); }
   [[nodiscard]] const std::string& name() const;
   void set_name(std::string name);
   /// The sharding from mark_sharding or from the last execution; nullopt if there is none.
@@ -129,6 +158,23 @@ class Tensor {
   /// One size may be -1; it is then computed from the others.
   [[nodiscard]] Tensor reshape(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor transpose(Dims permutation, std::source_location where = std::source_location::current()) const;
+  /// The same elements with other sizes, as reshape().
+  [[nodiscard]] Tensor view(Dims dims, std::source_location where = std::source_location::current()) const {
+    return reshape(std::move(dims), where);
+  }
+  /// Dim i of the result is dim order[i]; negative dims count from the end.
+  [[nodiscard]] Tensor permute(Dims order, std::source_location where = std::source_location::current()) const;
+  /// Exchanges two dims.
+  [[nodiscard]] Tensor transpose(int first, int second,
+                                 std::source_location where = std::source_location::current()) const;
+  /// Joins the dims start..end into one.
+  [[nodiscard]] Tensor flatten(int start = 0, int end = -1,
+                               std::source_location where = std::source_location::current()) const;
+  /// Repeats dims of size 1 to these sizes. -1 keeps the size; further dims may precede those of the tensor.
+  [[nodiscard]] Tensor expand(Dims sizes, std::source_location where = std::source_location::current()) const;
+  /// A part of the tensor, as in NumPy: see subscript.h. Error for a number beyond the ends, or too many entries.
+  [[nodiscard]] Tensor operator[](const Index& index) const { return (*this)[{index}]; }
+  [[nodiscard]] Tensor operator[](std::initializer_list<Index> indices) const;
   /// The last two dims swapped.
   [[nodiscard]] Tensor t(std::source_location where = std::source_location::current()) const;
   /// Elements [start, limit) of a dim; negative numbers count from the end.
@@ -143,6 +189,44 @@ class Tensor {
   [[nodiscard]] Tensor broadcast_to(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor to(DType dtype, std::source_location where = std::source_location::current()) const;
 
+  // ---- reductions, as the functions in reductions.h -------------------------------------------------------------------
+
+  [[nodiscard]] Tensor sum(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor sum(ReducedDims dims, std::source_location where = std::source_location::current()) const {
+    return sum(dims.options(), where);
+  }
+  [[nodiscard]] Tensor mean(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor mean(ReducedDims dims, std::source_location where = std::source_location::current()) const {
+    return mean(dims.options(), where);
+  }
+  [[nodiscard]] Tensor max(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor max(ReducedDims dims, std::source_location where = std::source_location::current()) const {
+    return max(dims.options(), where);
+  }
+  [[nodiscard]] Tensor min(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor min(ReducedDims dims, std::source_location where = std::source_location::current()) const {
+    return min(dims.options(), where);
+  }
+  [[nodiscard]] Tensor prod(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor prod(ReducedDims dims, std::source_location where = std::source_location::current()) const {
+    return prod(dims.options(), where);
+  }
+  [[nodiscard]] Tensor any(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor any(ReducedDims dims, std::source_location where = std::source_location::current()) const {
+    return any(dims.options(), where);
+  }
+  [[nodiscard]] Tensor all(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor all(ReducedDims dims, std::source_location where = std::source_location::current()) const {
+    return all(dims.options(), where);
+  }
+  [[nodiscard]] Tensor var(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor std(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor norm(NormOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor argmax(int dim, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor argmin(int dim, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor cumsum(int dim, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor cumprod(int dim, std::source_location where = std::source_location::current()) const;
+
   [[nodiscard]] TensorImpl& impl() const;
   [[nodiscard]] const std::shared_ptr<TensorImpl>& impl_pointer() const { return impl_; }
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
@@ -150,11 +234,19 @@ class Tensor {
   friend bool same_variable(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }
 
  private:
+  static Tensor from_elements(std::span<const std::byte> elements, DType dtype, const Shape& shape);
   std::shared_ptr<TensorImpl> impl_;
 };
 
+/// A tensor that is printed, with the source location of the `<<`.
+struct PrintedTensor {
+  const Tensor& tensor;  // NOLINT(cppcoreguidelines-avoid-const-or-ref-data-members): an argument only
+  std::source_location where;
+  PrintedTensor(const Tensor& printed, std::source_location here = std::source_location::current())  // NOLINT
+      : tensor(printed), where(here) {}
+};
 /// Prints str(): forces execution.
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+std::ostream& operator<<(std::ostream& out, const PrintedTensor& printed);
 
 /// An argument of an op: a tensor, or a number (which takes the element type of the other operand), with the source
 /// location of the call.

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise operators and functions. Operands broadcast as in NumPy. A number takes the element type of the tensor.
+// Tensors of different element types are an error; convert with .to().
+#pragma once
+
+#include <optional>
+
+#include "tessera/frontend/tensor/tensor.h"
+
+namespace tessera {
+
+Tensor operator+(Operand lhs, Operand rhs);
+Tensor operator-(Operand lhs, Operand rhs);
+Tensor operator*(Operand lhs, Operand rhs);
+Tensor operator/(Operand lhs, Operand rhs);
+Tensor operator-(Operand x);
+Tensor operator<(Operand lhs, Operand rhs);
+Tensor operator<=(Operand lhs, Operand rhs);
+Tensor operator>(Operand lhs, Operand rhs);
+Tensor operator>=(Operand lhs, Operand rhs);
+/// Elementwise, as all operators here.
+Tensor operator==(Operand lhs, Operand rhs);
+Tensor operator!=(Operand lhs, Operand rhs);
+Tensor operator&&(Operand lhs, Operand rhs);
+Tensor operator||(Operand lhs, Operand rhs);
+Tensor operator!(Operand x);
+
+/// `x += y` is `x = x + y`: the handle x then refers to a new value. Other handles keep the old value. Error if x is a
+/// variable with requires_grad, because the variable would not change: write `x.assign(x + y)`.
+Tensor& operator+=(Tensor& x, Operand y);
+Tensor& operator-=(Tensor& x, Operand y);
+Tensor& operator*=(Tensor& x, Operand y);
+Tensor& operator/=(Tensor& x, Operand y);
+
+/// The larger operand. Equal operands share the gradient equally.
+Tensor maximum(Operand lhs, Operand rhs);
+/// The smaller operand. Equal operands share the gradient equally.
+Tensor minimum(Operand lhs, Operand rhs);
+Tensor pow(Operand lhs, Operand rhs);
+Tensor remainder(Operand lhs, Operand rhs);
+Tensor exp(Operand x);
+/// exp(x) - 1, exact for small x.
+Tensor expm1(Operand x);
+Tensor log(Operand x);
+/// log(1 + x), exact for small x.
+Tensor log1p(Operand x);
+Tensor sqrt(Operand x);
+Tensor rsqrt(Operand x);
+/// 1 / x.
+Tensor reciprocal(Operand x);
+Tensor tanh(Operand x);
+Tensor sin(Operand x);
+Tensor cos(Operand x);
+Tensor erf(Operand x);
+Tensor abs(Operand x);
+Tensor sign(Operand x);
+Tensor square(Operand x);
+Tensor floor(Operand x);
+Tensor ceil(Operand x);
+/// The nearest integer; halves go to the even one.
+Tensor round(Operand x);
+Tensor sigmoid(Operand x);
+/// max(x, 0). The gradient at 0 is 0.
+Tensor relu(Operand x);
+/// x * Phi(x), by erf.
+Tensor gelu(Operand x);
+/// GPT-2's tanh form.
+Tensor gelu_new(Operand x);
+/// x * sigmoid(x).
+Tensor silu(Operand x);
+/// log(1 + exp(beta * x)) / beta, without overflow.
+Tensor softplus(Operand x, double beta = 1);
+
+/// The bounds of clamp. A bound without a value does not restrict.
+struct ClampOptions {
+  std::optional<double> min{};
+  std::optional<double> max{};
+};
+/// The nearest number between the bounds. The gradient passes where the bounds do not change x, also at the bounds.
+Tensor clamp(Operand x, ClampOptions bounds);
+inline Tensor clamp(Operand x, double low, double high) { return clamp(x, ClampOptions{low, high}); }
+
+/// pred: whether both, one, exactly one or none of the operands is true, or not 0.
+Tensor logical_and(Operand lhs, Operand rhs);
+Tensor logical_or(Operand lhs, Operand rhs);
+Tensor logical_xor(Operand lhs, Operand rhs);
+Tensor logical_not(Operand x);
+Tensor isnan(Operand x);
+Tensor isfinite(Operand x);
+
+/// Elements of `on_true` where `predicate` holds.
+Tensor where(Operand predicate, Operand on_true, Operand on_false);
+/// `value` where `mask` holds, else x. `mask` is pred and broadcasts to x; `value` is a number or a scalar.
+Tensor masked_fill(Operand x, Operand mask, Operand value);
+/// Selects one of two computed values by a scalar predicate. Differentiable.
+Tensor cond(Operand predicate, Operand on_true, Operand on_false);
+
+}  // namespace tessera

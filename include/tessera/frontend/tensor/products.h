@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products and einsum.
+//
+//   einsum("bthd,bshd->bhts", {q, k})    scores of attention
+//   einsum("...ij,...jk", {x, y})        matmul with batch dims that broadcast
+//   einsum("ii->", {m})                  the trace
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "tessera/frontend/tensor/tensor.h"
+
+namespace tessera {
+
+/// The product of NumPy's matmul: [.., m, k] x [.., k, n] -> [.., m, n]. The batch dims broadcast. A vector as lhs is a
+/// row, as rhs a column; its dim is then not in the result.
+Tensor matmul(Operand lhs, Operand rhs);
+/// General product. Contracts dims of lhs with dims of rhs. The result has the batch dims, then the free dims of lhs,
+/// then those of rhs.
+struct DotDims {
+  Dims lhs_contracting{};
+  Dims rhs_contracting{};
+  Dims lhs_batch{};
+  Dims rhs_batch{};
+};
+Tensor dot(Operand lhs, Operand rhs, const DotDims& dims);
+
+/// The sum of products that the equation describes. It has one term for each operand, a letter for each dim. Dims with
+/// the same letter have the same size, or size 1, which broadcasts. A letter twice in one term is the diagonal. `...`
+/// stands for any further dims, which broadcast. Letters that the output does not name are summed. Without `->` the
+/// output has the dims of `...`, then the letters that occur once, in alphabetical order (capital letters first).
+///
+/// Two operands become one `dot`, and more become a sequence of them, in the order with the fewest operations at each
+/// step. The operands have one element type.
+Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
+              std::source_location where = std::source_location::current());
+Tensor einsum(std::string_view equation, Operand x);
+Tensor einsum(std::string_view equation, Operand x, Operand y);
+Tensor einsum(std::string_view equation, Operand x, Operand y, Operand z);
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/tensor/creation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tracing/recorded.h"
+
+namespace tessera {
+
+Tensor zeros(const Shape& shape, DType dtype, std::source_location where) { return full(shape, 0, dtype, where); }
+Tensor ones(const Shape& shape, DType dtype, std::source_location where) { return full(shape, 1, dtype, where); }
+Tensor full(const Shape& shape, double value, DType dtype, std::source_location where) {
+  return Tensor::full(Type::array(dtype, shape), value, where);
+}
+Tensor zeros_like(const Tensor& like, std::optional<DType> dtype, std::source_location where) {
+  return full_like(like, 0, dtype, where);
+}
+Tensor ones_like(const Tensor& like, std::optional<DType> dtype, std::source_location where) {
+  return full_like(like, 1, dtype, where);
+}
+Tensor full_like(const Tensor& like, double value, std::optional<DType> dtype, std::source_location where) {
+  return full(like.shape(), value, dtype.value_or(like.dtype()), where);
+}
+
+namespace {
+
+template <class F>
+Tensor created(std::string_view name, const std::source_location& where, F&& emit) {
+  return in_context(name, {}, where, [&] { return trace().record(where, emit); });
+}
+
+// 0, 1, … as s64.
+Value positions_of(Builder& builder, std::int64_t count) {
+  return ops::iota(builder, Type::array(DType::kS64, {count}), 0);
+}
+
+}  // namespace
+
+Tensor detail::arange(double start, double end, double step, DType dtype, const std::source_location& where) {
+  return created("arange", where, [&](Builder& builder) {
+    require(step != 0 && std::isfinite(start) && std::isfinite(end) && std::isfinite(step),
+            "needs finite numbers and a step other than 0, got {}, {} and step {}", start, end, step);
+    require(is_float(dtype) || (start == std::trunc(start) && step == std::trunc(step)),
+            "{} and step {} are not integers, but the element type is {}", start, step, dtype_name(dtype));
+    const auto count = static_cast<std::int64_t>(std::max(0.0, std::ceil((end - start) / step)));
+    const DType exact = is_float(dtype) ? DType::kF64 : DType::kS64;
+    const Value i = narrowed(positions_of(builder, count), exact);
+    const Value scaled = step == 1 ? i : ops::multiply(i, constant_like(i, step));
+    return narrowed(start == 0 ? scaled : ops::add(scaled, constant_like(i, start)), dtype);
+  });
+}
+
+Tensor linspace(double start, double end, std::int64_t steps, DType dtype, std::source_location where) {
+  return created("linspace", where, [&](Builder& builder) {
+    require(steps >= 0, "needs a number of steps, got {}", steps);
+    require(is_float(dtype), "needs a float type, got {}", dtype_name(dtype));
+    const Value i = ops::convert(positions_of(builder, steps), DType::kF64);
+    if (steps == 1) return narrowed(constant_like(i, start), dtype);
+    // Counts from the nearer end, so that both ends are exact.
+    const double step = (end - start) / static_cast<double>(steps - 1);
+    const Value rest = ops::subtract(constant_like(i, static_cast<double>(steps - 1)), i);
+    const Value is_first_half = ops::compare(i, rest, CompareDirection::kLt);
+    const Value up = ops::add(ops::multiply(i, constant_like(i, step)), constant_like(i, start));
+    const Value down = ops::subtract(constant_like(i, end), ops::multiply(rest, constant_like(i, step)));
+    return narrowed(ops::select(is_first_half, up, down), dtype);
+  });
+}
+
+Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, DType dtype, std::source_location where) {
+  return created("eye", where, [&](Builder& builder) {
+    require(rows >= 0 && columns.value_or(rows) >= 0, "needs numbers of rows and columns, got {} and {}", rows,
+            columns.value_or(rows));
+    const Type indices = Type::array(DType::kS32, {rows, columns.value_or(rows)});
+    return narrowed(
+        ops::compare(ops::iota(builder, indices, 0), ops::iota(builder, indices, 1), CompareDirection::kEq), dtype);
+  });
+}
+
+}  // namespace tessera
