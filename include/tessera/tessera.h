@@ -18,3 +18,6 @@
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/runtime/metrics/metrics.h"
+
+/// `ts::Tensor`, `ts::zeros({2, 3})`.
+namespace ts = tessera;

@@ -188,9 +188,17 @@ ComputationId widened_comparator(ProgramBuilder& program, const Computation& com
   return program.add(ComputationRef(std::move(wide)));
 }
 
-// The source of every result element along the sort dim: sorts the operands again together with their positions.
+bool is_positions(Value x, int dim) {
+  const Instruction& made = x.instruction();
+  return made.op == &kIota && made.type.dtype() == DType::kS32 && attributes_as<IotaAttributes>(made.attributes).iota_dimension == dim;
+}
+
+// The source of every result element along the sort dim: a result of the sort, if it sorts positions as well; otherwise
+// sorts the operands again together with their positions.
 Value sorted_positions(GradientContext& context) {
   const int dim = sort_dim(context.view);
+  for (int i = 0; context.operands.size() > 1 && i < isize(context.operands); ++i)
+    if (is_positions(at(context.operands, i), dim)) return ops::get_tuple_element(context.result, i);
   ProgramBuilder& program = context.builder.program();
   std::vector<Value> operands = context.operands;
   operands.push_back(ops::iota(context.builder, Type::array(DType::kS32, context.view.operands[0].dims()), dim));

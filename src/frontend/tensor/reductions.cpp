@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/along_dim.h"
 #include "tensor/softmax_parts.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/pointwise.h"
@@ -193,15 +194,18 @@ Value shifted(Value x, int d, std::int64_t shift, double fill) {
 
 }  // namespace
 
+Value running_sum(Value x, int dim) {
+  const std::int64_t size = x.type().dim(dim);
+  if (size <= 1) return x;
+  WindowDims window{std::vector<WindowDim>(x.type().dims().size())};
+  at(window.dims, dim) = {.size = size, .low = size - 1};
+  return ops::reduce_window(x, Reduction::kSum, std::move(window));
+}
+
 Tensor cumsum(Operand x, int dim) {
   return recorded("cumsum", x, [&](Value v) {
-    const int d = checked_dim(v.type(), dim);
-    const std::int64_t size = v.type().dim(d);
     require(v.type().dtype() != DType::kPred, "{} has no sums; convert it with .to() first", v.type());
-    if (size <= 1) return v;
-    WindowDims window{std::vector<WindowDim>(v.type().dims().size())};
-    at(window.dims, d) = {.size = size, .low = size - 1};
-    return narrowed(ops::reduce_window(widened(v), Reduction::kSum, std::move(window)), v.type().dtype());
+    return narrowed(running_sum(widened(v), checked_dim(v.type(), dim)), v.type().dtype());
   });
 }
 

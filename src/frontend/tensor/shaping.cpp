@@ -161,10 +161,12 @@ Tensor roll(Operand x, const std::vector<std::int64_t>& shifts, const std::vecto
   });
 }
 
-Tensor flip(Operand x, ReducedDims dims) {
+Tensor flip(Operand x, int dim) { return flip(x, std::vector<int>{dim}); }
+
+Tensor flip(Operand x, const std::vector<int>& dims) {
   return recorded("flip", x, [&](Value v) {
     Dims reversed;
-    for (const int d : dims.options().dims) reversed.push_back(checked_dim(v.type(), d));
+    for (const int d : dims) reversed.push_back(checked_dim(v.type(), d));
     return ops::reverse(v, std::move(reversed));
   });
 }

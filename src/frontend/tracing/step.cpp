@@ -121,13 +121,25 @@ std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const s
 
 }  // namespace
 
+namespace {
+
+// Counts tensors that code of the host reads: host_read::train.cpp:41.
+void count_host_reads(const std::source_location& where, std::int64_t tensors = 1) {
+  const NotesRef place = notes_at(where);
+  metrics().count(fmt::format("host_read::{}:{}", place->source_file, place->source_line), tensors);
+}
+
+}  // namespace
+
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_location where) {
   if (tensors.empty()) return {};
+  count_host_reads(where, isize(tensors));
   return read_by_program(tensors, fmt::format("{} tensors", tensors.size()), where);
 }
 
 Literal Tensor::to_host(std::source_location where) const {
   Node& node = *impl().node;
+  count_host_reads(where);
   if (node.is_deferred()) materialize({impl().node});
   if (node.host) return *node.host;
   if (node.is_under_way) await_execution();

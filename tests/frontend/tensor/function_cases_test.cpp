@@ -84,7 +84,7 @@ TEST_P(FunctionLayouts, EveryFunctionGivesTheValuesOfOneRank) {
     set_default_mesh(mesh);
     for (std::size_t c = 0; c < cases.size(); ++c) {
       int turns = 1;
-      for (const auto& dims : cases[c].inputs) turns = std::max(turns, static_cast<int>(dims.size()));
+      for (const auto& dims : cases[c].inputs) turns = std::max(turns, std::min(2, static_cast<int>(dims.size())));
       for (int turn = 0; turn < turns; ++turn) {
         const auto results = results_of(cases[c], [&](int i, Tensor& input) {
           mark_sharding(input, mesh, spec_of(mesh, input.ndim(), turn + i));

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "frontend/on_ranks.h"
@@ -225,7 +227,7 @@ TEST(Pointwise, LogicalFunctionsTakeNumbers) {
   EXPECT_EQ(numbers(logical_and(x, y)), (Numbers{0, 0, 0, 1}));
   EXPECT_EQ(numbers(logical_or(x, y)), (Numbers{0, 1, 1, 1}));
   EXPECT_EQ(numbers(logical_xor(x, y)), (Numbers{0, 1, 1, 0}));
-  EXPECT_EQ(numbers(logical_not(y)), (Numbers{1, 0, 0, 0}));
+  EXPECT_EQ(numbers(logical_not(y)), (Numbers{1, 0, 1, 0}));
   EXPECT_EQ(numbers(round(Tensor::from({0.5, 1.5, -0.5, 2.6}, {4}))), (Numbers{0, 2, 0, 3}));
 }
 

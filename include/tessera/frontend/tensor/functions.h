@@ -4,11 +4,15 @@
 
 #include <vector>
 
+#include "tessera/frontend/tensor/bounded.h"
 #include "tessera/frontend/tensor/creation.h"
+#include "tessera/frontend/tensor/indexing.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tensor/products.h"
+#include "tessera/frontend/tensor/random.h"
 #include "tessera/frontend/tensor/reductions.h"
 #include "tessera/frontend/tensor/shaping.h"
+#include "tessera/frontend/tensor/sorting.h"
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera {

@@ -18,20 +18,11 @@ struct ReduceOptions {
 template <class T>
 concept DimNumber = std::integral<T> && !std::same_as<T, bool>;
 
-/// A dim or a list of dims as an argument: `x.sum(1)`, `x.sum({0, -1})`.
-class ReducedDims {
- public:
-  // NOLINTBEGIN(google-explicit-constructor): arguments convert implicitly
-  template <DimNumber T>
-  ReducedDims(T dim) : dims_{static_cast<int>(dim)} {}
-  template <DimNumber T>
-  ReducedDims(std::initializer_list<T> dims) : dims_(dims.begin(), dims.end()) {}
-  // NOLINTEND(google-explicit-constructor)
-  [[nodiscard]] ReduceOptions options() const { return {dims_, false}; }
-
- private:
-  std::vector<int> dims_;
-};
+/// The options for a dim or a list of dims: `x.sum(1)`, `x.sum({0, -1})`.
+template <DimNumber T>
+ReduceOptions over_dims(std::initializer_list<T> dims) {
+  return {{dims.begin(), dims.end()}, false};
+}
 
 /// Options of var and std. The sum of squares is divided by count - correction.
 struct VarOptions {

@@ -21,13 +21,62 @@ Tensor prod(Operand x, ReduceOptions options = {});
 Tensor any(Operand x, ReduceOptions options = {});
 /// True if all elements are true, or not 0. No elements: true.
 Tensor all(Operand x, ReduceOptions options = {});
-inline Tensor sum(Operand x, ReducedDims dims) { return sum(x, dims.options()); }
-inline Tensor mean(Operand x, ReducedDims dims) { return mean(x, dims.options()); }
-inline Tensor max(Operand x, ReducedDims dims) { return max(x, dims.options()); }
-inline Tensor min(Operand x, ReducedDims dims) { return min(x, dims.options()); }
-inline Tensor prod(Operand x, ReducedDims dims) { return prod(x, dims.options()); }
-inline Tensor any(Operand x, ReducedDims dims) { return any(x, dims.options()); }
-inline Tensor all(Operand x, ReducedDims dims) { return all(x, dims.options()); }
+template <DimNumber T>
+Tensor sum(Operand x, T dim) {
+  return sum(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor sum(Operand x, std::initializer_list<T> dims) {
+  return sum(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor mean(Operand x, T dim) {
+  return mean(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor mean(Operand x, std::initializer_list<T> dims) {
+  return mean(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor max(Operand x, T dim) {
+  return max(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor max(Operand x, std::initializer_list<T> dims) {
+  return max(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor min(Operand x, T dim) {
+  return min(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor min(Operand x, std::initializer_list<T> dims) {
+  return min(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor prod(Operand x, T dim) {
+  return prod(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor prod(Operand x, std::initializer_list<T> dims) {
+  return prod(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor any(Operand x, T dim) {
+  return any(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor any(Operand x, std::initializer_list<T> dims) {
+  return any(x, over_dims(dims));
+}
+template <DimNumber T>
+Tensor all(Operand x, T dim) {
+  return all(x, over_dims({dim}));
+}
+template <DimNumber T>
+Tensor all(Operand x, std::initializer_list<T> dims) {
+  return all(x, over_dims(dims));
+}
 
 /// The variance: unbiased (correction 1) unless the options say otherwise. Computed in f32 at least. NaN if there are not
 /// more elements than the correction.

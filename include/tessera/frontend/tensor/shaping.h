@@ -38,7 +38,8 @@ Tensor tile(Operand x, const Dims& counts);
 Tensor roll(Operand x, std::int64_t shift, int dim);
 Tensor roll(Operand x, const std::vector<std::int64_t>& shifts, const std::vector<int>& dims);
 /// Reverses the order of the elements along these dims.
-Tensor flip(Operand x, ReducedDims dims);
+Tensor flip(Operand x, int dim);
+Tensor flip(Operand x, const std::vector<int>& dims);
 /// Keeps the elements of the last two dims on and below the diagonal; others become 0. Diagonal k is k columns to the
 /// right of the main one.
 Tensor tril(Operand x, std::int64_t diagonal = 0);

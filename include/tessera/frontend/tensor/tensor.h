@@ -192,32 +192,74 @@ class Tensor {
   // ---- reductions, as the functions in reductions.h -------------------------------------------------------------------
 
   [[nodiscard]] Tensor sum(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor sum(ReducedDims dims, std::source_location where = std::source_location::current()) const {
-    return sum(dims.options(), where);
+  template <DimNumber T>
+  [[nodiscard]] Tensor sum(T dim, std::source_location where = std::source_location::current()) const {
+    return sum(over_dims({dim}), where);
+  }
+  template <DimNumber T>
+  [[nodiscard]] Tensor sum(std::initializer_list<T> dims,
+                           std::source_location where = std::source_location::current()) const {
+    return sum(over_dims(dims), where);
   }
   [[nodiscard]] Tensor mean(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor mean(ReducedDims dims, std::source_location where = std::source_location::current()) const {
-    return mean(dims.options(), where);
+  template <DimNumber T>
+  [[nodiscard]] Tensor mean(T dim, std::source_location where = std::source_location::current()) const {
+    return mean(over_dims({dim}), where);
+  }
+  template <DimNumber T>
+  [[nodiscard]] Tensor mean(std::initializer_list<T> dims,
+                           std::source_location where = std::source_location::current()) const {
+    return mean(over_dims(dims), where);
   }
   [[nodiscard]] Tensor max(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor max(ReducedDims dims, std::source_location where = std::source_location::current()) const {
-    return max(dims.options(), where);
+  template <DimNumber T>
+  [[nodiscard]] Tensor max(T dim, std::source_location where = std::source_location::current()) const {
+    return max(over_dims({dim}), where);
+  }
+  template <DimNumber T>
+  [[nodiscard]] Tensor max(std::initializer_list<T> dims,
+                           std::source_location where = std::source_location::current()) const {
+    return max(over_dims(dims), where);
   }
   [[nodiscard]] Tensor min(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor min(ReducedDims dims, std::source_location where = std::source_location::current()) const {
-    return min(dims.options(), where);
+  template <DimNumber T>
+  [[nodiscard]] Tensor min(T dim, std::source_location where = std::source_location::current()) const {
+    return min(over_dims({dim}), where);
+  }
+  template <DimNumber T>
+  [[nodiscard]] Tensor min(std::initializer_list<T> dims,
+                           std::source_location where = std::source_location::current()) const {
+    return min(over_dims(dims), where);
   }
   [[nodiscard]] Tensor prod(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor prod(ReducedDims dims, std::source_location where = std::source_location::current()) const {
-    return prod(dims.options(), where);
+  template <DimNumber T>
+  [[nodiscard]] Tensor prod(T dim, std::source_location where = std::source_location::current()) const {
+    return prod(over_dims({dim}), where);
+  }
+  template <DimNumber T>
+  [[nodiscard]] Tensor prod(std::initializer_list<T> dims,
+                           std::source_location where = std::source_location::current()) const {
+    return prod(over_dims(dims), where);
   }
   [[nodiscard]] Tensor any(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor any(ReducedDims dims, std::source_location where = std::source_location::current()) const {
-    return any(dims.options(), where);
+  template <DimNumber T>
+  [[nodiscard]] Tensor any(T dim, std::source_location where = std::source_location::current()) const {
+    return any(over_dims({dim}), where);
+  }
+  template <DimNumber T>
+  [[nodiscard]] Tensor any(std::initializer_list<T> dims,
+                           std::source_location where = std::source_location::current()) const {
+    return any(over_dims(dims), where);
   }
   [[nodiscard]] Tensor all(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor all(ReducedDims dims, std::source_location where = std::source_location::current()) const {
-    return all(dims.options(), where);
+  template <DimNumber T>
+  [[nodiscard]] Tensor all(T dim, std::source_location where = std::source_location::current()) const {
+    return all(over_dims({dim}), where);
+  }
+  template <DimNumber T>
+  [[nodiscard]] Tensor all(std::initializer_list<T> dims,
+                           std::source_location where = std::source_location::current()) const {
+    return all(over_dims(dims), where);
   }
   [[nodiscard]] Tensor var(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor std(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
