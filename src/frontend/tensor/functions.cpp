@@ -8,13 +8,13 @@
 #include <limits>
 #include <optional>
 
+#include "tensor/softmax_parts.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/trace.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
-#include "tensor/softmax_parts.h"
 #include "tracing/recorded.h"
 
 namespace tessera {

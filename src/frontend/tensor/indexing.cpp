@@ -89,8 +89,8 @@ Sources sources_of(Value x, Value index, const Operand& given, int dim) {
   require(source.type().ndim() == x.type().ndim(), "the source needs the {} dims of {}, got {}", x.type().ndim(),
           x.type(), source.type());
   for (int d = 0; d < x.type().ndim(); ++d) {
-    require(index.type().dim(d) <= source.type().dim(d), "dim {} of the index {} is larger than that of the source {}", d,
-            index.type(), source.type());
+    require(index.type().dim(d) <= source.type().dim(d), "dim {} of the index {} is larger than that of the source {}",
+            d, index.type(), source.type());
     require(d == dim || index.type().dim(d) <= x.type().dim(d), "dim {} of the index {} is larger than that of {}", d,
             index.type(), x.type());
   }
@@ -122,8 +122,7 @@ Value scatter_add_along(Value x, Value index, Value source, int dim) {
 }
 
 Tensor gather(Operand x, int dim, Operand index) {
-  return recorded("gather", x, index,
-                  [&](Value v, Value i) { return gather_along(v, i, checked_dim(v.type(), dim)); });
+  return recorded("gather", x, index, [&](Value v, Value i) { return gather_along(v, i, checked_dim(v.type(), dim)); });
 }
 
 Tensor take_along_dim(Operand x, Operand index, int dim) {

@@ -212,35 +212,33 @@ Tensor bernoulli(const Key& key, Operand p) {
 }
 
 Tensor categorical(const Key& key, Operand logits, int dim) {
-  const Tensor noisy =
-      recorded("categorical", logits, Operand(key.words(), logits.where()), [&](Value v, Value k) {
-        require_float_type(v.type().dtype());
-        const Value wide = widened(v);
-        return ops::add(wide, gumbel_field(k, wide.type().dims(), wide.type().dtype()));
-      });
+  const Tensor noisy = recorded("categorical", logits, Operand(key.words(), logits.where()), [&](Value v, Value k) {
+    require_float_type(v.type().dtype());
+    const Value wide = widened(v);
+    return ops::add(wide, gumbel_field(k, wide.type().dims(), wide.type().dtype()));
+  });
   return argmax(Operand(noisy, logits.where()), dim);
 }
 
 Tensor multinomial(const Key& key, Operand weights, std::int64_t count, MultinomialOptions options) {
   const bool replaces = options.replacement;
-  const Tensor noisy =
-      recorded("multinomial", weights, Operand(key.words(), weights.where()), [&](Value v, Value k) {
-        require_float_type(v.type().dtype());
-        require(v.type().ndim() >= 1 && count >= 0, "needs weights along a dim and a count, got {} and {}", v.type(),
-                count);
-        const std::int64_t classes = v.type().dims().back();
-        require(replaces || count <= classes,
-                "{} positions of {} cannot all differ; set {{.replacement = true}} if they may be equal", count, classes);
-        Value logarithms = ops::log(widened(v));
-        if (replaces) {  // [.., count, classes]
-          Dims dims = v.type().dims();
-          dims.insert(dims.end() - 1, 1);
-          const Value with_dim = ops::reshape(logarithms, dims);
-          *(dims.end() - 2) = count;
-          logarithms = broadcast_value(with_dim, dims);
-        }
-        return ops::add(logarithms, gumbel_field(k, logarithms.type().dims(), logarithms.type().dtype()));
-      });
+  const Tensor noisy = recorded("multinomial", weights, Operand(key.words(), weights.where()), [&](Value v, Value k) {
+    require_float_type(v.type().dtype());
+    require(v.type().ndim() >= 1 && count >= 0, "needs weights along a dim and a count, got {} and {}", v.type(),
+            count);
+    const std::int64_t classes = v.type().dims().back();
+    require(replaces || count <= classes,
+            "{} positions of {} cannot all differ; set {{.replacement = true}} if they may be equal", count, classes);
+    Value logarithms = ops::log(widened(v));
+    if (replaces) {  // [.., count, classes]
+      Dims dims = v.type().dims();
+      dims.insert(dims.end() - 1, 1);
+      const Value with_dim = ops::reshape(logarithms, dims);
+      *(dims.end() - 2) = count;
+      logarithms = broadcast_value(with_dim, dims);
+    }
+    return ops::add(logarithms, gumbel_field(k, logarithms.type().dims(), logarithms.type().dtype()));
+  });
   if (replaces) return argmax(Operand(noisy, weights.where()), -1);
   return topk(Operand(noisy, weights.where()), count).indices;
 }

@@ -11,32 +11,18 @@
 #include <sstream>
 
 #include "frontend/on_ranks.h"
+#include "frontend/tensor/numbers.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/ir/text.h"
 
 namespace tessera {
 namespace {
 
-using Numbers = std::vector<double>;
+using testing::error_of;
+using testing::numbers;
+using testing::Numbers;
 
-Numbers numbers(const Tensor& x) {
-  const Literal value = x.to_host();
-  Numbers out;
-  for (std::int64_t i = 0; i < x.numel(); ++i)
-    out.push_back(is_float(x.dtype()) ? element_as_double(value, i) : static_cast<double>(element_as_int(value, i)));
-  return out;
-}
 Tensor counted(Shape shape) { return arange(shape.numel(), kF64).reshape(shape); }
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "no error";
-}
 
 // ---- creation, shapes ---------------------------------------------------------------------------------------------------
 
@@ -304,7 +290,9 @@ std::map<std::string, int> ops_of(const Tensor&) {
 }
 using Ops = std::map<std::string, int>;
 
-Tensor given(Shape shape) { return Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), 1), shape); }
+Tensor given(Shape shape) {
+  return Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), 1), shape);
+}
 
 TEST(Products, EinsumOfTwoOperandsIsOneDot) {
   const auto ops = [](const std::string& equation, const std::vector<Shape>& shapes) {
@@ -348,25 +336,32 @@ TEST(Products, EquationsThatDoNotFitAreErrors) {
   };
   EXPECT_EQ(message("ij,jk", {m}), "einsum \"ij,jk\": the equation has 2 terms for 1 operands");
   EXPECT_EQ(message("ijk", {m}), "einsum \"ijk\": term 0 names 3 dims, but operand 0 is f32[5,3]");
-  EXPECT_EQ(message("...ijk", {m}), "einsum \"...ijk\": term 0 names 3 dims in addition to `...`, but operand 0 is f32[5,3]");
-  EXPECT_EQ(message("ij,jk->ik", {m, m}),
-            "einsum \"ij,jk->ik\": 'j' has size 3 in operand 0 and size 5 in operand 1");
+  EXPECT_EQ(message("...ijk", {m}),
+            "einsum \"...ijk\": term 0 names 3 dims in addition to `...`, but operand 0 is f32[5,3]");
+  EXPECT_EQ(message("ij,jk->ik", {m, m}), "einsum \"ij,jk->ik\": 'j' has size 3 in operand 0 and size 5 in operand 1");
   EXPECT_EQ(message("ij->ik", {m}), "einsum \"ij->ik\": the output names 'k', which no operand has");
   EXPECT_EQ(message("ij->ii", {m}), "einsum \"ij->ii\": the output names 'i' twice");
-  EXPECT_EQ(message("i+j", {m}),
-            "einsum \"i+j\": '+' in the term \"i+j\" is not a label; labels are letters, and `...` stands for further dims");
-  EXPECT_EQ(message("...j->j", {m}),
-            "einsum \"...j->j\": the output has no `...`, but the operands have 1 dims for it; write `...` in the output or "
-            "sum them first");
+  EXPECT_EQ(
+      message("i+j", {m}),
+      "einsum \"i+j\": '+' in the term \"i+j\" is not a label; labels are letters, and `...` stands for further dims");
+  EXPECT_EQ(
+      message("...j->j", {m}),
+      "einsum \"...j->j\": the output has no `...`, but the operands have 1 dims for it; write `...` in the output or "
+      "sum them first");
   EXPECT_EQ(message("ij,ij->ij", {m, m.to(kF64)}),
-            "einsum \"ij,ij->ij\": operands must have one numeric element type, got f32[5,3] and f64[5,3]; convert with .to()");
+            "einsum \"ij,ij->ij\": operands must have one numeric element type, got f32[5,3] and f64[5,3]; convert "
+            "with .to()");
 }
 
 TEST(Products, MatmulNamesTheSizesThatDiffer) {
   const FreshRank rank;
-  EXPECT_EQ(error_of([] { matmul(given({5, 3}), given({4})); }),
+  EXPECT_EQ(error_of([] {
+              matmul(given({5, 3}), given({4}));
+            }),
             "matmul: the last dim of f32[5,3] is 3, but dim 0 of f32[4] is 4");
-  EXPECT_EQ(error_of([] { matmul(given({5, 2, 3}), given({4, 3, 2})); }),
+  EXPECT_EQ(error_of([] {
+              matmul(given({5, 2, 3}), given({4, 3, 2}));
+            }),
             "matmul: shapes [5] and [4] do not broadcast: sizes 5 and 4 at dim 1 from the end");
 }
 
