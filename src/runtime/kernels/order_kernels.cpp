@@ -89,8 +89,8 @@ class SortKernel final : public Kernel {
       if (args.out[k] == nullptr) continue;
       const std::int64_t size = sizes_[k];
       for (std::int64_t i = 0; i < count_; ++i)
-        copy_element(args.out[k] + (base + i * inner_) * size,
-                     args.in[k] + (base + sorted[i].position * inner_) * size, size);
+        copy_element(args.out[k] + (base + i * inner_) * size, args.in[k] + (base + sorted[i].position * inner_) * size,
+                     size);
     }
   }
 
@@ -121,7 +121,8 @@ class TopKKernel final : public Kernel {
       const auto* x = reinterpret_cast<const T*>(args.in[0]);
       for (std::int64_t line = 0; line < lines_; ++line, x += count_) {
         read_keys(x, 1, count_, descending_, keys);
-        const OrderedKey* first = k_ <= kMostInserted ? insert_keys(keys, keys + count_) : merge_keys(keys, keys + count_, count_);
+        const OrderedKey* first =
+            k_ <= kMostInserted ? insert_keys(keys, keys + count_) : merge_keys(keys, keys + count_, count_);
         for (std::int64_t i = 0; i < k_; ++i) {
           if (args.out[0] != nullptr) reinterpret_cast<T*>(args.out[0])[line * k_ + i] = x[first[i].position];
           if (args.out[1] != nullptr)

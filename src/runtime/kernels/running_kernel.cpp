@@ -49,8 +49,8 @@ std::optional<RunningShape> running_shape(const OpView& view) {
 }
 
 template <class T>
-using RunningWide = std::conditional_t<
-    std::is_integral_v<T>, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>, double>;
+using RunningWide = std::conditional_t<std::is_integral_v<T>,
+                                       std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>, double>;
 
 template <class T>
 class RunningKernel final : public Kernel {
@@ -64,7 +64,8 @@ class RunningKernel final : public Kernel {
     switch (reduction_) {
       case Reduction::kSum: return run_with(args, [](W a, W b) { return wrapped(a, b, std::plus<>()); });
       case Reduction::kProduct: return run_with(args, [](W a, W b) { return wrapped(a, b, std::multiplies<>()); });
-      case Reduction::kMin: return run_with(args, [](W a, W b) { return is_nan(a) || b < a || is_nan(b) ? nan_or(a, b) : a; });
+      case Reduction::kMin:
+        return run_with(args, [](W a, W b) { return is_nan(a) || b < a || is_nan(b) ? nan_or(a, b) : a; });
       default: return run_with(args, [](W a, W b) { return is_nan(a) || a < b || is_nan(b) ? nan_or(a, b) : a; });
     }
   }

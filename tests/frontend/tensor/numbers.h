@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/frontend/tensor/tensor.h"
+#include "tessera/frontend/tensor/creation.h"
 
 namespace tessera::testing {
 
@@ -20,6 +20,9 @@ inline Numbers numbers(const Tensor& x) {
     out.push_back(is_float(x.dtype()) ? element_as_double(value, i) : static_cast<double>(element_as_int(value, i)));
   return out;
 }
+
+/// 0, 1, 2, … as f64.
+inline Tensor counted(const Shape& shape) { return arange(shape.numel(), kF64).reshape(shape); }
 
 /// The first line of the error that f throws.
 inline std::string error_of(const std::function<void()>& f) {

@@ -81,7 +81,9 @@ TEST(Indexing, GatherReadsOneElementForEachPosition) {
   EXPECT_EQ(numbers(index_select(x, 1, Tensor::from({2, 2, 0}, {3}))), (Numbers{2, 2, 0, 5, 5, 3}));
   EXPECT_EQ(numbers(gather(x, 1, Tensor::from({-5, 9}, {2, 1}))), (Numbers{0, 5}));  // moved to the ends
   EXPECT_EQ(error_of([&] { gather(x, 1, ones({2, 2})); }), "gather: the index must be integers, got f32[2,2]");
-  EXPECT_EQ(error_of([&] { gather(x, 1, zeros({3, 2}, kS32)); }),
+  EXPECT_EQ(error_of([&] {
+              gather(x, 1, zeros({3, 2}, kS32));
+            }),
             "gather: dim 0 of the index s32[3,2] is larger than that of s32[2,3]");
 }
 
@@ -119,7 +121,11 @@ TEST(Indexing, CosineSimilarityOfZerosIsZero) {
 TEST(Random, AKeyGivesTheSameNumbersAndOtherKeysGiveOthers) {
   const FreshRank rank;
   const Key key(7);
-  const auto drawn = [](const Key& k) { return numbers(rand(k, {50})); };
+  const auto drawn = [](const Key& k) {
+    const Tensor x = rand(k, {50});
+    mark_step();
+    return numbers(x);
+  };
   const Numbers first = drawn(key);
   EXPECT_EQ(drawn(key), first);
   EXPECT_EQ(drawn(Key(7)), first);
@@ -213,7 +219,8 @@ TEST(Random, MultinomialWithoutReplacementGivesDifferentPositions) {
   const Tensor weights = Tensor::from({1.0, 0.0, 3.0, 2.0}, {4}).expand({50, 4});
   const Numbers drawn = numbers(multinomial(Key(10), weights, 3));
   for (std::size_t row = 0; row < 50; ++row) {
-    const std::set<double> positions(drawn.begin() + static_cast<int>(3 * row), drawn.begin() + static_cast<int>(3 * row) + 3);
+    const std::set<double> positions(drawn.begin() + static_cast<int>(3 * row),
+                                     drawn.begin() + static_cast<int>(3 * row) + 3);
     EXPECT_EQ(positions, (std::set<double>{0, 2, 3}));
   }
   EXPECT_EQ(error_of([&] { multinomial(Key(1), weights, 5); }),
@@ -255,9 +262,9 @@ TEST(Bounded, WithoutABoundTheErrorTellsWhatToDo) {
   const std::string keeps = " with {.size = N}, which keeps the first N results and fills the rest with fill_value";
   EXPECT_EQ(error_of([&] { nonzero(x); }), "nonzero: " + depends + "nonzero(x, ...)" + keeps + rest);
   EXPECT_EQ(error_of([&] { unique(x); }), "unique: " + depends + "unique(x, ...)" + keeps + rest);
-  EXPECT_EQ(error_of([&] { masked_select(x, x > 0.0); }),
-            "masked_select: " + depends + "masked_select(x, mask, ...)" + keeps +
-                ", or keep the shape with where(mask, x, 0)" + rest);
+  EXPECT_EQ(error_of([&] { masked_select(x, x > 0.0); }), "masked_select: " + depends + "masked_select(x, mask, ...)" +
+                                                              keeps + ", or keep the shape with where(mask, x, 0)" +
+                                                              rest);
 }
 
 // ---- reads --------------------------------------------------------------------------------------------------------------
@@ -278,7 +285,7 @@ TEST(HostReads, AreCountedByTheLineThatReads) {
   EXPECT_EQ(counted(item_line), 3);
   EXPECT_EQ(counted(print_line), 1);
   EXPECT_EQ(counted(all_line), 2);
-  EXPECT_EQ(text.str(), "tensor({0, 1, 2}, s32[3], device xla:0)");
+  EXPECT_EQ(text.str(), "tensor({0,1,2}, s32[3], device xla:0)");
   EXPECT_NE(metrics_report().find("host_read::selection_test.cpp"), std::string::npos);
 }
 
