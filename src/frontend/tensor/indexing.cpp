@@ -158,7 +158,7 @@ Tensor scatter(Operand x, int dim, Operand index, Operand source) {
     const int d = checked_dim(v.type(), dim);
     const Sources sources = sources_of(v, i, source, d);
     const Value positions = ops::iota(*v.builder, sources.index.type().with_dtype(DType::kS32), d);
-    const Value none = constant_like(ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d), -1);
+    const Value none = trace().full(v.type().with_dtype(DType::kS32), -1);
     const Value last = scatter_along(none, sources.index, positions, d, Reduction::kMax);
     const Value is_written = ops::compare(last, none, CompareDirection::kGt);
     if (sources.index.type().dim(d) == 0) return v;

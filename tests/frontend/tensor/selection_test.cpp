@@ -147,6 +147,18 @@ TEST(Random, KeysOfAProgramEqualThoseOfTheHost) {
   EXPECT_EQ(error_of([] { Key(zeros({3}, kU32)); }), "Key: the words of a key are u32[2], got u32[3]");
 }
 
+TEST(Random, ACompiledFunctionDrawsFromTheKeyOfEachCall) {
+  const FreshRank rank;
+  CompiledFunction draw = compile([](const std::vector<Tensor>& words) {
+    const auto keys = Key(words[0]).split(2);
+    return std::vector<Tensor>{rand(keys[1].fold_in(3), {20})};
+  });
+  for (const int seed : {1, 2, 1}) {
+    const Key key(static_cast<std::uint64_t>(seed));
+    EXPECT_EQ(numbers(draw({key.words()})[0]), numbers(rand(key.split(2)[1].fold_in(3), {20}))) << seed;
+  }
+}
+
 struct Moments {
   double mean = 0;
   double variance = 0;
