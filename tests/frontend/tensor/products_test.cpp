@@ -137,7 +137,8 @@ TEST(Products, EqualTheSumOverAllIndices) {
     const Numbers given = numbers(einsum(row.equation, operands));
     const Numbers expected = sum_of_products(row.plain, operands);
     ASSERT_EQ(given.size(), expected.size()) << row.equation;
-    for (std::size_t i = 0; i < given.size(); ++i) EXPECT_NEAR(given[i], expected[i], 1e-13) << row.equation << " " << i;
+    for (std::size_t i = 0; i < given.size(); ++i)
+      EXPECT_NEAR(given[i], expected[i], 1e-13) << row.equation << " " << i;
   }
 }
 
