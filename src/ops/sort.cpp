@@ -190,7 +190,8 @@ ComputationId widened_comparator(ProgramBuilder& program, const Computation& com
 
 bool is_positions(Value x, int dim) {
   const Instruction& made = x.instruction();
-  return made.op == &kIota && made.type.dtype() == DType::kS32 && attributes_as<IotaAttributes>(made.attributes).iota_dimension == dim;
+  return made.op == &kIota && made.type.dtype() == DType::kS32 &&
+         attributes_as<IotaAttributes>(made.attributes).iota_dimension == dim;
 }
 
 // The source of every result element along the sort dim: a result of the sort, if it sorts positions as well; otherwise
@@ -247,6 +248,12 @@ const OpDef kSort = {.name = "sort",
                      .flops = no_flops};
 
 }  // namespace rows
+
+std::optional<SortOrder> sort_order(const OpView& sort) {
+  const auto plain = rows::plain_compare(*sort.called[0]);
+  if (!plain) return std::nullopt;
+  return SortOrder{plain->operand, plain->compare.direction, plain->compare.type};
+}
 
 namespace ops {
 

@@ -74,6 +74,11 @@ void add_reduce_windows(std::vector<Sample>& out) {
   reduce_window(f32(7), Reduction::kProduct, "{size=2}");
   reduce_window(bf16(7, 3), Reduction::kMax, "{size=2x1 stride=2x1}");
   reduce_window(s32(7, 3), Reduction::kSum, "{size=3x1 pad=1_1x0_0}");
+  reduce_window(f64(7, 5), Reduction::kSum, "{size=7x1 pad=6_0x0_0}");  // cumulative
+  reduce_window(f32(3, 7), Reduction::kMax, "{size=1x5 pad=0_0x4_3}");  // not cumulative
+  reduce_window(f32(3, 7), Reduction::kMin, "{size=1x7 pad=0_0x0_6}");  // cumulative from the last element
+  reduce_window(bf16(7, 3), Reduction::kProduct, "{size=9x1 pad=7_1x0_0}");
+  reduce_window(s32(2, 7, 3), Reduction::kSum, "{size=1x7x1 pad=0_0x6_0x0_0}");
   reduce_window(pred(7), Reduction::kOr, "{size=3 pad=1_1}");
   out.push_back({.op = "reduce-window",
                  .label = "two operands",

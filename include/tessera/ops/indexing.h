@@ -2,7 +2,10 @@
 // gather, scatter, dynamic-slice, dynamic-update-slice, sort, rng-bit-generator.
 #pragma once
 
+#include <optional>
+
 #include "tessera/ir/builder.h"
+#include "tessera/ops/elementwise.h"
 
 namespace tessera {
 
@@ -68,6 +71,14 @@ struct SortAttributes {
   }
   friend bool operator==(const SortAttributes&, const SortAttributes&) = default;
 };
+/// The order of a sort whose comparator only compares the two elements of one operand, the left one first.
+struct SortOrder {
+  int operand = 0;
+  CompareDirection direction = CompareDirection::kLt;
+  CompareType type = CompareType::kDefault;
+};
+/// nullopt for any other comparator.
+std::optional<SortOrder> sort_order(const OpView& sort);
 enum class RngAlgorithm : std::uint8_t { kDefault, kThreeFry, kPhilox };
 enum class RngDistribution : std::uint8_t { kUniform, kNormal };
 std::string field_text(RngDistribution value);

@@ -14,11 +14,12 @@ namespace tessera {
 namespace {
 
 std::int64_t checked_size(const BoundedOptions& options, std::string_view call, std::string_view masked_form) {
-  require(options.size.has_value(),
-          "the number of results depends on the data, but programs have fixed shapes; give a bound, {} with "
-          "{{.size = N}}, which keeps the first N results and fills the rest with fill_value{}, or read the tensor with "
-          "to_host() and compute on the host",
-          call, masked_form);
+  require(
+      options.size.has_value(),
+      "the number of results depends on the data, but programs have fixed shapes; give a bound, {} with "
+      "{{.size = N}}, which keeps the first N results and fills the rest with fill_value{}, or read the tensor with "
+      "to_host() and compute on the host",
+      call, masked_form);
   require(*options.size >= 0, "the bound must not be negative, got {}", *options.size);
   return *options.size;
 }
@@ -44,8 +45,7 @@ Found first_positions(Value mask, std::int64_t size) {
   const std::int64_t n = mask.type().element_count();
   const Value ones = ops::convert(mask, DType::kS32);
   // Positions that are not wanted are out of range.
-  const Value place = ops::select(mask, ops::subtract(running_sum(ones, 0), s32_full(n, 1)),
-                                  s32_full(n, size));
+  const Value place = ops::select(mask, ops::subtract(running_sum(ones, 0), s32_full(n, 1)), s32_full(n, size));
   const Value count = ops::splat(ops::reduce(ones, Reduction::kSum, {0}), {size});
   return {scatter_add_along(s32_full(size, 0), place, s32_iota(builder, n), 0),
           ops::compare(s32_iota(builder, size), count, CompareDirection::kLt)};
@@ -63,8 +63,7 @@ Tensor nonzero(Operand x, BoundedOptions options) {
     require_s32_positions(v.type());
     const int ndim = v.type().ndim();
     require(ndim > 0, "needs at least one dim, got {}", v.type());
-    if (v.type().element_count() == 0)
-      return trace().full(Type::array(DType::kS32, {size, ndim}), options.fill_value);
+    if (v.type().element_count() == 0) return trace().full(Type::array(DType::kS32, {size, ndim}), options.fill_value);
     const Found found = first_positions(truth(flat(v)), size);
     const Dims strides = row_major_strides(v.type().dims());
     std::vector<Value> columns;
@@ -112,7 +111,8 @@ UniqueResult unique(Operand x, BoundedOptions options) {
     Builder& builder = *v.builder;
     const std::int64_t n = v.type().element_count();
     // True where a value differs from the one before it.
-    const Value differs = ops::compare(ops::slice_dim(v, 0, 1, n), ops::slice_dim(v, 0, 0, n - 1), CompareDirection::kNe);
+    const Value differs =
+        ops::compare(ops::slice_dim(v, 0, 1, n), ops::slice_dim(v, 0, 0, n - 1), CompareDirection::kNe);
     const Value is_first = ops::concatenate({trace().full(Type::array(DType::kPred, {1}), 1), differs}, 0);
     const Value firsts = ops::convert(is_first, DType::kS32);
     const Value place = ops::subtract(running_sum(firsts, 0), s32_full(n, 1));

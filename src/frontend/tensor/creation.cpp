@@ -74,8 +74,8 @@ Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, DType dtype, 
     require(rows >= 0 && columns.value_or(rows) >= 0, "needs numbers of rows and columns, got {} and {}", rows,
             columns.value_or(rows));
     const Type indices = Type::array(DType::kS32, {rows, columns.value_or(rows)});
-    return narrowed(
-        ops::compare(ops::iota(builder, indices, 0), ops::iota(builder, indices, 1), CompareDirection::kEq), dtype);
+    return narrowed(ops::compare(ops::iota(builder, indices, 0), ops::iota(builder, indices, 1), CompareDirection::kEq),
+                    dtype);
   });
 }
 

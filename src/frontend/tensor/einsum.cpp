@@ -117,7 +117,8 @@ Labels checked_output(const Equation& equation, const std::vector<Labels>& opera
   Labels out = with_further(*equation.output, further);
   for (int i = 0; i < isize(out); ++i) {
     const int label = at(out, i);
-    require(std::count(out.begin(), out.end(), label) == 1, "the output names {} twice", [&] { return label_text(label); });
+    require(std::count(out.begin(), out.end(), label) == 1, "the output names {} twice",
+            [&] { return label_text(label); });
     const bool occurs = std::any_of(operands.begin(), operands.end(), [&](const Labels& labels) {
       return std::find(labels.begin(), labels.end(), label) != labels.end();
     });
@@ -143,8 +144,9 @@ LabelSizes checked_sizes(const std::vector<Labels>& operands, const std::vector<
         owners[label] = i;
         continue;
       }
-      require(size == entry->second || size == 1, "{} has size {} in operand {} and size {} in operand {}",
-              [&] { return label_text(label); }, entry->second, owners[label], size, i);
+      require(
+          size == entry->second || size == 1, "{} has size {} in operand {} and size {} in operand {}",
+          [&] { return label_text(label); }, entry->second, owners[label], size, i);
     }
   return sizes;
 }

@@ -206,8 +206,9 @@ Tensor masked_fill(Operand x, Operand mask, Operand value) {
             m.type(), v.type());
     require(value.is_number() || value.tensor().ndim() == 0, "the value must be a number or a scalar, got {}",
             [&] { return value.tensor().type().str(); });
-    const Value fill = value.is_number() ? broadcast_operands(x, value).rhs
-                                         : ops::splat(narrowed(operand_value(value), v.type().dtype()), v.type().dims());
+    const Value fill = value.is_number()
+                           ? broadcast_operands(x, value).rhs
+                           : ops::splat(narrowed(operand_value(value), v.type().dtype()), v.type().dims());
     return ops::select(broadcast_value(m, v.type().dims()), fill, v);
   });
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "tensor/softmax_parts.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/trace.h"
 #include "tessera/ops/contraction.h"

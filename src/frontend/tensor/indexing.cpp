@@ -89,8 +89,8 @@ Sources sources_of(Value x, Value index, const Operand& given, int dim) {
   require(source.type().ndim() == x.type().ndim(), "the source needs the {} dims of {}, got {}", x.type().ndim(),
           x.type(), source.type());
   for (int d = 0; d < x.type().ndim(); ++d) {
-    require(index.type().dim(d) <= source.type().dim(d), "dim {} of the index {} is larger than that of the source {}", d,
-            index.type(), source.type());
+    require(index.type().dim(d) <= source.type().dim(d), "dim {} of the index {} is larger than that of the source {}",
+            d, index.type(), source.type());
     require(d == dim || index.type().dim(d) <= x.type().dim(d), "dim {} of the index {} is larger than that of {}", d,
             index.type(), x.type());
   }
@@ -122,8 +122,7 @@ Value scatter_add_along(Value x, Value index, Value source, int dim) {
 }
 
 Tensor gather(Operand x, int dim, Operand index) {
-  return recorded("gather", x, index,
-                  [&](Value v, Value i) { return gather_along(v, i, checked_dim(v.type(), dim)); });
+  return recorded("gather", x, index, [&](Value v, Value i) { return gather_along(v, i, checked_dim(v.type(), dim)); });
 }
 
 Tensor take_along_dim(Operand x, Operand index, int dim) {
@@ -159,7 +158,7 @@ Tensor scatter(Operand x, int dim, Operand index, Operand source) {
     const int d = checked_dim(v.type(), dim);
     const Sources sources = sources_of(v, i, source, d);
     const Value positions = ops::iota(*v.builder, sources.index.type().with_dtype(DType::kS32), d);
-    const Value none = constant_like(ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d), -1);
+    const Value none = trace().full(v.type().with_dtype(DType::kS32), -1);
     const Value last = scatter_along(none, sources.index, positions, d, Reduction::kMax);
     const Value is_written = ops::compare(last, none, CompareDirection::kGt);
     if (sources.index.type().dim(d) == 0) return v;

@@ -105,17 +105,15 @@ Labelled contract(Labelled x, Labelled y, const Labels& kept) {
   const auto free_of = [&](const Labelled& v) { return only(v.labels, [&](int l) { return !is_shared(l); }); };
   if (summed.empty() || (free_of(x).empty() && free_of(y).empty())) return multiply(x, y, kept, summed);
   // The free dims of lhs precede those of rhs in the result.
-  const Labels free = only(kept, [&](int label) {
-    return !is_shared(label) && (has_label(x.labels, label) || has_label(y.labels, label));
-  });
+  const Labels free = only(
+      kept, [&](int label) { return !is_shared(label) && (has_label(x.labels, label) || has_label(y.labels, label)); });
   if (has_label(y.labels, free.front())) std::swap(x, y);
   Labels labels = batch;
   for (const Labelled* side : {&x, &y})
     for (const int label : free_of(*side)) labels.push_back(label);
-  const Value out = ops::dot(
-      x.value, y.value,
-      {positions_of(x.labels, batch), positions_of(x.labels, summed), positions_of(y.labels, batch),
-       positions_of(y.labels, summed)});
+  const Value out = ops::dot(x.value, y.value,
+                             {positions_of(x.labels, batch), positions_of(x.labels, summed),
+                              positions_of(y.labels, batch), positions_of(y.labels, summed)});
   return {out, labels};
 }
 

@@ -75,15 +75,15 @@ Tensor matmul(Operand lhs, Operand rhs) {
             x.type(), y.type());
     const int m = x.type().ndim();
     const int n = y.type().ndim();
+    if (m >= 2 && n == 2) return ops::matmul(x, y);
+    const auto& a = x.type().dims();
+    const auto& b = y.type().dims();
+    if (m >= 2 && m == n && std::equal(a.begin(), a.end() - 2, b.begin())) return matmul_of_equal_batches(x, y);
     const std::int64_t inner = x.type().dim(m - 1);
     require(inner == y.type().dim(std::max(0, n - 2)), "the last dim of {} is {}, but dim {} of {} is {}", x.type(),
             inner, std::max(0, n - 2), y.type(), y.type().dim(std::max(0, n - 2)));
     require(x.type().dtype() == y.type().dtype(), "operands have element types {} and {}; convert one with .to()",
             dtype_name(x.type().dtype()), dtype_name(y.type().dtype()));
-    if (m >= 2 && n == 2) return ops::matmul(x, y);
-    const auto& a = x.type().dims();
-    const auto& b = y.type().dims();
-    if (m >= 2 && m == n && std::equal(a.begin(), a.end() - 2, b.begin())) return matmul_of_equal_batches(x, y);
     return matmul_that_broadcasts(x, y);
   });
 }

@@ -36,15 +36,6 @@ Words philox_block(Words counter, std::uint32_t key) {
   return counter;
 }
 
-Tensor words_tensor(Words words) { return Tensor::from(words, {2}); }
-
-// The words of a key that the host knows. A function that is being compiled may get other keys at later calls.
-std::optional<Words> known_words(const Tensor& words) {
-  const auto& host = words.impl().node->host;
-  if (!host || trace().is_capturing()) return std::nullopt;
-  return Words{host->data<std::uint32_t>()[0], host->data<std::uint32_t>()[1]};
-}
-
 Value u32_full(Builder& builder, const Dims& dims, std::uint32_t value) {
   return ops::splat(ops::constant(builder, Literal::scalar(value)), dims);
 }
@@ -73,8 +64,9 @@ Value philox_blocks(Value key, Value low, std::uint32_t mark) {
 
 // ---- keys ---------------------------------------------------------------------------------------------------------------
 
-Key::Key(std::uint64_t seed)
-    : words_(words_tensor({static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)})) {}
+Key::Key(Words words) : words_(Tensor::from(words, {2})), known_(words) {}
+
+Key::Key(std::uint64_t seed) : Key(Words{static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(seed)}) {}
 
 Key::Key(Tensor words) : words_(std::move(words)) {
   require(words_.type() == Type::array(DType::kU32, {2}), "Key: the words of a key are u32[2], got {}", words_.type());
@@ -83,12 +75,9 @@ Key::Key(Tensor words) : words_(std::move(words)) {
 std::vector<Key> Key::split(int count) const {
   require(count > 0, "split: needs a positive number of keys, got {}", count);
   std::vector<Key> out;
-  if (const auto known = known_words(words_)) {
-    for (int i = 0; i < count; ++i)
-      out.emplace_back(
-          words_tensor(philox_block({static_cast<std::uint32_t>(i), (*known)[1]}, (*known)[0] ^ kSplitMark)));
-    return out;
-  }
+  for (int i = 0; known_ && i < count; ++i)
+    out.push_back(Key(philox_block({static_cast<std::uint32_t>(i), (*known_)[1]}, (*known_)[0] ^ kSplitMark)));
+  if (known_) return out;
   const Tensor rows = recorded("split", words_, [&](Value key) {
     return philox_blocks(key, ops::iota(*key.builder, Type::array(DType::kU32, {count}), 0), kSplitMark);
   });
@@ -99,8 +88,7 @@ std::vector<Key> Key::split(int count) const {
 Key Key::fold_in(std::int64_t number) const {
   require(number >= 0 && number < (std::int64_t{1} << 32), "fold_in: the number must be in [0, 2^32), got {}", number);
   const auto low = static_cast<std::uint32_t>(number);
-  if (const auto known = known_words(words_))
-    return Key(words_tensor(philox_block({low, (*known)[1]}, (*known)[0] ^ kFoldMark)));
+  if (known_) return Key(philox_block({low, (*known_)[1]}, (*known_)[0] ^ kFoldMark));
   return fold_in(Tensor::from_host(Literal::scalar(low)));
 }
 
@@ -212,35 +200,33 @@ Tensor bernoulli(const Key& key, Operand p) {
 }
 
 Tensor categorical(const Key& key, Operand logits, int dim) {
-  const Tensor noisy =
-      recorded("categorical", logits, Operand(key.words(), logits.where()), [&](Value v, Value k) {
-        require_float_type(v.type().dtype());
-        const Value wide = widened(v);
-        return ops::add(wide, gumbel_field(k, wide.type().dims(), wide.type().dtype()));
-      });
+  const Tensor noisy = recorded("categorical", logits, Operand(key.words(), logits.where()), [&](Value v, Value k) {
+    require_float_type(v.type().dtype());
+    const Value wide = widened(v);
+    return ops::add(wide, gumbel_field(k, wide.type().dims(), wide.type().dtype()));
+  });
   return argmax(Operand(noisy, logits.where()), dim);
 }
 
 Tensor multinomial(const Key& key, Operand weights, std::int64_t count, MultinomialOptions options) {
   const bool replaces = options.replacement;
-  const Tensor noisy =
-      recorded("multinomial", weights, Operand(key.words(), weights.where()), [&](Value v, Value k) {
-        require_float_type(v.type().dtype());
-        require(v.type().ndim() >= 1 && count >= 0, "needs weights along a dim and a count, got {} and {}", v.type(),
-                count);
-        const std::int64_t classes = v.type().dims().back();
-        require(replaces || count <= classes,
-                "{} positions of {} cannot all differ; set {{.replacement = true}} if they may be equal", count, classes);
-        Value logarithms = ops::log(widened(v));
-        if (replaces) {  // [.., count, classes]
-          Dims dims = v.type().dims();
-          dims.insert(dims.end() - 1, 1);
-          const Value with_dim = ops::reshape(logarithms, dims);
-          *(dims.end() - 2) = count;
-          logarithms = broadcast_value(with_dim, dims);
-        }
-        return ops::add(logarithms, gumbel_field(k, logarithms.type().dims(), logarithms.type().dtype()));
-      });
+  const Tensor noisy = recorded("multinomial", weights, Operand(key.words(), weights.where()), [&](Value v, Value k) {
+    require_float_type(v.type().dtype());
+    require(v.type().ndim() >= 1 && count >= 0, "needs weights along a dim and a count, got {} and {}", v.type(),
+            count);
+    const std::int64_t classes = v.type().dims().back();
+    require(replaces || count <= classes,
+            "{} positions of {} cannot all differ; set {{.replacement = true}} if they may be equal", count, classes);
+    Value logarithms = ops::log(widened(v));
+    if (replaces) {  // [.., count, classes]
+      Dims dims = v.type().dims();
+      dims.insert(dims.end() - 1, 1);
+      const Value with_dim = ops::reshape(logarithms, dims);
+      *(dims.end() - 2) = count;
+      logarithms = broadcast_value(with_dim, dims);
+    }
+    return ops::add(logarithms, gumbel_field(k, logarithms.type().dims(), logarithms.type().dtype()));
+  });
   if (replaces) return argmax(Operand(noisy, weights.where()), -1);
   return topk(Operand(noisy, weights.where()), count).indices;
 }

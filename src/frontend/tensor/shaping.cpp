@@ -55,9 +55,8 @@ std::vector<Tensor> parts_of(const Operand& x, const std::vector<std::int64_t>& 
   std::vector<Tensor> out;
   std::int64_t start = 0;
   for (const auto size : sizes) {
-    out.push_back(recorded("split", x, [&](Value v) {
-      return ops::slice_dim(v, checked_dim(v.type(), dim), start, start + size);
-    }));
+    out.push_back(recorded(
+        "split", x, [&](Value v) { return ops::slice_dim(v, checked_dim(v.type(), dim), start, start + size); }));
     start += size;
   }
   return out;

@@ -20,7 +20,10 @@ Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
 template <class F>
 Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
   return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
-    return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x), operand_value(y)); });
+    return trace().record(x.where(), [&](Builder&) {
+      const Value first = operand_value(x);  // the order decides the numbers of the program's parameters
+      return emit(first, operand_value(y));
+    });
   });
 }
 

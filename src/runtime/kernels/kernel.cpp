@@ -32,6 +32,8 @@ constexpr MakerRow kMakers[] = {
     {&rows::kConvolution, make_convolution},
     {&rows::kReduceWindow, make_reduce_window},
     {&rows::kSelectAndScatter, make_select_and_scatter},
+    {&rows::kSort, make_sort},
+    {&rows::kTopK, make_topk},
 };
 
 }  // namespace

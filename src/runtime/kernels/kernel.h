@@ -57,6 +57,10 @@ KernelRef make_dot(const OpView& view, const OperandViews& views);
 KernelRef make_attention(const OpView& view, const OperandViews& views);  // and attention-backward
 KernelRef make_convolution(const OpView& view, const OperandViews& views);
 KernelRef make_reduce_window(const OpView& view, const OperandViews& views);
+/// The kernel of a reduce-window that is a cumulative reduction; null for any other.
+KernelRef make_running_reduction(const OpView& view, Reduction reduction);
+KernelRef make_sort(const OpView& view, const OperandViews& views);
+KernelRef make_topk(const OpView& view, const OperandViews& views);
 KernelRef make_select_and_scatter(const OpView& view, const OperandViews& views);
 
 }  // namespace tessera

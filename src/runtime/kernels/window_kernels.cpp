@@ -187,6 +187,7 @@ KernelRef make_reduce_window(const OpView& view, const OperandViews&) {
   if (view.operands.size() != 2) return nullptr;
   const auto reduction = reduction_of(*view.called[0]);
   if (!reduction) return nullptr;
+  if (KernelRef running = make_running_reduction(view, *reduction)) return running;
   return of_floats<ReduceWindowKernel>(view.result.dtype(), view, *reduction);
 }
 

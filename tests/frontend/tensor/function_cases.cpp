@@ -61,22 +61,27 @@ std::vector<FunctionCase> reduction_cases() {
   add("max", {{5, 7}}, [](Inputs x) { return x[0].max(0) + x[0].max(); });
   add("min_keep", {{5, 7}}, [](Inputs x) { return x[0].min({.dims = {-1}, .keep_dims = true}) * x[0]; });
   add("prod", {{5, 7}}, [](Inputs x) { return x[0].prod(1); });
-  add("prod_zeros", {{5, 7}}, [](Inputs x) { return x[0].prod(0); }, with_zeros);
+  add(
+      "prod_zeros", {{5, 7}}, [](Inputs x) { return x[0].prod(0); }, with_zeros);
   add("prod_all", {{3, 2}}, [](Inputs x) { return x[0].prod(); });
   add("var", {{5, 7}}, [](Inputs x) { return x[0].var({.dims = {1}}); });
   add("var_biased", {{5, 7}}, [](Inputs x) { return var(x[0], {.dims = {0}, .correction = 0, .keep_dims = true}); });
   add("std", {{5, 7}}, [](Inputs x) { return tessera::std(x[0], 0) * x[0].std(); });
   add("norm", {{5, 7}}, [](Inputs x) { return x[0].norm({.dims = {1}, .keep_dims = true}) * x[0]; });
-  add("norm_of_zeros", {{5, 7}}, [](Inputs x) { return square(norm(x[0], {.dims = {1}})); }, [](double) { return 0.0; });
+  add(
+      "norm_of_zeros", {{5, 7}}, [](Inputs x) { return square(norm(x[0], {.dims = {1}})); },
+      [](double) { return 0.0; });
   add("norm_1", {{5, 7}}, [](Inputs x) { return norm(x[0], {.p = 1, .dims = {0}}); });
   add("norm_3", {{5, 7}}, [](Inputs x) { return norm(x[0], {.p = 3, .dims = {0}}); });
   add("norm_inf", {{5, 7}}, [](Inputs x) { return norm(x[0], {.p = HUGE_VAL, .dims = {1}}); });
   add("cumsum", {{5, 7}}, [](Inputs x) { return cumsum(x[0], 1) * cumsum(x[0], 0); });
   add("cumprod", {{5, 7}}, [](Inputs x) { return cumprod(x[0], -1); });
-  add("cumprod_zeros", {{7, 5}}, [](Inputs x) { return cumprod(x[0], 0); }, with_zeros);
+  add(
+      "cumprod_zeros", {{7, 5}}, [](Inputs x) { return cumprod(x[0], 0); }, with_zeros);
   add("softmax", {{5, 7}}, [](Inputs x) { return softmax(x[0], 0) + log_softmax(x[0], 1); });
   add("logsumexp", {{5, 7}}, [](Inputs x) { return logsumexp(x[0], 1); });
-  add("argmax", {{5, 7}}, [](Inputs x) { return (argmax(x[0], 1).sum() + argmin(x[0]) + x[0].argmin(0).max()).to(kF64); });
+  add("argmax", {{5, 7}},
+      [](Inputs x) { return (argmax(x[0], 1).sum() + argmin(x[0]) + x[0].argmin(0).max()).to(kF64); });
   add("any_all", {{5, 7}}, [](Inputs x) {
     return where(any(x[0] > 0.8, 0), x[0], 2.0 * x[0]) * all(x[0] > -0.9, {.dims = {1}, .keep_dims = true}).to(kF64);
   });
@@ -99,7 +104,9 @@ std::vector<FunctionCase> shaping_cases() {
     const auto parts = chunk(x[0], 3, 1);
     return parts[0] * parts[1] + parts[2];
   });
-  add("permute", {{5, 3, 2}}, [](Inputs x) { return permute(x[0], {-1, 0, 1}) * transpose(x[0], 0, 1).transpose(0, 2).sum(); });
+  add("permute", {{5, 3, 2}}, [](Inputs x) {
+    return permute(x[0], {-1, 0, 1}) * transpose(x[0], 0, 1).transpose(0, 2).sum();
+  });
   add("flatten", {{5, 3, 2}}, [](Inputs x) { return x[0].flatten(1) * flatten(x[0]).sum(); });
   add("expand", {{5, 1}}, [](Inputs x) { return expand(x[0], {3, -1, 4}); });
   add("tile", {{5, 3}}, [](Inputs x) { return tile(x[0], {2, 3, 2}); });
@@ -157,9 +164,76 @@ std::vector<FunctionCase> product_cases() {
   return out;
 }
 
+std::vector<FunctionCase> indexing_cases() {
+  std::vector<FunctionCase> out;
+  const auto add = [&](std::string name, std::vector<Dims> inputs, std::function<Tensor(Inputs)> f) {
+    out.push_back({std::move(name), std::move(inputs), std::move(f)});
+  };
+  // Positions in [0, size), in no order and some of them equal.
+  const auto positions = [](Shape shape, int size) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(shape.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<std::int32_t>((7 * i + i * i / 3 + 2)) % size;
+    return Tensor::from(values, shape);
+  };
+  add("gather_rows", {{5, 3}}, [=](Inputs x) { return gather(x[0], 0, positions({4, 3}, 5)); });
+  add("gather_fewer_rows", {{5, 7}}, [=](Inputs x) { return gather(x[0], 1, positions({3, 4}, 7)); });
+  add("take_along_dim", {{5, 7}}, [=](Inputs x) { return take_along_dim(x[0], positions({1, 4}, 7), 1); });
+  add("index_select", {{5, 7, 2}}, [=](Inputs x) { return index_select(x[0], 1, positions({9}, 7)); });
+  add("scatter", {{5, 7}, {5, 4}}, [=](Inputs x) { return scatter(x[0], 1, positions({5, 4}, 7), x[1]); });
+  add("scatter_fewer", {{5, 7}, {4, 3}}, [=](Inputs x) { return scatter(x[0], 0, positions({3, 2}, 5), x[1]); });
+  add("scatter_number", {{5, 7}}, [=](Inputs x) { return scatter(x[0], 1, positions({5, 3}, 7), 2.5); });
+  add("scatter_add", {{5, 7}, {5, 4}}, [=](Inputs x) {
+    return square(scatter_add(x[0], 1, positions({5, 4}, 7), x[1]));
+  });
+  add("scatter_add_fewer", {{5, 7}, {9, 2}}, [=](Inputs x) {
+    return scatter_add(x[0], 0, positions({9, 2}, 5), x[1]);
+  });
+  add("one_hot", {{5, 7}}, [=](Inputs x) { return matmul(one_hot(positions({3}, 5), 5, kF64), x[0]); });
+  add("cosine_similarity", {{5, 7}, {7}}, [](Inputs x) { return cosine_similarity(x[0], x[1].expand({5, 7})); });
+  add("sort", {{5, 7}}, [](Inputs x) { return sort(x[0]).values * sort(x[0], {.dim = 0, .descending = true}).values; });
+  add("argsort", {{5, 7}},
+      [](Inputs x) { return (argsort(x[0], {.descending = true}) + argsort(x[0], {.dim = 0})).to(kF64); });
+  add("topk", {{5, 7}}, [](Inputs x) {
+    const SortResult largest = topk(x[0], 3);
+    return largest.values * largest.indices.to(kF64) + topk(x[0], 2, {.dim = 0, .largest = false}).values.sum();
+  });
+  add("masked_select", {{5, 7}},
+      [](Inputs x) { return masked_select(square(x[0]), x[0] > 0.0, {.size = 11, .fill_value = 4}); });
+  add("masked_select_all", {{5, 3}}, [](Inputs x) { return masked_select(x[0], x[0] < 0.5, {.size = 20}); });
+  add("nonzero", {{5, 7}}, [](Inputs x) { return nonzero(x[0] > 0.2, {.size = 19, .fill_value = -1}).to(kF64); });
+  add("unique", {{5, 7}}, [](Inputs x) {
+    const UniqueResult found = unique(floor(x[0] * 5.0), {.size = 8});
+    return found.values * found.counts.to(kF64) * found.count.to(kF64) * (found.inverse.sum(0).max()).to(kF64);
+  });
+  return out;
+}
+
+std::vector<FunctionCase> random_cases() {
+  std::vector<FunctionCase> out;
+  const auto add = [&](std::string name, std::vector<Dims> inputs, std::function<Tensor(Inputs)> f) {
+    out.push_back({std::move(name), std::move(inputs), std::move(f)});
+  };
+  add("rand", {{5, 7}}, [](Inputs x) { return x[0] * rand(Key(3), {5, 7}, kF64) * randn(Key(4), {5, 1}, kF64); });
+  add("randint", {{5, 7}}, [](Inputs x) {
+    return x[0] * randint(Key(5).fold_in(2), -3, 10, {5, 7}).to(kF64) + randperm(Key(6), 7).to(kF64);
+  });
+  add("bernoulli", {{5, 7}}, [](Inputs x) {
+    const auto keys = Key(7).split(3);
+    const Tensor kept = bernoulli(keys[0], 0.6, {5, 7});
+    return where(kept && bernoulli(keys[1], sigmoid(x[0].detach())), x[0], gumbel(keys[2], {7}, kF64));
+  });
+  add("categorical", {{5, 7}}, [](Inputs x) {
+    const Tensor drawn = categorical(Key(8), x[0].detach()) + categorical(Key(9), x[0].detach(), 0).sum();
+    const Tensor several = multinomial(Key(10), exp(x[0].detach()), 3);
+    return x[0].sum(1) * drawn.to(kF64) + several.to(kF64).sum(1) * x[0][{All, 1}];
+  });
+  return out;
+}
+
 std::vector<FunctionCase> function_cases() {
   std::vector<FunctionCase> out;
-  for (auto* group : {pointwise_cases, reduction_cases, shaping_cases, product_cases})
+  for (auto* group : {pointwise_cases, reduction_cases, shaping_cases, product_cases, indexing_cases, random_cases})
     for (auto& one : group()) out.push_back(std::move(one));
   return out;
 }

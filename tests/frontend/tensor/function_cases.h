@@ -17,13 +17,14 @@ struct FunctionCase {
   std::function<Tensor(const std::vector<Tensor>&)> function;
   /// Changes the values of the inputs, which are distinct numbers in (-1, 1).
   std::function<double(double)> values{};
-  bool has_gradient = true;
 };
 
 std::vector<FunctionCase> pointwise_cases();
 std::vector<FunctionCase> reduction_cases();
 std::vector<FunctionCase> shaping_cases();
 std::vector<FunctionCase> product_cases();
+std::vector<FunctionCase> indexing_cases();
+std::vector<FunctionCase> random_cases();
 
 /// All of them.
 std::vector<FunctionCase> function_cases();

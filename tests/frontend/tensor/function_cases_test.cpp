@@ -24,7 +24,8 @@ std::vector<Numbers> results_of(const FunctionCase& one, const std::function<voi
   for (const auto& input : inputs) wanted.push_back(input.grad().is_null() ? zeros(input.shape(), kF64) : input.grad());
   mark_step();
   std::vector<Numbers> out;
-  for (const auto& literal : read_all(wanted)) out.emplace_back(literal.data<double>().begin(), literal.data<double>().end());
+  for (const auto& literal : read_all(wanted))
+    out.emplace_back(literal.data<double>().begin(), literal.data<double>().end());
   return out;
 }
 
@@ -59,6 +60,8 @@ INSTANTIATE_TEST_SUITE_P(Pointwise, Functions, ::testing::ValuesIn(pointwise_cas
 INSTANTIATE_TEST_SUITE_P(Reductions, Functions, ::testing::ValuesIn(reduction_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Shaping, Functions, ::testing::ValuesIn(shaping_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Products, Functions, ::testing::ValuesIn(product_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Indexing, Functions, ::testing::ValuesIn(indexing_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Random, Functions, ::testing::ValuesIn(random_cases()), case_name);
 
 // Dim `turn` of every input over the first axis, the next dim over the second.
 PartitionSpec spec_of(const Mesh& mesh, int ndim, int turn) {
@@ -86,15 +89,14 @@ TEST_P(FunctionLayouts, EveryFunctionGivesTheValuesOfOneRank) {
       int turns = 1;
       for (const auto& dims : cases[c].inputs) turns = std::max(turns, std::min(2, static_cast<int>(dims.size())));
       for (int turn = 0; turn < turns; ++turn) {
-        const auto results = results_of(cases[c], [&](int i, Tensor& input) {
-          mark_sharding(input, mesh, spec_of(mesh, input.ndim(), turn + i));
-        });
+        const auto results = results_of(
+            cases[c], [&](int i, Tensor& input) { mark_sharding(input, mesh, spec_of(mesh, input.ndim(), turn + i)); });
         const std::lock_guard lock(guard);
         for (std::size_t i = 0; rank == 0 && i < results.size(); ++i)
           for (std::size_t e = 0; e < results[i].size(); ++e)
             ASSERT_NEAR(results[i][e], expected[c][i][e], 1e-9 * (1 + std::fabs(expected[c][i][e])))
-                << cases[c].name << " with dim " << turn << " sharded: " << (i == 0 ? "result" : "gradient") << " element "
-                << e;
+                << cases[c].name << " with dim " << turn << " sharded: " << (i == 0 ? "result" : "gradient")
+                << " element " << e;
       }
     }
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of functions of tensors, worked out by hand; errors; the programs of products.
+// Values of functions of tensors, worked out by hand; errors.
 #include "tessera/frontend/tensor/functions.h"
 
 #include <gtest/gtest.h>
@@ -7,36 +7,17 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <sstream>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/execution/runtime.h"
-#include "tessera/ir/text.h"
+#include "frontend/tensor/numbers.h"
 
 namespace tessera {
 namespace {
 
-using Numbers = std::vector<double>;
-
-Numbers numbers(const Tensor& x) {
-  const Literal value = x.to_host();
-  Numbers out;
-  for (std::int64_t i = 0; i < x.numel(); ++i)
-    out.push_back(is_float(x.dtype()) ? element_as_double(value, i) : static_cast<double>(element_as_int(value, i)));
-  return out;
-}
-Tensor counted(Shape shape) { return arange(shape.numel(), kF64).reshape(shape); }
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "no error";
-}
+using testing::counted;
+using testing::error_of;
+using testing::numbers;
+using testing::Numbers;
 
 // ---- creation, shapes ---------------------------------------------------------------------------------------------------
 
@@ -289,85 +270,6 @@ TEST(Reductions, CumulativeFunctionsKeepTheElementType) {
   EXPECT_EQ(numbers(cumprod(arange(1, 6), 0)), (Numbers{1, 2, 6, 24, 120}));
   EXPECT_EQ(cumsum(ones({300}, kBF16), 0).dtype(), kBF16);
   EXPECT_EQ(numbers(cumsum(ones({300}, kBF16), 0)).back(), 300);  // 299 + 1 = 300 only in f32
-}
-
-// ---- products -----------------------------------------------------------------------------------------------------------
-
-// The ops of the traced program, without parameters.
-std::map<std::string, int> ops_of(const Tensor&) {
-  std::map<std::string, int> out;
-  const Program program = plan_step().global;
-  for (const auto& instruction : program.entry_computation().instructions) ++out[std::string(instruction.op->name)];
-  out.erase("parameter");
-  out.erase("tuple");
-  return out;
-}
-using Ops = std::map<std::string, int>;
-
-Tensor given(Shape shape) { return Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), 1), shape); }
-
-TEST(Products, EinsumOfTwoOperandsIsOneDot) {
-  const auto ops = [](const std::string& equation, const std::vector<Shape>& shapes) {
-    const FreshRank rank;
-    std::vector<Tensor> operands;
-    for (const auto& shape : shapes) operands.push_back(given(shape));
-    const Tensor result = einsum(equation, operands);
-    return ops_of(result);
-  };
-  EXPECT_EQ(ops("ij,jk->ik", {{5, 3}, {3, 4}}), (Ops{{"dot", 1}}));
-  EXPECT_EQ(ops("ij,jk->ki", {{5, 3}, {3, 4}}), (Ops{{"dot", 1}}));  // the operands exchanged
-  EXPECT_EQ(ops("bhqd,bhkd->bhqk", {{2, 3, 5, 4}, {2, 3, 7, 4}}), (Ops{{"dot", 1}}));
-  EXPECT_EQ(ops("bthd,bshd->bhts", {{2, 5, 3, 4}, {2, 7, 3, 4}}), (Ops{{"dot", 1}}));
-  EXPECT_EQ(ops("bhts,bshd->bthd", {{2, 3, 5, 7}, {2, 7, 3, 4}}), (Ops{{"dot", 1}, {"transpose", 1}}));
-  EXPECT_EQ(ops("...ij,jk->...ik", {{2, 5, 3}, {3, 4}}), (Ops{{"dot", 1}}));
-  EXPECT_EQ(ops("ij,jk,kl->il", {{5, 3}, {3, 2}, {2, 4}}), (Ops{{"dot", 2}}));
-}
-
-TEST(Products, MatmulDoesNotRepeatTheOperandThatBroadcasts) {
-  const FreshRank rank;
-  const Tensor y = matmul(given({7, 2, 5, 3}), given({2, 3, 4}));
-  EXPECT_EQ(ops_of(y), (Ops{{"dot", 1}, {"transpose", 1}}));
-  EXPECT_EQ(y.shape(), (Shape{7, 2, 5, 4}));
-}
-
-TEST(Products, EinsumTakesTheLeastExpensivePairFirst) {
-  const FreshRank rank;
-  const Tensor y = einsum("ij,jk,k->i", given({50, 30}), given({30, 20}), given({20}));
-  const Program program = plan_step().global;
-  std::vector<std::string> types;
-  for (const auto& instruction : program.entry_computation().instructions)
-    if (instruction.op->name == std::string_view("dot")) types.push_back(instruction.type.str());
-  EXPECT_EQ(types, (std::vector<std::string>{"f32[30]", "f32[50]"}));
-}
-
-TEST(Products, EquationsThatDoNotFitAreErrors) {
-  const FreshRank rank;
-  const Tensor m = given({5, 3});
-  const auto message = [&](const std::string& equation, const std::vector<Tensor>& operands) {
-    return error_of([&] { einsum(equation, operands); });
-  };
-  EXPECT_EQ(message("ij,jk", {m}), "einsum \"ij,jk\": the equation has 2 terms for 1 operands");
-  EXPECT_EQ(message("ijk", {m}), "einsum \"ijk\": term 0 names 3 dims, but operand 0 is f32[5,3]");
-  EXPECT_EQ(message("...ijk", {m}), "einsum \"...ijk\": term 0 names 3 dims in addition to `...`, but operand 0 is f32[5,3]");
-  EXPECT_EQ(message("ij,jk->ik", {m, m}),
-            "einsum \"ij,jk->ik\": 'j' has size 3 in operand 0 and size 5 in operand 1");
-  EXPECT_EQ(message("ij->ik", {m}), "einsum \"ij->ik\": the output names 'k', which no operand has");
-  EXPECT_EQ(message("ij->ii", {m}), "einsum \"ij->ii\": the output names 'i' twice");
-  EXPECT_EQ(message("i+j", {m}),
-            "einsum \"i+j\": '+' in the term \"i+j\" is not a label; labels are letters, and `...` stands for further dims");
-  EXPECT_EQ(message("...j->j", {m}),
-            "einsum \"...j->j\": the output has no `...`, but the operands have 1 dims for it; write `...` in the output or "
-            "sum them first");
-  EXPECT_EQ(message("ij,ij->ij", {m, m.to(kF64)}),
-            "einsum \"ij,ij->ij\": operands must have one numeric element type, got f32[5,3] and f64[5,3]; convert with .to()");
-}
-
-TEST(Products, MatmulNamesTheSizesThatDiffer) {
-  const FreshRank rank;
-  EXPECT_EQ(error_of([] { matmul(given({5, 3}), given({4})); }),
-            "matmul: the last dim of f32[5,3] is 3, but dim 0 of f32[4] is 4");
-  EXPECT_EQ(error_of([] { matmul(given({5, 2, 3}), given({4, 3, 2})); }),
-            "matmul: shapes [5] and [4] do not broadcast: sizes 5 and 4 at dim 1 from the end");
 }
 
 }  // namespace

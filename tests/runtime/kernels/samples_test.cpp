@@ -104,7 +104,6 @@ TEST(Samples, FewOpsHaveNoKernel) {
                          "send-done",
                          "sinh",
                          "stochastic-convert",
-                         "topk",
                          "triangular-solve"})
     allowed.push_back(std::string("fallback::") + op);
   // 10 of f64 and integers, and three with windows that oneDNN does not support (a dilated image with a kernel that is

@@ -14,7 +14,9 @@
 // words(), because a function that is compiled once would otherwise draw from the key of its first call.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tessera/frontend/tensor/tensor.h"
@@ -35,7 +37,10 @@ class Key {
   [[nodiscard]] const Tensor& words() const { return words_; }
 
  private:
+  using Words = std::array<std::uint32_t, 2>;
+  explicit Key(Words words);
   Tensor words_;
+  std::optional<Words> known_;  // unless the program computes the words
 };
 
 /// Uniform in [0, 1).

@@ -11,8 +11,7 @@ namespace tessera {
 /// Joins tensors along a dim.
 Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where = std::source_location::current());
 /// The same as concat.
-Tensor cat(const std::vector<Tensor>& parts, int dim = 0,
-           std::source_location where = std::source_location::current());
+Tensor cat(const std::vector<Tensor>& parts, int dim = 0, std::source_location where = std::source_location::current());
 /// Joins tensors of one shape along a new dim.
 Tensor stack(const std::vector<Tensor>& parts, int dim = 0,
              std::source_location where = std::source_location::current());

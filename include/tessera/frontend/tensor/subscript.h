@@ -46,8 +46,7 @@ class Index {
       : kind_(Kind::kRange), range_(range), where_(where) {}
   Index(AllElements, std::source_location where = std::source_location::current())
       : kind_(Kind::kRange), where_(where) {}
-  Index(NewDim, std::source_location where = std::source_location::current())
-      : kind_(Kind::kNewDim), where_(where) {}
+  Index(NewDim, std::source_location where = std::source_location::current()) : kind_(Kind::kNewDim), where_(where) {}
   Index(OtherDims, std::source_location where = std::source_location::current())
       : kind_(Kind::kOtherDims), where_(where) {}
   // NOLINTEND(google-explicit-constructor)

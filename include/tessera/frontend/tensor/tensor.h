@@ -17,8 +17,8 @@
 #include <iosfwd>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <ranges>
+#include <source_location>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -191,7 +191,8 @@ class Tensor {
 
   // ---- reductions, as the functions in reductions.h -------------------------------------------------------------------
 
-  [[nodiscard]] Tensor sum(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor sum(ReduceOptions options = {},
+                           std::source_location where = std::source_location::current()) const;
   template <DimNumber T>
   [[nodiscard]] Tensor sum(T dim, std::source_location where = std::source_location::current()) const {
     return sum(over_dims({dim}), where);
@@ -201,17 +202,19 @@ class Tensor {
                            std::source_location where = std::source_location::current()) const {
     return sum(over_dims(dims), where);
   }
-  [[nodiscard]] Tensor mean(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor mean(ReduceOptions options = {},
+                            std::source_location where = std::source_location::current()) const;
   template <DimNumber T>
   [[nodiscard]] Tensor mean(T dim, std::source_location where = std::source_location::current()) const {
     return mean(over_dims({dim}), where);
   }
   template <DimNumber T>
   [[nodiscard]] Tensor mean(std::initializer_list<T> dims,
-                           std::source_location where = std::source_location::current()) const {
+                            std::source_location where = std::source_location::current()) const {
     return mean(over_dims(dims), where);
   }
-  [[nodiscard]] Tensor max(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor max(ReduceOptions options = {},
+                           std::source_location where = std::source_location::current()) const;
   template <DimNumber T>
   [[nodiscard]] Tensor max(T dim, std::source_location where = std::source_location::current()) const {
     return max(over_dims({dim}), where);
@@ -221,7 +224,8 @@ class Tensor {
                            std::source_location where = std::source_location::current()) const {
     return max(over_dims(dims), where);
   }
-  [[nodiscard]] Tensor min(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor min(ReduceOptions options = {},
+                           std::source_location where = std::source_location::current()) const;
   template <DimNumber T>
   [[nodiscard]] Tensor min(T dim, std::source_location where = std::source_location::current()) const {
     return min(over_dims({dim}), where);
@@ -231,17 +235,19 @@ class Tensor {
                            std::source_location where = std::source_location::current()) const {
     return min(over_dims(dims), where);
   }
-  [[nodiscard]] Tensor prod(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor prod(ReduceOptions options = {},
+                            std::source_location where = std::source_location::current()) const;
   template <DimNumber T>
   [[nodiscard]] Tensor prod(T dim, std::source_location where = std::source_location::current()) const {
     return prod(over_dims({dim}), where);
   }
   template <DimNumber T>
   [[nodiscard]] Tensor prod(std::initializer_list<T> dims,
-                           std::source_location where = std::source_location::current()) const {
+                            std::source_location where = std::source_location::current()) const {
     return prod(over_dims(dims), where);
   }
-  [[nodiscard]] Tensor any(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor any(ReduceOptions options = {},
+                           std::source_location where = std::source_location::current()) const;
   template <DimNumber T>
   [[nodiscard]] Tensor any(T dim, std::source_location where = std::source_location::current()) const {
     return any(over_dims({dim}), where);
@@ -251,7 +257,8 @@ class Tensor {
                            std::source_location where = std::source_location::current()) const {
     return any(over_dims(dims), where);
   }
-  [[nodiscard]] Tensor all(ReduceOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor all(ReduceOptions options = {},
+                           std::source_location where = std::source_location::current()) const;
   template <DimNumber T>
   [[nodiscard]] Tensor all(T dim, std::source_location where = std::source_location::current()) const {
     return all(over_dims({dim}), where);
@@ -263,7 +270,8 @@ class Tensor {
   }
   [[nodiscard]] Tensor var(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor std(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor norm(NormOptions options = {}, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor norm(NormOptions options = {},
+                            std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor argmax(int dim, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor argmin(int dim, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor cumsum(int dim, std::source_location where = std::source_location::current()) const;
