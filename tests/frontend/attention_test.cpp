@@ -24,7 +24,8 @@ Tensor numbers(Dims dims, int seed) {
 
 // Attention by products: q [b,h,t,d], k and v [b,h,s,d].
 Tensor by_products(const Tensor& q, const Tensor& k, const Tensor& v, double scale, const Tensor& mask) {
-  const Tensor scores = dot(q, k, {.lhs_contracting = {3}, .rhs_contracting = {3}, .lhs_batch = {0, 1}, .rhs_batch = {0, 1}});
+  const Tensor scores =
+      dot(q, k, {.lhs_contracting = {3}, .rhs_contracting = {3}, .lhs_batch = {0, 1}, .rhs_batch = {0, 1}});
   const Tensor weights = softmax(scores * scale + mask, -1);
   return dot(weights, v, {.lhs_contracting = {3}, .rhs_contracting = {2}, .lhs_batch = {0, 1}, .rhs_batch = {0, 1}});
 }
@@ -50,7 +51,8 @@ Results with_gradients(std::vector<Tensor> inputs, const std::function<Tensor(co
   std::vector<Tensor> all{out};
   for (const Tensor& x : inputs) all.push_back(x.grad());
   Results results;
-  for (const Literal& value : read_all(all)) results.emplace_back(value.data<double>().begin(), value.data<double>().end());
+  for (const Literal& value : read_all(all))
+    results.emplace_back(value.data<double>().begin(), value.data<double>().end());
   return results;
 }
 
@@ -85,8 +87,8 @@ TEST(Attention, ArraysMayHaveNoHeads) {
   const Tensor k = numbers({2, 7, 4}, 2);
   const Tensor out = scaled_dot_product_attention(q, k, k);
   EXPECT_EQ(out.dims(), (Dims{2, 5, 4}));
-  const Tensor with_heads = scaled_dot_product_attention(q.reshape({2, 1, 5, 4}), k.reshape({2, 1, 7, 4}),
-                                                         k.reshape({2, 1, 7, 4}));
+  const Tensor with_heads =
+      scaled_dot_product_attention(q.reshape({2, 1, 5, 4}), k.reshape({2, 1, 7, 4}), k.reshape({2, 1, 7, 4}));
   EXPECT_EQ(out.to_vector<double>(), with_heads.to_vector<double>());
 }
 
@@ -144,14 +146,14 @@ TEST(Attention, EveryLayoutGivesTheSameValuesAndGradients) {
   for (const double dropout : {0.0, 0.3}) {
     const Results expected = on_layout({"x=1", none, none}, dropout);
     const std::vector<Layout> layouts{
-        {"x=2", {"x", {}, {}, {}}, {"x", {}, {}, {}}},                  // batch, unevenly
-        {"x=2", {{}, "x", {}, {}}, {{}, "x", {}, {}}},                  // heads
-        {"x=3", {{}, {}, "x", {}}, none},                               // rows
-        {"x=3", {{}, {}, "x", {}}, {{}, {}, "x", {}}},                  // rows and keys over one axis
-        {"x=2,y=3", {{}, {}, "x", {}}, {{}, {}, "y", {}}},              // rows and keys over two
-        {"x=2,y=2", {{}, "x", "y", {}}, {{}, "x", {}, {}}},             // heads and rows
-        {"x=2,y=3", {{}, {"x", "y"}, {}, {}}, {{}, "x", {}, {}}},       // more heads than key heads
-        {"x=2,y=3", {"y", {}, "x", {}}, {"y", {}, "x", {}}},            // batch and sequence
+        {"x=2", {"x", {}, {}, {}}, {"x", {}, {}, {}}},             // batch, unevenly
+        {"x=2", {{}, "x", {}, {}}, {{}, "x", {}, {}}},             // heads
+        {"x=3", {{}, {}, "x", {}}, none},                          // rows
+        {"x=3", {{}, {}, "x", {}}, {{}, {}, "x", {}}},             // rows and keys over one axis
+        {"x=2,y=3", {{}, {}, "x", {}}, {{}, {}, "y", {}}},         // rows and keys over two
+        {"x=2,y=2", {{}, "x", "y", {}}, {{}, "x", {}, {}}},        // heads and rows
+        {"x=2,y=3", {{}, {"x", "y"}, {}, {}}, {{}, "x", {}, {}}},  // more heads than key heads
+        {"x=2,y=3", {"y", {}, "x", {}}, {"y", {}, "x", {}}},       // batch and sequence
         {"x=4", {{}, {}, "x", {}}, {{}, {}, "x", {}}}};
     for (const Layout& layout : layouts) {
       SCOPED_TRACE(layout.mesh + " layout " + std::to_string(&layout - layouts.data()));
@@ -185,7 +187,7 @@ TEST(Attention, ShardedBatchesAndHeadsNeedNoCommunicationAndShardedRowsOnlyTheKe
   EXPECT_EQ(collectives_of({"x=2", {"x", {}, {}, {}}, {"x", {}, {}, {}}}), std::vector<std::string>{});
   EXPECT_EQ(collectives_of({"x=2", {{}, "x", {}, {}}, {{}, "x", {}, {}}}), std::vector<std::string>{});
   EXPECT_EQ(collectives_of({"x=2", {{}, {}, "x", {}}, none}), std::vector<std::string>{});
-  const std::vector<std::string> gathers{"all-gather"};  // of k and v together
+  const std::vector<std::string> gathers{"all-gather", "all-gather"};  // of k and v
   EXPECT_EQ(collectives_of({"x=2", {{}, {}, "x", {}}, {{}, {}, "x", {}}}), gathers);
 }
 
@@ -195,7 +197,8 @@ std::int64_t peak_bytes(std::int64_t length) {
   const FreshRank rank;
   std::vector<Tensor> inputs;
   for (int i = 0; i < 3; ++i) {
-    inputs.push_back(Tensor::from<float>({1, 1, length, 16}, std::vector<float>(static_cast<std::size_t>(16 * length))));
+    inputs.push_back(
+        Tensor::from<float>({1, 1, length, 16}, std::vector<float>(static_cast<std::size_t>(16 * length))));
     inputs.back().set_requires_grad();
   }
   sum(square(scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], {.causal = true}))).backward();

@@ -109,15 +109,14 @@ TEST(Attention, DropoutDrawsTheNumbersOfTheCompleteScores) {
   const Value k = ops::full(main, f64(2, 7, 3, 1), 0);
   // The values are unit vectors: the output holds the weights.
   Literal units(f64(2, 7, 3, 7));
-  for (std::int64_t i = 0; i < 2 * 7 * 3; ++i)
-    at(units.mutable_data<double>(), i * 7 + i / 3 % 7) = 1;
-  const Value out = ops::get_tuple_element(
-      ops::attention(q, k, ops::constant(main, units), {.dropout = kP, .key = key}), 0);
+  for (std::int64_t i = 0; i < 2 * 7 * 3; ++i) at(units.mutable_data<double>(), i * 7 + i / 3 % 7) = 1;
+  const Value out =
+      ops::get_tuple_element(ops::attention(q, k, ops::constant(main, units), {.dropout = kP, .key = key}), 0);
   const Value weights = ops::transpose(out, {0, 2, 1, 3});
   const Value uniform = ops::random_uniform(key, scores, DType::kF32);
   const Value keep = ops::compare(uniform, ops::full(main, uniform.type(), kP), CompareDirection::kGe);
-  const Value expected = ops::select(keep, ops::full(main, weights.type(), 1.0 / 7 / (1 - kP)),
-                                     ops::full(main, weights.type(), 0));
+  const Value expected =
+      ops::select(keep, ops::full(main, weights.type(), 1.0 / 7 / (1 - kP)), ops::full(main, weights.type(), 0));
   const Value root = ops::tuple(main, {weights, expected});
   const ComputationId entry = program.add(std::move(main), root);
   const auto got = evaluate(program.finish(entry), {}).leaves();

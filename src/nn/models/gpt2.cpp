@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/attention.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/initializers.h"
 
@@ -18,6 +19,18 @@ double residual_deviation(const GPT2Config& config) {
 const GPT2Config& checked(const GPT2Config& config) {
   config.check();
   return config;
+}
+
+// Between its products, the activations [b, t, c] are sharded by time; a single token is not.
+Tensor between_products(const Tensor& x, const std::optional<ActivationSplit>& split) {
+  return x.dim(1) > 1 ? over_dim(x, 1, split) : whole(x, split);
+}
+
+Tensor activated(const Tensor& x, const std::string& name) {
+  if (name == "gelu") return gelu(x);
+  if (name == "relu") return relu(x);
+  if (name == "tanh") return tanh(x);
+  return gelu_new(x);  // gelu_pytorch_tanh is the same function
 }
 
 }  // namespace
@@ -36,33 +49,35 @@ GPT2Attention::GPT2Attention(const GPT2Config& config)
       head_size_(config.n_embd / config.n_head),
       c_attn_(config, qkv_weight_, qkv_bias_),
       c_proj_(config.n_embd, config.n_embd, residual_deviation(config), config.dtype),
-      attn_dropout_(config.attn_pdrop),
+      attn_pdrop_(config.attn_pdrop),
       resid_dropout_(config.resid_pdrop) {
   add_module("c_attn", c_attn_);
   add_module("c_proj", c_proj_);
-  add_module("attn_dropout", attn_dropout_);
   add_module("resid_dropout", resid_dropout_);
 }
 
-Tensor GPT2Attention::forward(const Tensor& x) {
-  const std::int64_t b = x.dim(0);
-  const std::int64_t t = x.dim(1);
+GPT2Attention::Projections GPT2Attention::project(const Tensor& x) const {
   // [b, t, 3, h, d]
   const Tensor projected = dot(whole(x, split_), qkv_weight_, {.lhs_contracting = {2}, .rhs_contracting = {0}});
   const Tensor qkv = over_dim(projected + qkv_bias_, 3, split_);
-  const Tensor q = qkv.select(2, 0);  // [b, t, h, d]
-  const Tensor k = qkv.select(2, 1);
-  const Tensor v = qkv.select(2, 2);
-  const DotDims over_d{.lhs_contracting = {3}, .rhs_contracting = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}};
-  const Tensor scores = dot(q, k, over_d) * (1 / std::sqrt(static_cast<double>(head_size_)));  // [b, h, t, s]
-  const Type square = Type::array(DType::kS32, {t, t});
-  const Tensor seen = Tensor::iota(square, 0) >= Tensor::iota(square, 1);
-  constexpr double kNever = -1e30;  // finite, so that no inf - inf arises
-  const Tensor weights = attn_dropout_(softmax(where(seen, scores, kNever), -1));
-  const Tensor mixed =
-      dot(weights, v, {.lhs_contracting = {3}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
-  const Tensor joined = mixed.transpose({0, 2, 1, 3}).reshape({b, t, heads_ * head_size_});  // [b, t, c]
-  return resid_dropout_(over_dim(c_proj_(over_dim(joined, 2, split_)), 1, split_));
+  return {qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2)};
+}
+
+// Multiplies the heads [b, t, h, d] with c_proj: [b, t, c].
+Tensor GPT2Attention::joined(const Tensor& mixed) {
+  const Tensor heads = mixed.reshape({mixed.dim(0), mixed.dim(1), heads_ * head_size_});
+  return resid_dropout_(between_products(c_proj_(over_dim(heads, 2, split_)), split_));
+}
+
+Tensor GPT2Attention::forward(const Tensor& x) {
+  const Projections p = project(x);
+  return joined(dot_product_attention(p.q, p.k, p.v, {.causal = true, .dropout = is_training() ? attn_pdrop_ : 0}));
+}
+
+Tensor GPT2Attention::step(const Tensor& x, std::int64_t layer, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope scope(path(), unit());
+  const Projections p = project(x);
+  return joined(cached_attention(cache, layer, place, p.q, p.k, p.v));
 }
 
 // ---- block --------------------------------------------------------------------------------------------------------------
@@ -78,7 +93,7 @@ GPT2MLP::GPT2MLP(const GPT2Config& config)
 }
 Tensor GPT2MLP::forward(const Tensor& x) {
   const Tensor inner = over_dim(c_fc_(whole(x, split_)), 2, split_);
-  return dropout_(over_dim(c_proj_(activation(inner, activation_)), 1, split_));
+  return dropout_(between_products(c_proj_(activated(inner, activation_)), split_));
 }
 
 GPT2Block::GPT2Block(const GPT2Config& config)
@@ -93,6 +108,12 @@ GPT2Block::GPT2Block(const GPT2Config& config)
 }
 Tensor GPT2Block::forward(const Tensor& x) {
   const Tensor attended = x + attn_(ln_1_(x));
+  return attended + mlp_(ln_2_(attended));
+}
+
+Tensor GPT2Block::step(const Tensor& x, std::int64_t layer, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope scope(path(), unit());
+  const Tensor attended = x + attn_.step(ln_1_(x), layer, place, cache);
   return attended + mlp_(ln_2_(attended));
 }
 
@@ -120,6 +141,13 @@ Tensor GPT2Model::forward(const Tensor& tokens) {
   Tensor x = over_dim(drop_(wte_(tokens) + positions), 1, split_);
   for (auto& block : h_) x = (*block)(x);
   return whole(ln_f_(x), split_);
+}
+
+Tensor GPT2Model::step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope scope(path(), unit());
+  Tensor x = between_products(wte_(tokens) + wpe_(place.positions), split_);
+  for (int i = 0; i < h_.size(); ++i) x = h_[i].step(x, i, place, cache);
+  return whole(ln_f_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_).select(1, 0);
 }
 
 void GPT2Model::split_activations(const ActivationSplit& split) {
@@ -162,8 +190,46 @@ CausalLM::Output GPT2LMHeadModel::compute(const Tensor& tokens, const CausalInpu
           "GPT2LMHeadModel takes no attention_mask and no position_ids; pad with labels of -100 on the right");
   const Tensor hidden = transformer_(tokens);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
-  return {over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
-                   transformer_.activation_split())};
+  return over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
+                  transformer_.activation_split());
+}
+
+Tensor GPT2LMHeadModel::step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope own(path(), unit());
+  const Tensor hidden = transformer_.step(ids, place, cache);
+  const TraceScope scope(lm_head_.path(), lm_head_.unit());
+  return over_dim(dot(hidden, head_weight_, {.lhs_contracting = {1}, .rhs_contracting = {1}}), 1,
+                  transformer_.activation_split());
+}
+
+CacheSizes GPT2LMHeadModel::cache_sizes() const {
+  return {.layers = config_.n_layer,
+          .key_heads = config_.n_head,
+          .head_size = config_.n_embd / config_.n_head,
+          .most_positions = config_.n_positions,
+          .dtype = config_.dtype};
+}
+
+namespace {
+
+constexpr std::int64_t kIgnoredLabel = -100;
+
+// Shifts the labels to the left instead of slicing the logits, so that nothing of size [b, t, v] is copied.
+Tensor shifted(const Tensor& given) {
+  const bool is_wide = given.dtype() == DType::kS32 || given.dtype() == DType::kS64 || !is_integer(given.dtype());
+  const Tensor labels = is_wide ? given : given.to(DType::kS32);  // s32 can represent the ignored label
+  return pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnoredLabel));
+}
+
+}  // namespace
+
+Tensor GPT2LMHeadModel::forward(const Tensor& tokens, const Tensor& labels) {
+  return cross_entropy(logits(tokens), shifted(labels), kIgnoredLabel);
+}
+
+CrossEntropyParts GPT2LMHeadModel::loss_parts(const Tensor& tokens, const Tensor& labels) {
+  const TraceScope scope(path(), unit());
+  return cross_entropy_parts(logits(tokens), shifted(labels), kIgnoredLabel);
 }
 
 // ---- tensor parallel ----------------------------------------------------------------------------------------------------

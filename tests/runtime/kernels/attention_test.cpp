@@ -59,7 +59,8 @@ TEST(AttentionKernels, SpanBlocksOfRowsAndKeys) {
 TEST(AttentionKernels, OfSixteenBitsRoundOnlyWeightsAndResults) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     SCOPED_TRACE(dtype_name(dtype));
-    expect_as_reference({1, 67, 2, 1, 131, 19, 21}, dtype, {.causal = true, .scale = 0.2}, dtype == DType::kBF16 ? 20 : 64);
+    expect_as_reference({1, 67, 2, 1, 131, 19, 21}, dtype, {.causal = true, .scale = 0.2},
+                        dtype == DType::kBF16 ? 20 : 64);
   }
 }
 
@@ -108,7 +109,8 @@ TEST(AttentionKernels, ReadOperandsInPlaceFromATransposedSlice) {
         [](Builder& b, auto& v) {
           std::vector<Value> parts;
           for (int i = 0; i < 3; ++i)
-            parts.push_back(ops::transpose(ops::reshape(ops::slice_dim(v[0], 1, i, i + 1), {2, 4, 70, 8}), {0, 2, 1, 3}));
+            parts.push_back(
+                ops::transpose(ops::reshape(ops::slice_dim(v[0], 1, i, i + 1), {2, 4, 70, 8}), {0, 2, 1, 3}));
           const Value out = ops::attention(parts[0], parts[1], parts[2], {.causal = true, .scale = 0.3});
           const Value sums = ops::get_tuple_element(out, 1);
           const Value back = ops::attention_backward(parts[0], parts[1], parts[2], ops::get_tuple_element(out, 0), sums,

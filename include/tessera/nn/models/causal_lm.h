@@ -31,9 +31,9 @@ struct CacheSizes {
 
 /// The place of the tokens of a step. The texts of a batch end in the same slot; shorter ones begin in a later slot.
 struct StepPlace {
-  Tensor start;      // s32[]: the slot of the first token of the step
-  Tensor positions;  // s32[batch, time]: the position of each token in its text (0 in unused slots)
-  Tensor visible;    // pred[batch, 1, 1, slots]: false for unused slots; null if all are used
+  Tensor start{};      // s32[]: the slot of the first token of the step
+  Tensor positions{};  // s32[batch, time]: the position of each token in its text (0 in unused slots)
+  Tensor visible{};    // pred[batch, 1, 1, slots]: false for unused slots; null if all are used
 };
 
 /// Writes the keys and values [batch, time, key heads, head size] of a layer into the cache, and returns the attention

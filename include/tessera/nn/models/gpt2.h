@@ -12,7 +12,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/activation_split.h"
 #include "tessera/nn/layers.h"
-#include "tessera/nn/models/model.h"
+#include "tessera/nn/models/causal_lm.h"
 
 namespace tessera::nn {
 
@@ -50,6 +50,8 @@ class GPT2Attention : public Callable<GPT2Attention> {
  public:
   explicit GPT2Attention(const GPT2Config& config);
   Tensor forward(const Tensor& x);  // [b, t, c] -> [b, t, c]
+  /// The same for the tokens of a step of generation.
+  Tensor step(const Tensor& x, std::int64_t layer, const StepPlace& place, KeyValueCache& cache);
   /// [C, 3, H, D] and [3, H, D].
   [[nodiscard]] Tensor qkv_weight() const { return qkv_weight_; }
   [[nodiscard]] Tensor qkv_bias() const { return qkv_bias_; }
@@ -59,6 +61,11 @@ class GPT2Attention : public Callable<GPT2Attention> {
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Attention"; }
 
  private:
+  struct Projections {
+    Tensor q, k, v;  // [b, t, h, d]
+  };
+  [[nodiscard]] Projections project(const Tensor& x) const;
+  Tensor joined(const Tensor& mixed);
   /// Holds c_attn.weight and c_attn.bias under their names.
   class FusedProjection : public Module {
    public:
@@ -69,7 +76,8 @@ class GPT2Attention : public Callable<GPT2Attention> {
   Tensor qkv_weight_, qkv_bias_;
   FusedProjection c_attn_;
   Conv1D c_proj_;
-  Dropout attn_dropout_, resid_dropout_;
+  double attn_pdrop_;
+  Dropout resid_dropout_;
   std::optional<ActivationSplit> split_;
 };
 
@@ -94,6 +102,7 @@ class GPT2Block : public Callable<GPT2Block> {
  public:
   explicit GPT2Block(const GPT2Config& config);
   Tensor forward(const Tensor& x);
+  Tensor step(const Tensor& x, std::int64_t layer, const StepPlace& place, KeyValueCache& cache);
   [[nodiscard]] GPT2Attention& attn() { return attn_; }
   [[nodiscard]] GPT2MLP& mlp() { return mlp_; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Block"; }
@@ -110,6 +119,8 @@ class GPT2Model : public Callable<GPT2Model> {
  public:
   explicit GPT2Model(const GPT2Config& config);
   Tensor forward(const Tensor& tokens);  // s32 [b, t] -> [b, t, c]
+  /// The hidden states of the last tokens of a step of generation, [b, c].
+  Tensor step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache);
   [[nodiscard]] ModuleList<GPT2Block>& blocks() { return h_; }
   [[nodiscard]] Embedding& wte() { return wte_; }
   [[nodiscard]] Embedding& wpe() { return wpe_; }
@@ -132,14 +143,20 @@ class GPT2Model : public Callable<GPT2Model> {
 };
 
 /// GPT-2 with the language-model head. The head is tied to the token embedding unless tie_word_embeddings is false.
-class GPT2LMHeadModel : public Callable<GPT2LMHeadModel, CausalLM> {
+class GPT2LMHeadModel : public Callable<GPT2LMHeadModel>, public CausalLM {
  public:
   using Config = GPT2Config;
   explicit GPT2LMHeadModel(const GPT2Config& config);
-  [[nodiscard]] CausalShape shape() const override;
-  [[nodiscard]] std::string config_json() const override;
-  [[nodiscard]] std::string_view block_class() const override { return "GPT2Block"; }
-  void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
+  /// s32 [b, t] -> [b, t, vocabulary].
+  Tensor logits(const Tensor& tokens) override;
+  Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
+  [[nodiscard]] CacheSizes cache_sizes() const override;
+  Module& module() override { return *this; }
+  [[nodiscard]] std::optional<ActivationSplit> head_split() const override { return transformer_.activation_split(); }
+  /// Returns the mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i]. Labels of -100 are ignored.
+  Tensor forward(const Tensor& tokens, const Tensor& labels);
+  /// Returns the sum and the number of labels that are not ignored.
+  CrossEntropyParts loss_parts(const Tensor& tokens, const Tensor& labels);
   [[nodiscard]] GPT2Model& transformer() { return transformer_; }
   [[nodiscard]] GPT2Block& block(int i) { return transformer_.blocks()[i]; }
   [[nodiscard]] const GPT2Config& config() const { return config_; }

@@ -2,7 +2,7 @@
 // Attention over blocks of rows and keys, without complete scores: FlashAttention-2 (Dao, 2023). The forward pass keeps
 // the running maximum and sum of each row (online softmax). The backward pass computes the scores again from queries,
 // keys and the log-sum-exp. Causal blocks without visible keys are skipped.
-#include "kernels/simd/attention_blocks.h"
+#include "kernels/simd/attention_few_rows.h"
 
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
@@ -33,11 +33,11 @@ class Forward {
 
   void run() {
     const std::int64_t group = args_.heads / args_.key_heads;
+    const std::int64_t seen = keys_seen(args_, 0, args_.rows);  // of a cache, the used part
     for (std::int64_t b = 0; b < args_.batch; ++b)
       for (std::int64_t h = 0; h < args_.key_heads; ++h) {
-        k_.template pack_all_turned<kKeyBlock>(matrix_of<Element>(args_.k, args_.keys, args_.depth, b, h));
-        v_.pack_all_lines(matrix_of<Element>(args_.v, args_.keys, args_.value_depth, b, h),
-                          rounded_up(args_.keys, kKeyBlock));
+        k_.template pack_all_turned<kKeyBlock>(matrix_of<Element>(args_.k, seen, args_.depth, b, h));
+        v_.pack_all_lines(matrix_of<Element>(args_.v, seen, args_.value_depth, b, h), rounded_up(seen, kKeyBlock));
         for (std::int64_t head = h * group; head < (h + 1) * group; ++head)
           for (std::int64_t row = 0; row < args_.rows; row += kRowBlock) run_rows(b, head, row);
       }
@@ -343,10 +343,23 @@ class Backward {
 };
 
 template <class Math, class Element>
+void run_forward(const AttentionArgs& args) {
+  using Few = FewRows<Element, typename Math::Sum>;
+  if (Few::takes(args))
+    Few(args, args.workspace).run();
+  else
+    Forward<Math, Element>(args, args.workspace).run();
+}
+template <class Math, class Element>
+std::int64_t forward_bytes(const AttentionArgs& args) {
+  using Few = FewRows<Element, typename Math::Sum>;
+  return Few::takes(args) ? Few(args, nullptr).bytes() : Forward<Math, Element>(args, nullptr).bytes();
+}
+template <class Math, class Element>
 AttentionFunctions functions_of() {
-  return {[](const AttentionArgs& args) { Forward<Math, Element>(args, args.workspace).run(); },
+  return {run_forward<Math, Element>,
           [](const AttentionArgs& args) { Backward<Math, Element>(args, args.workspace).run(); },
-          [](const AttentionArgs& args) { return Forward<Math, Element>(args, nullptr).bytes(); },
+          forward_bytes<Math, Element>,
           [](const AttentionArgs& args) { return Backward<Math, Element>(args, nullptr).bytes(); }};
 }
 
