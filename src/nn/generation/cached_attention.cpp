@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/generation/key_value_cache.h"
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/tensor/update_slice.h"
-#include "tessera/nn/models/causal_lm.h"
 
 namespace tessera::nn {
 

@@ -46,12 +46,12 @@ class Generator::State {
     require(isize(prompts) <= options_.batch, "{} prompts for a generator with a batch of {}", prompts.size(),
             options_.batch);
     for (const Tokens& prompt : prompts) require(!prompt.empty(), "a prompt must have at least one token");
-    const bool was_training = model_.module().is_training();
-    model_.module().eval();
+    const bool was_training = model_.is_training();
+    model_.eval();
     texts_ = prompts;
     options_of_run_ = options;
     run();
-    model_.module().train(was_training);
+    model_.train(was_training);
     return std::move(texts_);
   }
 

@@ -190,8 +190,8 @@ CausalLM::Output GPT2LMHeadModel::compute(const Tensor& tokens, const CausalInpu
           "GPT2LMHeadModel takes no attention_mask and no position_ids; pad with labels of -100 on the right");
   const Tensor hidden = transformer_(tokens);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
-  return over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
-                  transformer_.activation_split());
+  return {over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
+                   transformer_.activation_split())};
 }
 
 Tensor GPT2LMHeadModel::step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) {
@@ -208,28 +208,6 @@ CacheSizes GPT2LMHeadModel::cache_sizes() const {
           .head_size = config_.n_embd / config_.n_head,
           .most_positions = config_.n_positions,
           .dtype = config_.dtype};
-}
-
-namespace {
-
-constexpr std::int64_t kIgnoredLabel = -100;
-
-// Shifts the labels to the left instead of slicing the logits, so that nothing of size [b, t, v] is copied.
-Tensor shifted(const Tensor& given) {
-  const bool is_wide = given.dtype() == DType::kS32 || given.dtype() == DType::kS64 || !is_integer(given.dtype());
-  const Tensor labels = is_wide ? given : given.to(DType::kS32);  // s32 can represent the ignored label
-  return pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnoredLabel));
-}
-
-}  // namespace
-
-Tensor GPT2LMHeadModel::forward(const Tensor& tokens, const Tensor& labels) {
-  return cross_entropy(logits(tokens), shifted(labels), kIgnoredLabel);
-}
-
-CrossEntropyParts GPT2LMHeadModel::loss_parts(const Tensor& tokens, const Tensor& labels) {
-  const TraceScope scope(path(), unit());
-  return cross_entropy_parts(logits(tokens), shifted(labels), kIgnoredLabel);
 }
 
 // ---- tensor parallel ----------------------------------------------------------------------------------------------------

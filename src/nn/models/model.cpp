@@ -75,4 +75,12 @@ ModelOutput CausalLM::run(const ModelInputs& inputs) {
   return out;
 }
 
+Tensor CausalLM::step(const Tensor& /*ids*/, const StepPlace& /*place*/, KeyValueCache& /*cache*/) {
+  fail("{} cannot generate text: it has no steps with a cache of keys and values", class_name());
+}
+
+CacheSizes CausalLM::cache_sizes() const {
+  fail("{} cannot generate text: it has no cache of keys and values", class_name());
+}
+
 }  // namespace tessera::nn

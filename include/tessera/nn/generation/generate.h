@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "tessera/nn/models/causal_lm.h"
+#include "tessera/nn/models/model.h"
 
 namespace tessera::nn {
 

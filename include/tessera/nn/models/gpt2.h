@@ -12,7 +12,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/activation_split.h"
 #include "tessera/nn/layers.h"
-#include "tessera/nn/models/causal_lm.h"
+#include "tessera/nn/models/model.h"
 
 namespace tessera::nn {
 
@@ -143,20 +143,17 @@ class GPT2Model : public Callable<GPT2Model> {
 };
 
 /// GPT-2 with the language-model head. The head is tied to the token embedding unless tie_word_embeddings is false.
-class GPT2LMHeadModel : public Callable<GPT2LMHeadModel>, public CausalLM {
+class GPT2LMHeadModel : public Callable<GPT2LMHeadModel, CausalLM> {
  public:
   using Config = GPT2Config;
   explicit GPT2LMHeadModel(const GPT2Config& config);
-  /// s32 [b, t] -> [b, t, vocabulary].
-  Tensor logits(const Tensor& tokens) override;
+  [[nodiscard]] CausalShape shape() const override;
+  [[nodiscard]] std::string config_json() const override;
+  [[nodiscard]] std::string_view block_class() const override { return "GPT2Block"; }
+  void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
   [[nodiscard]] CacheSizes cache_sizes() const override;
-  Module& module() override { return *this; }
   [[nodiscard]] std::optional<ActivationSplit> head_split() const override { return transformer_.activation_split(); }
-  /// Returns the mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i]. Labels of -100 are ignored.
-  Tensor forward(const Tensor& tokens, const Tensor& labels);
-  /// Returns the sum and the number of labels that are not ignored.
-  CrossEntropyParts loss_parts(const Tensor& tokens, const Tensor& labels);
   [[nodiscard]] GPT2Model& transformer() { return transformer_; }
   [[nodiscard]] GPT2Block& block(int i) { return transformer_.blocks()[i]; }
   [[nodiscard]] const GPT2Config& config() const { return config_; }

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/nn/activation_split.h"
+#include "tessera/nn/generation/key_value_cache.h"
 #include "tessera/nn/module.h"
 
 namespace tessera::nn {
@@ -73,6 +76,16 @@ class CausalLM : public PretrainedModel {
   CausalLossParts loss_parts(const Tensor& tokens, const Tensor& labels, const CausalInputs& inputs = {});
   /// Takes input_ids, and labels, attention_mask and position_ids if given.
   ModelOutput run(const ModelInputs& inputs) override;
+
+  // ---- generation (tessera/nn/generation/generate.h) ----------------------------------------------------------------
+
+  /// Adds the tokens ids s32 [batch, time] to the cache. Returns the logits of the last token of each text: [batch,
+  /// vocabulary]. Error unless the model overrides it.
+  virtual Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache);
+  /// Error unless the model overrides it.
+  [[nodiscard]] virtual CacheSizes cache_sizes() const;
+  /// The axis over which the heads are sharded, if there is one: the cache is sharded like them.
+  [[nodiscard]] virtual std::optional<ActivationSplit> head_split() const { return std::nullopt; }
 
  protected:
   struct Output {

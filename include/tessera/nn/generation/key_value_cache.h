@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of causal language models: logits of complete texts, for training, and steps with a cache of keys and
-// values, for generation (tessera/nn/generation/generate.h).
+// The cache of keys and values of generation, and the place of a step in it.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "tessera/frontend/tensor/attention.h"
-#include "tessera/nn/activation_split.h"
-#include "tessera/nn/module.h"
 
 namespace tessera::nn {
 
@@ -41,26 +37,5 @@ struct StepPlace {
 /// give a scale.
 Tensor cached_attention(KeyValueCache& cache, std::int64_t layer, const StepPlace& place, const Tensor& q,
                         const Tensor& k, const Tensor& v, AttentionSettings settings = {});
-
-/// A model derives from Module and from this class.
-class CausalLM {
- public:
-  virtual ~CausalLM() = default;
-  /// s32 [batch, time] -> [batch, time, vocabulary].
-  virtual Tensor logits(const Tensor& ids) = 0;
-  /// Adds the tokens ids s32 [batch, time] to the cache. Returns the logits of the last token of each text: [batch,
-  /// vocabulary].
-  virtual Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) = 0;
-  [[nodiscard]] virtual CacheSizes cache_sizes() const = 0;
-  /// The model itself, for its parameters and mode.
-  virtual Module& module() = 0;
-  /// The axis over which the heads are sharded, if there is one: the cache is sharded like them.
-  [[nodiscard]] virtual std::optional<ActivationSplit> head_split() const { return std::nullopt; }
-
- protected:
-  CausalLM() = default;
-  CausalLM(const CausalLM&) = default;
-  CausalLM& operator=(const CausalLM&) = default;
-};
 
 }  // namespace tessera::nn
