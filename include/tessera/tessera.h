@@ -15,6 +15,7 @@
 #include "tessera/frontend/tensor/tensor.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/ir/text.h"
+#include "tessera/nn/distribute.h"
 #include "tessera/nn/images.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/layers.h"

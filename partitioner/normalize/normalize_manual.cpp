@@ -77,9 +77,11 @@ class Normalizer {
         at(work.to.parameters, number) = work.values.back();
       }
     }
-    require(!has_borders_ || from.root_type().is_token() || context.size() >= work.manual.of(from.root).size(),
-            "the result %{} of %{} is inside a manual region; leave the region first, with SPMDShardToFullShape",
-            from[from.root].name, from.name);
+    require(
+        !has_borders_ || from.root_type().is_token() || context.size() >= work.manual.of(from.root).size(),
+        "the result %{} of %{} is inside a manual region; leave the region first, with SPMDShardToFullShape (in C++: "
+        "return it from the function of shard_map)",
+        from[from.root].name, from.name);
     work.to.root = at(work.values, from.root);
     return std::move(work.to);
   }

@@ -99,27 +99,42 @@ class EqualValues {
       for (const auto device : at(groups.groups, g)) class_of_[device] = g;
   }
 
-  bool holds(Id id) {
-    if (const auto found = known_.find(id); found != known_.end()) return found->second;
-    const bool result = decide(id);
-    known_[id] = result;
-    return result;
+  bool holds(Id root) {
+    known_.assign(static_cast<std::size_t>(root) + 1, Known::kNot);
+    std::vector<Id> needed{root};
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (is_settled(needed[i])) continue;
+      for (const Id operand : builder_[needed[i]].operands) {
+        if (at(known_, operand) != Known::kNot) continue;
+        at(known_, operand) = Known::kSoon;
+        needed.push_back(operand);
+      }
+    }
+    std::sort(needed.begin(), needed.end());  // operands come before their users
+    for (const Id id : needed) at(known_, id) = decide(id) ? Known::kEqual : Known::kDiffers;
+    return at(known_, root) == Known::kEqual;
   }
 
  private:
-  bool decide(Id id) {
+  enum class Known : std::uint8_t { kNot, kSoon, kEqual, kDiffers };
+
+  // Whether the result is equal within classes for any operands.
+  bool is_settled(Id id) {
     const Instruction& instruction = builder_[id];
-    const ManualBorder border = manual_border(instruction);
-    if (border == ManualBorder::kLeave || instruction.op->role == Role::kParameter) return true;
-    if (border == ManualBorder::kEnter) return holds(instruction.operands.front()) && holds_same_tile(id);
+    if (instruction.op->role == Role::kParameter || manual_border(instruction) == ManualBorder::kLeave) return true;
+    return instruction.op->role == Role::kCollective && gives_all_the_same(instruction) &&
+           groups_contain_classes(instruction);
+  }
+
+  bool decide(Id id) {
+    if (is_settled(id)) return true;
+    const Instruction& instruction = builder_[id];
     if (instruction.op->role == Role::kPartitionId) return false;
-    if (instruction.op->role == Role::kCollective) {
-      if (gives_all_the_same(instruction) && groups_contain_classes(instruction)) return true;
-      if (!keeps_classes(instruction)) return false;
-    }
+    if (manual_border(instruction) == ManualBorder::kEnter && !holds_same_tile(id)) return false;
+    if (instruction.op->role == Role::kCollective && !keeps_classes(instruction)) return false;
     if (communicates_inside(instruction)) return false;
     return std::all_of(instruction.operands.begin(), instruction.operands.end(),
-                       [&](Id operand) { return holds(operand); });
+                       [&](Id operand) { return at(known_, operand) == Known::kEqual; });
   }
 
   // Whether the devices of each class enter with the same tile.
@@ -201,7 +216,7 @@ class EqualValues {
 
   Builder& builder_;
   std::map<std::int64_t, int> class_of_;
-  std::map<Id, bool> known_;
+  std::vector<Known> known_;  // by value
 };
 
 }  // namespace

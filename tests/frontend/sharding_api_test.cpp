@@ -11,6 +11,8 @@
 #include "tessera/frontend/sharding/sharded_tensor.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/ir/text.h"
+#include "tessera/nn/distribute.h"
+#include "tessera/nn/layers.h"
 
 namespace tessera {
 namespace {
@@ -149,6 +151,16 @@ TEST(Meshes, AHybridMeshFitsTheNodes) {
       "need one size each for every axis");
 }
 
+TEST(Meshes, TheNodesOfTheRanksAreThoseOfTheJob) {
+  const auto body = [](ProcessGroup& world) {
+    join_world(world);
+    EXPECT_EQ(node_of_ranks(), (std::vector<int>{0, 0, 1, 1, 1, 1}));
+    expect_message([] { (void)HybridMesh({.ici_mesh_shape = {3}, .dcn_mesh_shape = {2}}); },
+                   "describes 3 ranks on each node, but node 0 has 2");
+  };
+  run_virtual_ranks(6, body, {.node_of = [](int rank) { return rank < 2 ? 0 : 1; }});
+}
+
 TEST(Meshes, EachRankHasItsGlobalMesh) {
   on_ranks(3, [](int) {
     EXPECT_EQ(get_global_mesh(), get_1d_mesh());
@@ -284,6 +296,21 @@ TEST(DeviceTensors, PartialArraysAreReduced) {
     EXPECT_EQ(largest.to_vector<double>(), (std::vector<double>{15, 120}));  // the sum over `model` of the maxima
     expect_message([&] { (void)from_local(mine, kGrid, {Partial(), Shard(0)}, Dims{5}); }, "unevenly and partial");
   });
+}
+
+TEST(DeviceTensors, AModuleIsDistributedByAFunctionOfItsModules) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  nn::Linear layer(4, 6);
+  std::vector<std::string> visited;
+  nn::distribute_module(layer, kGrid, [&](const std::string& name, nn::Module& module, const Mesh& mesh) {
+    visited.push_back(name);
+    mark_sharding(module.parameter("weight"), mesh, {{}, "data"});
+  });
+  EXPECT_EQ(visited, std::vector<std::string>{""});
+  EXPECT_EQ(layer.weight().sharding()->str(), "{-,data}");
+  EXPECT_EQ(layer.parameter("bias").sharding()->str(), "{-}");
+  EXPECT_EQ(layer.parameter("bias").sharding()->mesh, kGrid);
 }
 
 // ---- views of shards ----------------------------------------------------------------------------------------------------

@@ -87,7 +87,10 @@ HybridMesh::HybridMesh(const HybridMeshOptions& options) : Mesh(hybrid_mesh(opti
 
 std::vector<int> node_of_ranks() {
   const JobInfo& job = session().job;
-  if (!is_planning() && !job.node_of_rank.empty()) return job.node_of_rank;
+  if (!is_planning()) {
+    if (!job.node_of_rank.empty()) return job.node_of_rank;
+    if (auto nodes = session().world->nodes(); isize(nodes) == device_count()) return nodes;
+  }
   return listed_nodes(static_cast<int>(device_count()));
 }
 
