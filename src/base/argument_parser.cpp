@@ -118,7 +118,9 @@ void ArgumentParser::assign(Row& row, const std::string& value) {
   const std::string& name = row.name;
   if (!row.choices.empty()) {
     const bool is_choice = std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end();
-    require(is_choice, "--{} takes one of {}, got \"{}\"", name, fmt::join(row.choices, ", "), value);
+    std::vector<std::string> named = row.choices;  // "" is the default of some flags
+    std::erase(named, "");
+    require(is_choice, "--{} takes one of {}, got \"{}\"", name, fmt::join(named, ", "), value);
   }
   const auto read_bool = [&](bool* target) {
     const auto parsed = parse_bool(value);

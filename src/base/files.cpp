@@ -97,8 +97,10 @@ int reason_unreadable(const std::string& path) {
 
 }  // namespace
 
-void fail_io(std::string_view verb, std::string_view path, int error) {
-  fail("{} {} {}: {}", who(), verb, path, reason_text(error));
+void fail_io(std::string_view verb, std::string_view path, int error) { fail_io(verb, path, reason_text(error)); }
+
+void fail_io(std::string_view verb, std::string_view path, std::string_view reason) {
+  fail("{} {} {}: {}", who(), verb, path, reason);
 }
 
 std::string why_unreadable(const std::string& path) {

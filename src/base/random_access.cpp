@@ -2,6 +2,7 @@
 #include "tessera/base/random_access.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,21 +29,31 @@ struct BytesRead {
 // The kernel transfers at most about 2 GiB in a call.
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
 
+// A process may raise its limit of open files, which is 1024 on many systems. A checkpoint of a large job has more.
+bool allow_most_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 }  // namespace
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  // Without O_NONBLOCK, this would wait for the writer of a pipe.
+  const auto try_open = [&] { return open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); };  // NOLINT(*-vararg)
+  descriptor_ = try_open();
+  if (descriptor_ < 0 && errno == EMFILE && allow_most_open_files()) descriptor_ = try_open();
   if (descriptor_ < 0) fail_io("read", path_, errno);
   struct stat status {};
-  const int error = fstat(descriptor_, &status) != 0 ? errno
-                    : S_ISREG(status.st_mode)        ? 0
-                    : S_ISDIR(status.st_mode)        ? EISDIR
-                                                     : ESPIPE;
-  if (error != 0) {
-    close(descriptor_);
-    fail_io("read", path_, error);
+  const int error = fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  if (error == 0 && S_ISREG(status.st_mode)) {
+    size_ = static_cast<std::uint64_t>(status.st_size);
+    return;
   }
-  size_ = static_cast<std::uint64_t>(status.st_size);
+  close(descriptor_);
+  if (error != 0) fail_io("read", path_, error);
+  fail_io("read", path_, "it is not a regular file");
 }
 
 InputFile::~InputFile() { close(descriptor_); }
@@ -76,11 +87,26 @@ OutputFile::~OutputFile() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+namespace {
+
+// Calls a function of the system again if a signal has interrupted it. Returns 0 or the error number.
+template <class F>
+int error_of(F&& call) {
+  while (call() != 0)
+    if (errno != EINTR) return errno;
+  return 0;
+}
+
+}  // namespace
+
 void OutputFile::resize(std::uint64_t bytes) {
-  if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) fail_io("write", path_, errno);
+  const auto size = static_cast<off_t>(bytes);
+  if (const int error = error_of([&] { return ftruncate(descriptor_, size); }); error != 0)
+    fail_io("write", path_, error);
+  if (bytes == 0) return;
   // Not all file systems can reserve space. posix_fallocate() would then write every block.
-  if (bytes > 0 && fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) != 0 && errno != EOPNOTSUPP)
-    fail_io("write", path_, errno);
+  const int error = error_of([&] { return fallocate(descriptor_, 0, 0, size); });
+  if (error != 0 && error != EOPNOTSUPP && error != ENOSYS) fail_io("write", path_, error);
 }
 
 void OutputFile::use_page_cache() {
@@ -108,7 +134,7 @@ void OutputFile::write(std::uint64_t offset, std::span<const std::byte> from) {
 }
 
 void OutputFile::finish() {
-  int error = fsync(descriptor_) == 0 ? 0 : errno;
+  int error = error_of([&] { return fsync(descriptor_); });
   const int closed = close(descriptor_);
   descriptor_ = -1;
   if (error == 0 && closed != 0) error = errno;
@@ -123,9 +149,20 @@ void wait_around_rename() {
     std::this_thread::sleep_for(std::chrono::milliseconds(delay));
 }
 
+// Waits until the names in a folder are on the disk.
+void sync_folder(const std::string& folder) {
+  const int descriptor =
+      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (descriptor < 0) fail_io("write", folder, errno);
+  const int error = error_of([&] { return fsync(descriptor); });
+  close(descriptor);
+  if (error != 0 && error != EINVAL) fail_io("write", folder, error);  // EINVAL: this file system cannot
+}
+
 }  // namespace
 
 void commit_rename(const std::string& from, const std::string& to) {
+  if (std::filesystem::is_directory(from)) sync_folder(from);
   wait_around_rename();
   const bool replaces = std::filesystem::is_directory(to);
   if (!replaces || renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
@@ -135,13 +172,7 @@ void commit_rename(const std::string& from, const std::string& to) {
   }
   wait_around_rename();
   const auto parent = std::filesystem::path(to).parent_path();
-  const std::string folder = parent.empty() ? "." : parent.string();
-  const int descriptor =
-      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
-  if (descriptor < 0) fail_io("write", folder, errno);
-  const int error = fsync(descriptor) == 0 ? 0 : errno;
-  close(descriptor);
-  if (error != 0 && error != EINVAL) fail_io("write", folder, error);  // EINVAL: this file system cannot
+  sync_folder(parent.empty() ? "." : parent.string());
   std::error_code ignored;
   if (replaces) std::filesystem::remove_all(from, ignored);
 }

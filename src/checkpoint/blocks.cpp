@@ -36,13 +36,4 @@ std::vector<std::byte> read_region(const std::vector<Piece>& pieces, const Type&
   return out;
 }
 
-Region intersection(const Region& a, const Region& b) {
-  Region out;
-  for (int d = 0; d < isize(a.dims); ++d) {
-    const std::int64_t start = std::max(at(a.dims, d).start, at(b.dims, d).start);
-    out.dims.push_back({start, std::max(start, std::min(at(a.dims, d).limit, at(b.dims, d).limit))});
-  }
-  return out;
-}
-
 }  // namespace tessera

@@ -20,7 +20,5 @@ inline constexpr std::int64_t kMostBlockBytes = 4 << 20;
 void for_each_block(const Region& region, DType dtype, const std::function<void(const Region&)>& use);
 /// Reads the elements of a region of a tensor of the given type. The region has at most kMostBlockBytes.
 std::vector<std::byte> read_region(const std::vector<Piece>& pieces, const Type& type, const Region& region);
-/// The elements that two regions have in common.
-Region intersection(const Region& a, const Region& b);
 
 }  // namespace tessera

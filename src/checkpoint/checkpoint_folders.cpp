@@ -32,15 +32,33 @@ std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder) {
   return out;
 }
 
+namespace {
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// `checkpoint-3.partial`, `model.safetensors.partial`, `config.json.partial`, `trainer_state.json.tmp123.0`.
+bool is_left(const std::string& name) {
+  constexpr std::string_view kTemporary = ".json.tmp";
+  if (name.ends_with(kPartial)) {
+    const std::string stem = name.substr(0, name.size() - kPartial.size());
+    return step_of(stem) >= 0 || stem.ends_with(".safetensors") || stem.ends_with(".json");
+  }
+  const auto found = name.rfind(kTemporary);
+  if (found == std::string::npos) return false;
+  const std::string_view numbers = std::string_view(name).substr(found + kTemporary.size());
+  const auto dot = numbers.find('.');
+  return dot != std::string_view::npos && is_number(numbers.substr(0, dot)) && is_number(numbers.substr(dot + 1));
+}
+
+}  // namespace
+
 std::vector<std::string> remove_partial_checkpoints(const std::string& folder) {
   std::vector<std::string> out;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    const auto stem = name.find(kPartial);
-    if (stem != std::string::npos && stem + kPartial.size() == name.size() && step_of(name.substr(0, stem)) >= 0)
-      out.push_back(entry.path().string());
-  }
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (is_left(entry.path().filename().string())) out.push_back(entry.path().string());
   for (const std::string& path : out) fs::remove_all(path, error);
   return out;
 }

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "background_task.h"
@@ -133,10 +135,12 @@ std::optional<CheckpointWriter::Outcome> CheckpointWriter::poll() {
   return outcome;
 }
 
+// No rank waits for its own task alone: the others would wait in poll() meanwhile, and a slow disk would end the job by
+// TESSERA_COLLECTIVE_TIMEOUT.
 std::optional<CheckpointWriter::Outcome> CheckpointWriter::finish() {
   while (is_busy()) {
-    if (save_->task) save_->task->wait();
     if (auto outcome = poll()) return outcome;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return std::nullopt;
 }

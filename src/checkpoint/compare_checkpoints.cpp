@@ -50,13 +50,13 @@ void compare_values(const Type& type, const std::vector<Piece>& a, const std::ve
 }  // namespace
 
 std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoint& b) {
-  const CheckpointManifest& first = a.manifest();
-  const CheckpointManifest& second = b.manifest();
+  const CheckpointManifest& first = *a.manifest();
+  const CheckpointManifest& second = *b.manifest();
   std::set<std::string> names;
   for (const CheckpointManifest* one : {&first, &second})
     for (const auto& [name, tensor] : one->tensors) names.insert(name);
-  PieceFiles files_of_first(first);
-  PieceFiles files_of_second(second);
+  PieceFiles files_of_first(a.manifest());
+  PieceFiles files_of_second(b.manifest());
   std::vector<TensorDifference> out;
   for (const std::string& name : names) {
     const auto x = first.tensors.find(name);

@@ -20,13 +20,15 @@
 namespace tessera {
 namespace {
 
-ShardReader reader_of(std::vector<Piece> pieces, DType stored) {
-  return [pieces = std::move(pieces), stored](const Type& type, const Sharding& sharding, std::int64_t device,
-                                              std::span<std::byte> shard) {
+namespace fs = std::filesystem;
+
+ShardReader reader_of(std::shared_ptr<PieceFiles> files, const std::string& name, DType stored) {
+  return [files = std::move(files), name, stored](const Type& type, const Sharding& sharding, std::int64_t device,
+                                                  std::span<std::byte> shard) {
     const Region wanted = region_of(type, sharding, device);
     const RegionBuffer to = RegionBuffer::shard(type, sharding, wanted);
     const auto size = static_cast<std::int64_t>(dtype_size(type.dtype()));
-    for (const Piece& piece : pieces)
+    for (const Piece& piece : files->pieces_of(name, wanted))
       for_each_run(intersection(wanted, piece.region), buffer_of(piece.region), to,
                    [&](std::int64_t from, std::int64_t into, std::int64_t count) {
                      read_elements(
@@ -47,7 +49,7 @@ void verify_file(const std::string& folder, const std::string& name, const Store
 }  // namespace
 
 Checkpoint::Checkpoint(const std::string& folder)
-    : manifest_(std::make_unique<CheckpointManifest>(CheckpointManifest::from_folder(folder))) {}
+    : manifest_(std::make_shared<const CheckpointManifest>(CheckpointManifest::from_folder(folder))) {}
 Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
@@ -97,12 +99,12 @@ LoadStateResult Checkpoint::load(const std::string& group, const StateDict& stat
   const std::vector<NamedType> given = types_of(group);
   LoadStateResult result;
   const auto sources = match_state(state, given, folder() + " (" + group + ")", options, result);
-  PieceFiles files(*manifest_);
+  const auto files = std::make_shared<PieceFiles>(manifest_);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i] < 0) continue;
     const std::string name = group + "/" + at(given, sources[i]).name;
     const DType stored = manifest_->tensors.at(name).type.dtype();
-    read_when_needed(state.entries()[i].tensor, reader_of(files.pieces_of(name), stored));
+    read_when_needed(state.entries()[i].tensor, reader_of(files, name, stored));
   }
   return result;
 }
@@ -134,9 +136,12 @@ namespace {
 std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std::string, StateDict>& states,
                                    std::string& reason) {
   std::optional<Checkpoint> opened;
+  // A folder of this name need not be a checkpoint.
+  const bool is_checkpoint = fs::exists(fs::path(folder) / kManifestFile);
+  const std::string problem = folder + (is_checkpoint ? " is damaged" : " is not a checkpoint");
   const auto succeeds = [&](const std::function<void()>& body) {
     try {
-      on_all_ranks(folder + " is damaged", body);
+      on_all_ranks(problem, body);
       return true;
     } catch (const Error& error) {
       reason = error.what();
@@ -157,6 +162,33 @@ std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std
 
 }  // namespace
 
+namespace {
+
+// The names of the checkpoints that rank 0 finds. A shared file system may show other ranks an older state.
+std::vector<std::string> newest_first(const std::string& folder) {
+  std::string own;
+  const auto found = checkpoints_in(folder);
+  for (auto one = found.rbegin(); one != found.rend(); ++one)
+    own += (own.empty() ? "" : "/") + fs::path(one->second).filename().string();
+  const std::string names = gather_texts(*joined_world(), own).front();
+  return names.empty() ? std::vector<std::string>() : split(names, '/');
+}
+
+}  // namespace
+
+std::string damage_of(const std::string& folder) {
+  try {
+    std::optional<Checkpoint> opened;
+    on_all_ranks(folder + " is damaged", [&] { opened.emplace(folder); });
+    opened->verify();
+    return "";
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states) {
   std::string reason;
   auto out = try_load(folder, states, reason);
@@ -166,10 +198,9 @@ Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string
 
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states) {
-  const auto found = checkpoints_in(folder);
-  for (auto one = found.rbegin(); one != found.rend(); ++one) {
+  for (const std::string& name : newest_first(folder)) {
     std::string reason;
-    if (auto out = try_load(one->second, states, reason)) return out;
+    if (auto out = try_load((fs::path(folder) / name).string(), states, reason)) return out;
     if (RankContext::current().rank() == 0) log_warning("{}; the checkpoint before it is tried", reason);
   }
   return std::nullopt;

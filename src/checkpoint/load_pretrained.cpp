@@ -8,6 +8,7 @@
 #include <set>
 
 #include "files/file_names.h"
+#include "files/manifest.h"
 #include "files/read_elements.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -80,6 +81,9 @@ std::vector<Source> sources_of_index(const std::string& folder) {
             "{0} has only {1}, a pickle file that could run any code; convert it with: python3 -c \"from transformers "
             "import AutoModelForCausalLM as M; M.from_pretrained('{0}').save_pretrained('{0}')\"",
             folder, name);
+  require(!fs::exists(fs::path(folder) / kManifestFile),
+          "{0} is a checkpoint, not a model folder; write one with: tessera checkpoint consolidate {0} -o FOLDER",
+          folder);
   fail("{} has neither {} nor {}", folder, kSingleFile, kIndexFile);
 }
 

@@ -67,7 +67,7 @@ void Checkpoint::reshard(const std::string& folder, int count) const {
   try {
     std::filesystem::remove_all(out.folder);
     make_folder(out.folder);
-    PieceFiles files(*manifest_);
+    PieceFiles files(manifest_);
     for (int number = 0; number < count; ++number) write_rows(files, *manifest_, out, number, count);
     for (const auto& [name, file] : manifest_->files)
       if (!file.has_list) copy_document(this->folder(), out.folder, out, name);

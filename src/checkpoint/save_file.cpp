@@ -20,8 +20,7 @@ namespace fs = std::filesystem;
 // A file that gets its name when it is complete. Deleted unless that happens.
 class NewFile {
  public:
-  NewFile(const std::string& path, SafetensorsHeader header)
-      : path_(path), header_(std::move(header)), out_(partial(), OutputFile::Mode::kCreate) {
+  NewFile(const std::string& path, SafetensorsHeader header) : NewFile(path, std::move(header), Opened()) {
     out_.resize(header_.file_bytes());
     const std::string text = header_.str();
     out_.write(0, std::as_bytes(std::span(text)));
@@ -43,6 +42,9 @@ class NewFile {
   }
 
  private:
+  struct Opened {};  // a constructor of its own, so that the destructor runs if the other one fails
+  NewFile(const std::string& path, SafetensorsHeader header, Opened /*unused*/)
+      : path_(path), header_(std::move(header)), out_(partial(), OutputFile::Mode::kCreate) {}
   [[nodiscard]] std::string partial() const { return path_ + ".partial"; }
 
   std::string path_;

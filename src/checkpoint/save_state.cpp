@@ -42,6 +42,14 @@ void write_own_elements(const StateDict& state, const ModelFile& file, int rank,
   }
 }
 
+void write_own_files(const StateDict& state, const std::string& folder, const std::vector<ModelFile>& files, int rank) {
+  for (const ModelFile& file : files) {
+    OutputFile out(partial_path(folder, file), OutputFile::Mode::kExisting);
+    write_own_elements(state, file, rank, out);
+    out.finish();
+  }
+}
+
 }  // namespace
 
 void save_state(const StateDict& state, const std::string& folder, const SavePretrainedOptions& options) {
@@ -50,19 +58,18 @@ void save_state(const StateDict& state, const std::string& folder, const SavePre
   for (const NamedTensor& entry : state.entries()) (void)stored_shard(entry.tensor);  // collective
   const std::vector<ModelFile> files = divide_into_files(exported_types(state), options.max_shard_bytes);
   const bool is_first = world->rank() == 0;
-  on_all_ranks(what, [&] {
-    if (is_first) create_files(folder, files);
-  });
-  on_all_ranks(what, [&] {
-    for (const ModelFile& file : files) {
-      OutputFile out(partial_path(folder, file), OutputFile::Mode::kExisting);
-      write_own_elements(state, file, world->rank(), out);
-      out.finish();
-    }
-  });
-  on_all_ranks(what, [&] {
-    if (is_first) publish_files(folder, files);
-  });
+  try {
+    on_all_ranks(what, [&] {
+      if (is_first) create_files(folder, files);
+    });
+    on_all_ranks(what, [&] { write_own_files(state, folder, files, world->rank()); });
+    on_all_ranks(what, [&] {
+      if (is_first) publish_files(folder, files);
+    });
+  } catch (const Error&) {
+    if (is_first) remove_partial_files(folder, files);
+    throw;
+  }
 }
 
 JsonObject config_json(const nn::PretrainedModel& model) {
@@ -78,7 +85,7 @@ void save_pretrained(const nn::PretrainedModel& model, const std::string& folder
                      const SavePretrainedOptions& options) {
   save_state(model.state_dict(), folder, options);
   on_all_ranks("cannot save to " + folder, [&] {
-    if (joined_world()->rank() == 0) config_json(model).save(folder + "/config.json");
+    if (joined_world()->rank() == 0) write_document(folder + "/config.json", config_json(model).str());
   });
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "files/stream_writer.h"
+#include "tessera/base/text.h"
 #include "tessera/checkpoint/regions.h"
 #include "tessera/tensor/safetensors.h"
 
@@ -55,10 +56,9 @@ std::map<std::string, StoredTensor> parts_of(const std::vector<SavedTensor>& ten
     StoredTensor& tensor = out[one.name];
     tensor.type = one.type;
     tensor.exported_dims = one.exported_dims;
-    for (int rank = 0; rank < ranks; ++rank) {
-      auto region = written_region(one.type, one.sharding, rank);
-      if (region) tensor.parts.push_back({state_file(rank, ranks), *std::move(region)});
-    }
+    const auto regions = written_regions(one.type, one.sharding);
+    for (int rank = 0; rank < ranks; ++rank)
+      if (const auto& region = at(regions, rank)) tensor.parts.push_back({state_file(rank, ranks), *region});
   }
   return out;
 }

@@ -104,6 +104,9 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
           "{} gives {} tokens to train on, less than a block of {}; give a longer text or a smaller --block_size",
           arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, out.train->token_count(),
           block_size);
+  require(out.validation || arguments.validation_file.empty(),
+          "--validation_file {} has less than a block of {} tokens; give a longer text or a smaller --block_size",
+          arguments.validation_file, block_size);
   return out;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "resume.h"
 
-#include <filesystem>
 #include <optional>
 
 #include "tessera/base/error.h"
@@ -48,29 +47,8 @@ Checkpoint loaded_checkpoint(const TrainingArguments& arguments, const std::map<
 
 }  // namespace
 
-void check_output(const TrainingArguments& arguments) {
-  if (arguments.output_dir.empty()) return;
-  const bool resumes = !arguments.resume_from_checkpoint.empty();
-  const bool holds_run = std::filesystem::exists(arguments.output_dir + "/trainer_state.json") ||
-                         !checkpoints_in(arguments.output_dir).empty();
-  require(
-      arguments.overwrite_output_dir || resumes || !holds_run,
-      "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
-      "it",
-      arguments.output_dir);
-  if (RankContext::current().rank() != 0) return;
-  make_folder(arguments.output_dir);
-  // Otherwise this run could later be continued from a checkpoint of the run that it replaces.
-  if (const auto old = checkpoints_in(arguments.output_dir); !resumes && !old.empty()) {
-    keep_newest_checkpoints(arguments.output_dir, 0);
-    log_warning("deleted {} checkpoints of the run in {} that this run replaces", old.size(), arguments.output_dir);
-  }
-  for (const std::string& left : remove_partial_checkpoints(arguments.output_dir))
-    log_warning("deleted {}, which an interrupted save left", left);
-}
-
-CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
-                                const TrainerState& state, const ResumeState& run) {
+CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmModel& setup, const TrainerState& state,
+                                const ResumeState& run) {
   CheckpointContent out;
   out.states["model"] = setup.network->state_dict();
   out.documents.emplace("config", config_json(*setup.network));

@@ -18,10 +18,6 @@ struct ResumeState {
   std::int64_t unlogged_steps = 0;
 };
 
-/// Creates the folder of --output_dir on one rank, and deletes what interrupted saves left. Error if it already holds a run
-/// that is neither continued nor replaced. Called before the training, which otherwise would fail at its end.
-void check_output(const TrainingArguments& arguments);
-
 /// The groups model and optimizer, and the documents trainer_state and run_state.
 CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
                                 const TrainerState& state, const ResumeState& run);

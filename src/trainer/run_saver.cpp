@@ -8,6 +8,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/frontend/execution/runtime.h"
 
 namespace tessera::trainer {
 
@@ -29,6 +30,7 @@ void RunSaver::begin(std::int64_t step, CheckpointContent content, const std::st
   try {
     writer_.begin(folder_of(step), content);
   } catch (const Error& error) {
+    (void)gather_texts(*joined_world(), "");  // fails if a rank has died: then the run does not continue
     report(CheckpointWriter::Outcome{folder_of(step), error.what(), 0});
   }
 }
@@ -37,9 +39,10 @@ void RunSaver::report(const std::optional<CheckpointWriter::Outcome>& outcome) {
   if (!outcome) return;
   if (outcome->error.empty()) {
     saved_step_ = step_;
-  } else if (is_master_) {
-    log_warning("{}; the run continues", outcome->error);
+    return;
   }
+  failed_step_ = step_;
+  if (is_master_) log_warning("{}; the run continues", outcome->error);
 }
 
 }  // namespace tessera::trainer

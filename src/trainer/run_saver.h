@@ -25,6 +25,8 @@ class RunSaver {
   void finish() { report(writer_.finish()); }
   /// The path of the checkpoint of a step.
   [[nodiscard]] std::string folder_of(std::int64_t step) const;
+  /// The step of the last save that has failed; -1 if there is none.
+  [[nodiscard]] std::int64_t failed_step() const { return failed_step_; }
   /// The step of the newest complete checkpoint of this run; -1 if there is none.
   [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
 
@@ -36,6 +38,7 @@ class RunSaver {
   CheckpointWriter writer_;
   std::int64_t step_ = -1;  // of the save in flight
   std::int64_t saved_step_ = -1;
+  std::int64_t failed_step_ = -1;
 };
 
 }  // namespace tessera::trainer

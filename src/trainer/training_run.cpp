@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "best_model.h"
+#include "output_folder.h"
 #include "resume.h"
 #include "run_figures.h"
 #include "run_saver.h"
@@ -51,7 +53,14 @@ class Run {
         schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
                   arguments.warmup_count(steps_), steps_),
         bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50),
-        saver_(arguments, is_master_) {
+        saver_(arguments, is_master_),
+        best_(arguments, state_, saver_) {
+    const int vocabulary = data_.tokenizer->vocab_size();
+    const std::int64_t model_vocabulary = setup_.model->config().vocab_size;
+    require(vocabulary <= model_vocabulary,
+            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
+            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
+    check_held_out_text();
     resume();
     state_.max_steps = steps_;
     state_.num_train_epochs = arguments.num_train_epochs;
@@ -68,7 +77,8 @@ class Run {
     print(peak_line(peak_));
     print(sharding_report(setup_));
     if (arguments_.do_train) train();
-    if (arguments_.load_best_model_at_end && !is_stopped()) load_best_model();
+    if (arguments_.load_best_model_at_end && !is_stopped())
+      if (const std::string line = best_.load(setup_); !line.empty()) print(line);
     if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped())
       save_pretrained(*setup_.network, arguments_.output_dir);
     bar_.finish();
@@ -83,6 +93,13 @@ class Run {
   }
 
  private:
+  void check_held_out_text() const {
+    require(data_.validation || arguments_.eval_strategy == "no",
+            "--eval_strategy {} needs held-out text, and there is less than a block of {} tokens; give a "
+            "--validation_file or a larger --validation_split_percentage",
+            arguments_.eval_strategy, setup_.block_size);
+  }
+
   // ---- one update -------------------------------------------------------------------------------------------------------
 
   // Adds the loss to unread_loss_.
@@ -142,7 +159,7 @@ class Run {
       evaluate_and_save(epoch_before);
       save_from_time_to_time();
     }
-    saver_.finish();
+    best_.finish();
   }
 
   // Called between updates, batches and tokens by every rank, so that all ranks stop at the same point.
@@ -167,32 +184,10 @@ class Run {
         is_due(arguments_.eval_strategy, arguments_.evaluation_interval(), epoch_before)) {
       read_loss();
       const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
-      if (result && saves && arguments_.compares_checkpoints()) note_if_best(*result);
+      if (result && saves && arguments_.compares_checkpoints()) best_.note(*result);
     }
     const bool saves_at_stop = stop_signal_ != 0 && !arguments_.output_dir.empty() && arguments_.save_strategy != "no";
     if (saves || saves_at_stop) save_run();
-  }
-
-  void note_if_best(const Metrics& result) {
-    const std::string& name = arguments_.metric_for_best_model;
-    const std::optional<double> metric = result.find(name);
-    require(metric.has_value(), "--metric_for_best_model {}: the evaluation has loss{}", name, [&] {
-      std::string known;
-      for (const auto& [other, value] : result.others) known += ", " + other;
-      return known;
-    });
-    const auto is_better = [&](double now, double best) { return greater_is_better(name) ? now > best : now < best; };
-    if (state_.best_metric && !is_better(*metric, *state_.best_metric)) return;
-    state_.best_metric = metric;
-    state_.best_model_checkpoint = saver_.folder_of(state_.global_step);
-  }
-
-  void load_best_model() {
-    if (state_.best_model_checkpoint.empty()) return;
-    load_checkpoint(state_.best_model_checkpoint, {{"model", setup_.network->state_dict()}});
-    print(fmt::format("best model {}: {} {:.4f}", state_.best_model_checkpoint,
-                      arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model,
-                      *state_.best_metric));
   }
 
   [[nodiscard]] std::string stop_message() const {
@@ -347,6 +342,7 @@ class Run {
   TrainerState state_;
   int stop_signal_ = 0;
   RunSaver saver_;
+  BestModel best_;
 
   Tensor unread_loss_ = Tensor::scalar(DType::kF64, 0);  // added up on the device over unread_steps_ updates
   std::int64_t unread_steps_ = 0;
@@ -367,6 +363,13 @@ class Run {
 
 }  // namespace
 
-int run_training(const TrainingArguments& arguments, Task& task) { return Run(arguments, task).execute(); }
+int run_clm(const TrainingArguments& arguments) {
+  check_same_on_all_ranks(arguments.values());
+  check_token_files_on_all_ranks(arguments);
+  check_files_on_all_ranks(files_of(arguments));
+  if (arguments.dry_run) return dry_run_clm(arguments);
+  const OutputFolder output(arguments);
+  return Run(arguments).execute();
+}
 
 }  // namespace tessera::trainer

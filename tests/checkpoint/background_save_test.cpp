@@ -2,13 +2,11 @@
 // Checkpoints that are written while the training continues.
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <filesystem>
-
-#include <sys/resource.h>
 
 #include "checkpoint/training_run.h"
 #include "frontend/on_ranks.h"
+#include "support/system_limits.h"
 #include "support/temporary_folder.h"
 
 namespace tessera {
@@ -47,26 +45,9 @@ TEST(BackgroundSaves, ASaveBesideTheTrainingHasTheValuesOfItsBeginning) {
   }
 }
 
-// Files of this process cannot grow beyond a size.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST(BackgroundSaves, AWriterThatFailsIsReportedAndTheTrainingGoesOn) {
   const TemporaryFolder folder;
-  const FileSizeLimit limit(20000);
+  const testing::LoweredLimit limit(RLIMIT_FSIZE, 20000);
   on_ranks(2, [&](int) {
     Training run({2, "fsdp=2", true, false}, 7);
     CheckpointWriter writer;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <filesystem>
@@ -271,6 +273,65 @@ TEST(Checkpoints, ALoadReadsTheShardsOnce) {
     EXPECT_EQ(x.data<float>()[0], 5);
     EXPECT_EQ(x.data<float>().back(), 405);
   });
+}
+
+// The names of many tensors take more space than their elements.
+TEST(Checkpoints, ALoadOpensOnlyTheFilesThatItNeeds) {
+  const TemporaryFolder folder;
+  const auto state_of = [] {
+    StateDict out;
+    for (int i = 0; i < 60; ++i) {
+      const Tensor one = Tensor::iota(Type::array(DType::kF32, {6}), 0) + static_cast<double>(i);
+      mark_sharding(one, Mesh({{"data", 6}}), {"data"});
+      out.add({"tensor_with_a_long_name_" + std::to_string(i), one, {}});
+    }
+    mark_step();
+    return out;
+  };
+  on_ranks(6, [&](int rank) {
+    const StateDict state = state_of();
+    save_checkpoint(folder.file("checkpoint-1"), {.states = {{"model", state}}, .documents = {}});
+    const std::uint64_t before = bytes_read_from_files();
+    load_checkpoint(folder.file("checkpoint-1"), {{"model", state}});
+    const std::string own = fmt::format("checkpoint-1/state-{:05}-of-00006.safetensors", rank + 1);
+    EXPECT_LT(bytes_read_from_files() - before, 3 * fs::file_size(folder.file(own)));
+    EXPECT_EQ(state.entries()[59].tensor.to_host().data<float>()[5], 64);
+  });
+}
+
+TEST(Checkpoints, AFolderWithoutAManifestIsNoCheckpoint) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  const std::string error = testing::error_of([&] { load_checkpoint(folder.file("absent"), {}); });
+  EXPECT_EQ(error.find(folder.file("absent") + " is not a checkpoint: "), 0U) << error;
+}
+
+TEST(Checkpoints, DamageIsToldOnAllRanks) {
+  const TemporaryFolder folder;
+  on_ranks(3, [&](int rank) {
+    Training run({3, "fsdp=3", true, false}, 7);
+    save_checkpoint(folder.file("checkpoint-1"), run.content());
+    EXPECT_EQ(damage_of(folder.file("checkpoint-1")), "");
+    const std::string file = folder.file("checkpoint-1/state-00002-of-00003.safetensors");
+    (void)gather_texts(*joined_world(), "");  // no rank reads now
+    if (rank == 0) fs::resize_file(file, fs::file_size(file) - 1);
+    EXPECT_NE(damage_of(folder.file("checkpoint-1")).find(file), std::string::npos);
+  });
+}
+
+TEST(Checkpoints, WhatInterruptedSavesLeaveIsDeleted) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> left = {"config.json.partial", "model-00001-of-00002.safetensors.partial",
+                                         "trainer_state.json.tmp123.0"};
+  const std::vector<std::string> others = {"config.json", "notes.partial", "trainer_state.json.tmp", "x.json.tmp1.y"};
+  for (const auto* names : {&left, &others})
+    for (const std::string& name : *names) write_file(folder.file(name), "x");
+  auto deleted = remove_partial_checkpoints(folder.file(""));
+  std::sort(deleted.begin(), deleted.end());
+  std::vector<std::string> expected;
+  for (const std::string& name : left) expected.push_back(folder.file(name));
+  EXPECT_EQ(deleted, expected);
+  for (const std::string& name : others) EXPECT_TRUE(fs::exists(folder.file(name))) << name;
 }
 
 TEST(Checkpoints, OnlyTheNewestAreKept) {

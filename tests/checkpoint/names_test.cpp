@@ -8,7 +8,9 @@
 
 #include "checkpoint/small_gpt2.h"
 #include "frontend/on_ranks.h"
+#include "support/system_limits.h"
 #include "support/temporary_folder.h"
+#include "tessera/base/files.h"
 #include "tessera/checkpoint/save.h"
 #include "tessera/frontend/execution/rendezvous.h"
 
@@ -35,6 +37,20 @@ TEST(Save, AnErrorIsOneOfAllRanksAndKeepsTheOldFile) {
     EXPECT_NE(error.find("Is a directory"), std::string::npos) << error;
   });
   EXPECT_FALSE(fs::exists(path));
+}
+
+TEST(Save, AFullDiskKeepsTheOldFileAndLeavesNoOther) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  const std::string path = folder.file("x.safetensors");
+  save(one_tensor(2), path);
+  const std::string before = read_file(path);
+  {
+    const testing::LoweredLimit limit(RLIMIT_FSIZE, 20);
+    EXPECT_NE(testing::error_of([&] { save(one_tensor(3), path); }).find("File too large"), std::string::npos);
+  }
+  EXPECT_EQ(read_file(path), before);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.file("")), {}), 1);
 }
 
 TEST(Save, AFolderIsNotReplaced) {

@@ -5,12 +5,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <set>
 
 #include "checkpoint/small_gpt2.h"
 #include "frontend/on_ranks.h"
+#include "support/system_limits.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
+#include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/tensor/safetensors.h"
@@ -194,6 +198,47 @@ TEST(Pretrained, AFolderThatCannotBeWrittenIsAnErrorOnAllRanks) {
   });
   for (const auto& error : errors)
     EXPECT_EQ(error.find("cannot save to /proc/nothing/here: rank 0 on host "), 0U) << error;
+}
+
+TEST(Pretrained, AFullDiskKeepsTheOldFilesAndLeavesNoOthers) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("m");
+  on_ranks(3, [&](int rank) {
+    nn::GPT2LMHeadModel model(small_gpt2());
+    save_pretrained(model, path);
+    const std::string before = read_file(path + "/model.safetensors");
+    std::optional<testing::LoweredLimit> limit;
+    if (rank == 0) limit.emplace(RLIMIT_FSIZE, 3000);
+    const std::string error = testing::error_of([&] { save_pretrained(model, path); });
+    EXPECT_NE(error.find("model.safetensors.partial: File too large"), std::string::npos) << error;
+    EXPECT_EQ(read_file(path + "/model.safetensors"), before);
+  });
+  EXPECT_EQ(std::distance(fs::directory_iterator(path), {}), 2);  // with config.json
+}
+
+TEST(Pretrained, OnlyFilesOfAnEarlierSaveAreReplaced) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  const std::string path = folder.file("m");
+  nn::GPT2LMHeadModel model(small_gpt2());
+  save_pretrained(model, path, {.max_shard_bytes = 3000});
+  write_file(path + "/model-mine.safetensors", "x");
+  EXPECT_TRUE(fs::exists(path + "/model.safetensors.index.json"));
+  save_pretrained(model, path);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path)) names.insert(entry.path().filename().string());
+  EXPECT_EQ(names, (std::set<std::string>{"config.json", "model-mine.safetensors", "model.safetensors"}));
+}
+
+TEST(Pretrained, ACheckpointIsNoModelFolder) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(small_gpt2());
+  save_checkpoint(folder.file("c"), {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const std::string error = testing::error_of([&] { load_pretrained(model, folder.file("c")); });
+  EXPECT_NE(error.find("is a checkpoint, not a model folder; write one with: tessera checkpoint consolidate"),
+            std::string::npos)
+      << error;
 }
 
 }  // namespace

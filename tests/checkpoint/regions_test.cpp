@@ -38,6 +38,31 @@ TEST(Regions, EveryElementIsWrittenOnce) {
   }
 }
 
+TEST(Regions, TheRegionsOfAllDevicesAreThoseOfEach) {
+  for (const Dims& dims : {Dims{7, 5, 3}, Dims{1, 1, 2}, Dims{12, 6, 4}, Dims{0, 5, 3}}) {
+    const Type type = Type::array(DType::kF32, dims);
+    for (const Sharding& sharding : shardings()) {
+      const auto all = written_regions(type, sharding);
+      ASSERT_EQ(all.size(), 6U);
+      for (std::int64_t device = 0; device < 6; ++device)
+        EXPECT_EQ(at(all, device), written_region(type, sharding, device)) << sharding.str() << type.str();
+    }
+  }
+}
+
+// Rank 0 needs the regions of all ranks for the manifest. The time of a quadratic search would exceed the test's limit.
+TEST(Regions, ThousandsOfDevicesAreFast) {
+  const Mesh mesh({{"data", 64}, {"fsdp", 64}});
+  const Type type = Type::array(DType::kF32, {50257, 768});
+  const Sharding sharding = Sharding::from_spec(mesh, PartitionSpec::parse("fsdp,-"), 2);
+  for (int tensor = 0; tensor < 100; ++tensor) {
+    std::int64_t elements = 0;
+    for (const auto& region : written_regions(type, sharding))
+      if (region) elements += region->element_count();
+    ASSERT_EQ(elements, type.element_count());
+  }
+}
+
 TEST(Regions, RunsCopyTheElementsOfTheShard) {
   const Type type = Type::array(DType::kS32, {7, 5, 3});
   Literal values(type);

@@ -2,7 +2,9 @@
 // Token files: what is written is read back, damaged files are named, and parts of a text give the same tokens.
 #include "tessera/data/token_file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -100,6 +102,21 @@ TEST(TokenFile, OnlyACompleteFileAppears) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.file("")));
   EXPECT_NE(error_of([&] { TokenFileWriter(folder.file(""), ByteTokenizer()); }).find("it is not a file"),
             std::string::npos);
+}
+
+// No process has the number 999999999.
+TEST(TokenFile, WhatAKilledWriterLeftIsDeleted) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> left = {"b.tokens.tmp999999999.0", "b.tokens.tmp999999999.0.documents"};
+  const std::string running = fmt::format("b.tokens.tmp{}.1", getpid());
+  for (const std::string& name : left) write_file(folder.file(name), "x");
+  for (const std::string& name : {running, std::string("c.tokens.tmp999999999.0")}) write_file(folder.file(name), "x");
+  const std::string path = write_documents(folder, ByteTokenizer(), {"abc"});
+  const std::string target = folder.file("b.tokens");
+  TokenFileWriter writer(target, ByteTokenizer());
+  for (const std::string& name : left) EXPECT_FALSE(std::filesystem::exists(folder.file(name))) << name;
+  EXPECT_TRUE(std::filesystem::exists(folder.file(running)));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("c.tokens.tmp999999999.0")));
 }
 
 // Returns the error of a file whose bytes `damage` has changed. `repair` computes the checksum of the header again.

@@ -68,6 +68,10 @@ class Job:
         return wait_for(lambda: (found := [rank for one in self.wrappers(count) for rank in children(one)]) and len(found) == count and found,
                         "ranks")
 
+    def said(self):
+        """Standard error so far."""
+        return os.pread(self.err.fileno(), 1 << 20, 0).decode()
+
     def end(self, seconds=60):
         """Returns the exit code, standard output and standard error."""
         code = self.process.wait(seconds)
@@ -206,6 +210,20 @@ class LaunchTest(unittest.TestCase):
         code, _, err = Job("-np", 2, "--launcher", self.folder / "absent", "true").end()
         self.assertEqual(code, 127, err)
         self.assertIn(f"cannot run {self.folder}/absent: No such file or directory", err)
+
+    def test_a_restart_waits_for_a_host_that_was_lost(self):
+        """Here the launcher fails as mpirun does while a host is down: before it has started a rank."""
+        launcher = self.folder / "mpirun"
+        launcher.write_text(f'#!/bin/bash\nif [ "$TESSERA_RESTART" = 1 ]; then echo "a host is down" >&2; exit 1; fi\nexec {MPIEXEC} "$@"\n')
+        launcher.chmod(0o755)
+        program = self.program('if [ "$TESSERA_RESTART" = 0 ]; then exit 7; fi; echo "restart $TESSERA_RESTART"')
+        code, out, err = Job("-np", 1, "--launcher", launcher, "--retry-after", 1, *program).end()
+        self.assertEqual((code, out), (0, "restart 2\n"), err)
+        self.assertIn("has not started the program; tries again after 1 s", err)
+        job = Job("-np", 1, "--launcher", launcher, "--retry-after", 1000, *program)
+        wait_for(lambda: "tries again" in job.said(), "the message")
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end()[0], 143)
 
     # ---- signals ------------------------------------------------------------------------------------------------------
 

@@ -254,6 +254,41 @@ class Job:
         check(f"after step {state['global_step']} of 1000000; continue with --resume_from_checkpoint true" in self.text(), f"{name}: {self.text()}")
 
 
+def folders():
+    """An output folder that another run uses, remains of interrupted saves, and folders that are not checkpoints."""
+    job = Job("used")
+    output = ["--output_dir", FOLDER / "used", "--overwrite_output_dir"]
+    expect([*base(), *output], "another run uses used; give another --output_dir, or wait for its end")
+    job.process.send_signal(signal.SIGKILL)
+    job.process.wait()
+    left = ["model.safetensors.partial", "trainer_state.json.tmp7.0"]
+    for name in left:
+        (FOLDER / "used" / name).write_text("x")
+    again = run(*base(), *output, "--sample_tokens", 0)
+    check(again.returncode == 0, again.stderr)
+    for name in left:
+        check(f"{name}, which an interrupted save left" in again.stderr and not (FOLDER / "used" / name).exists(), again.stderr)
+    expect([*base(), "--resume_from_checkpoint", FOLDER / "no"],
+           "no is not a checkpoint: cannot read no/manifest.json: No such file or directory")
+    checkpoint = FOLDER / "used/checkpoint-1"
+    expect([*base(), "--model_name_or_path", checkpoint],
+           "used/checkpoint-1 is a checkpoint, not a model folder; write one with: tessera checkpoint consolidate used/checkpoint-1 -o FOLDER")
+    resumed = run(*base(), "--sample_tokens", 0, "--resume_from_checkpoint", "True", "--output_dir", FOLDER / "used")
+    check(resumed.returncode == 0 and "checkpoint-1: step 1 of 1" in resumed.stdout, resumed.stdout + resumed.stderr)
+
+
+def evaluations():
+    short = write("short_validation.txt", "In the begin")
+    expect([*base(), "--validation_file", short],
+           "--validation_file short_validation.txt has less than a block of 16 tokens; give a longer text or a smaller --block_size")
+    expect([*base(), "--eval_strategy", "steps", "--validation_split_percentage", 0],
+           "--eval_strategy steps needs held-out text, and there is less than a block of 16 tokens; give a --validation_file or a larger "
+           "--validation_split_percentage")
+    expect([*base(), "--metric_for_best_model", "accuracy"],
+           'run_clm: --metric_for_best_model takes one of loss, eval_loss, perplexity, eval_perplexity, bits_per_byte, eval_bits_per_byte, '
+           'got "accuracy"', 2)
+
+
 def stopped():
     """The first signal ends the run after the current step and writes its state. A second one ends it immediately."""
     for number, status in ((signal.SIGINT, 130), (signal.SIGUSR1, 138), (signal.SIGTERM, 143)):
@@ -348,7 +383,7 @@ def killed():
 def main():
     words = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
     write("text.txt", " ".join(words[(i * i + i // 3) % 8] for i in range(900)))
-    for part in (flags, configurations, files, environment, meshes, streams, ranks, killed, stopped):
+    for part in (flags, configurations, files, folders, evaluations, environment, meshes, streams, ranks, killed, stopped):
         part()
     sys.exit(f"run_clm_errors_test: {len(FAILURES)} failed" if FAILURES else 0)
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,28 @@ def best_model():
         check(refused.returncode == 2 and message in refused.stderr, refused.stderr)
 
 
+def best_model_is_lost():
+    """If the best checkpoint could not be saved, or is damaged, an earlier one or the last model is taken: no training is lost."""
+    folder = FOLDER / "lost"
+    flags = ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--block_size", 16, "--global_batch_size", 4,
+             "--max_steps", 4, "--learning_rate", "1e-2", "--sample_tokens", 0, "--output_dir", folder, "--overwrite_output_dir",
+             "--eval_strategy", "steps", "--eval_steps", 2, "--save_steps", 2, "--load_best_model_at_end"]
+    full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))  # the model fits, its optimizer state does not
+    result = subprocess.run([RUN_CLM, *map(str, flags)], capture_output=True, text=True, preexec_fn=full)
+    state = json.loads((folder / "trainer_state.json").read_text())
+    check(result.returncode == 0 and "cannot save" in result.stderr and state["best_model_checkpoint"] is None, result.stderr)
+    check((folder / "model.safetensors").exists(), "the model of the last update is lost")
+
+    flags += ["--greater_is_better", "--metric_for_best_model", "loss"]
+    check(run(*flags).returncode == 0, "the run without a limit failed")
+    best = json.loads((folder / "trainer_state.json").read_text())["best_model_checkpoint"]
+    check(best == f"{folder}/checkpoint-2", best)
+    damaged = pathlib.Path(best) / "state-00001-of-00001.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    again = run(*flags, "--resume_from_checkpoint")
+    check(again.returncode == 0 and "the model of the last update is kept" in again.stderr, again.stderr)
+
+
 def advice():
     """run_clm does nothing that the profiler advises against: it reads values every few steps, not at every step."""
     result = subprocess.run(
@@ -237,7 +260,7 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
-    for part in (sampling, pretrained, resumed, best_model, advice, peaks):
+    for part in (sampling, pretrained, resumed, best_model, best_model_is_lost, advice, peaks):
         part()
 
 

@@ -62,6 +62,16 @@ TEST_F(TesseraCommand, CheckpointsAreReshardedAndCompared) {
   EXPECT_EQ(run("checkpoint reshard " + folder + " --files 0 -o " + path("none")).code, 2);
 }
 
+TEST_F(TesseraCommand, AConsolidationThatFailsLeavesNothing) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const auto limited = run("checkpoint consolidate " + folder + " -o " + path("m"), "ulimit -f 8; exec");
+  EXPECT_EQ(limited.code, 1);
+  EXPECT_NE(limited.error.find("model.safetensors.partial: File too large"), std::string::npos) << limited.error;
+  EXPECT_TRUE(fs::is_empty(path("m")));
+}
+
 TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
   nn::GPT2LMHeadModel model(small_gpt2());
   const std::string folder = path("checkpoint-3");

@@ -40,6 +40,20 @@ TEST_F(TesseraCommand, TokenizeNamesWhatIsWrong) {
   EXPECT_EQ(run("tokenize -o x").code, 2);
   EXPECT_EQ(run("tokenize " + file("none.txt", "") + " -o " + path("none.tokens")).code, 1);
   EXPECT_FALSE(fs::exists(path("none.tokens")));
+  EXPECT_NE(run("tokenize /dev/null -o " + path("o.tokens")).error.find("it is not a regular file"), std::string::npos);
+  EXPECT_EQ(run("tokenize " + file("long.txt", std::string(9000, 'x')) + " -o " + path("l.tokens")).code, 0);
+  EXPECT_NE(run("tokenize " + path("l.tokens") + " -o " + path("m.tokens")).error.find("is a token file already"),
+            std::string::npos);
+}
+
+TEST_F(TesseraCommand, ALimitOfTheSizeOfFilesIsAnError) {
+  const std::string text = file("long.txt", std::string(900000, 'x'));
+  const auto limited =
+      run(fmt::format("tokenize {} -o {}", text, path("o.tokens")), "ulimit -f 100; exec env --default-signal=XFSZ");
+  EXPECT_EQ(limited.code, 1);
+  EXPECT_NE(limited.error.find("File too large"), std::string::npos) << limited.error;
+  for (const auto& entry : fs::directory_iterator(path("")))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("o.tokens")) << entry.path();
 }
 
 }  // namespace

@@ -78,6 +78,8 @@ int tokenize(const Arguments& arguments) {
   const std::string name = arguments.value_or("tokenizer", "bytes");
   const std::string column = arguments.value_or("text_column", "text");
   const auto inputs = data::find_texts(arguments.inputs());
+  for (const auto& input : inputs)
+    require(!data::TokenFile::is_token_file(input.path), "{} is a token file already; give text", input.path);
   const auto tokenizer =
       data::make_tokenizer(name, name.starts_with("bpe:") ? training_text(inputs, column) : std::string());
   const auto start = std::chrono::steady_clock::now();

@@ -67,7 +67,7 @@ class OutputFile {
 };
 inline constexpr std::size_t kDirectAlignment = 4096;
 
-/// Renames a file or folder, and waits until the new name is on the disk. An existing file or folder is replaced at once:
+/// Renames a file or folder, and waits until the new name is on the disk, for a folder also the names in it. An existing file or folder is replaced at once:
 /// at every moment `to` is the old or the new one. The old folder is then deleted. File systems that cannot exchange
 /// folders (NFS) delete it first.
 void commit_rename(const std::string& from, const std::string& to);

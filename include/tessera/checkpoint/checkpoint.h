@@ -72,7 +72,7 @@ struct CheckpointManifest;  // src/checkpoint/files/manifest.h
 
 class Checkpoint {
  public:
-  /// Reads the manifest and the headers. Error naming the file that is missing, truncated or not valid.
+  /// Reads the manifest. Error naming it if it is missing, truncated or not valid.
   explicit Checkpoint(const std::string& folder);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
@@ -110,11 +110,11 @@ class Checkpoint {
   /// L = ceil(rows / count), as FSDP divides them. The content is the same. Data is copied in pieces. Not collective.
   void reshard(const std::string& folder, int count) const;
 
-  [[nodiscard]] const CheckpointManifest& manifest() const { return *manifest_; }
+  [[nodiscard]] const std::shared_ptr<const CheckpointManifest>& manifest() const { return manifest_; }
 
  private:
   [[nodiscard]] std::vector<NamedType> types_of(const std::string& group) const;
-  std::unique_ptr<CheckpointManifest> manifest_;
+  std::shared_ptr<const CheckpointManifest> manifest_;
 };
 
 /// A tensor that differs between two checkpoints.
@@ -136,7 +136,11 @@ std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states);
 /// The same for one folder. Error, on all ranks, if it is damaged.
 Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states);
-/// Deletes what interrupted saves left in a folder, and returns the paths. On one rank, while no rank saves.
+/// Reads and verifies all files of the checkpoint in a folder. Returns "" or, on all ranks, the reason why it cannot be
+/// loaded. Collective.
+std::string damage_of(const std::string& folder);
+/// Deletes what interrupted saves left in a folder, also of model folders, and returns the paths. On one rank, while no
+/// rank saves.
 std::vector<std::string> remove_partial_checkpoints(const std::string& folder);
 /// Deletes all but the newest `most` checkpoints in a folder. The checkpoint `best`, if given, stays and counts as one of
 /// them; the newest one stays too. On one rank.

@@ -25,6 +25,11 @@ Region region_of(const Type& type, const Sharding& sharding, std::int64_t device
 /// The elements that `device` writes to files: devices with equal shards divide them, so that every element is written
 /// once. Nullopt if it writes none.
 std::optional<Region> written_region(const Type& type, const Sharding& sharding, std::int64_t device);
+/// The same for all devices, by device. Takes little more time than one region.
+std::vector<std::optional<Region>> written_regions(const Type& type, const Sharding& sharding);
+
+/// The elements that two regions of one array have in common.
+Region intersection(const Region& a, const Region& b);
 
 /// A row-major buffer of `sizes` elements. Its first element has the index `origin` in the array.
 struct RegionBuffer {

@@ -95,7 +95,8 @@ struct TrainingArguments {
   std::string eval_strategy = "no";              // no, steps, epoch: evaluations during the training
   std::optional<std::int64_t> eval_steps;        // updates between two evaluations; nullopt: logging_steps
   bool load_best_model_at_end = false;           // that of the checkpoint with the best metric
-  std::string metric_for_best_model;             // loss, perplexity or bits_per_byte; smaller is better
+  std::string metric_for_best_model;             // loss, perplexity or bits_per_byte
+  bool greater_is_better = false;                // the best checkpoint has the greatest metric
   std::string resume_from_checkpoint;            // a folder, or "true": the newest one in output_dir
   std::int64_t logging_steps = 500;
   bool logging_first_step = false;

@@ -9,7 +9,7 @@ namespace tessera {
 // Of Hugging Face.
 inline constexpr const char* kSingleFile = "model.safetensors";
 inline constexpr const char* kIndexFile = "model.safetensors.index.json";
-// The end of the name of a checkpoint that is not complete.
+// The end of the name of a file or a checkpoint that is not complete.
 inline constexpr std::string_view kPartial = ".partial";
 
 }  // namespace tessera

@@ -87,13 +87,14 @@ StoredTensor tensor_of(const json::value& value) {
   }
   const json::value& parts = member(value, "parts");
   require(parts.is_array(), "parts must be a list");
-  std::int64_t elements = 0;
+  std::int64_t missing = out.type.element_count();
   for (const json::value& part : parts.get_array()) {
     out.parts.push_back(part_of(part, out.type));
-    elements += out.parts.back().region.element_count();
+    const std::int64_t elements = out.parts.back().region.element_count();
+    require(elements <= missing, "the parts have more elements than {}", out.type);
+    missing -= elements;
   }
-  require(elements == out.type.element_count(), "the parts have {} elements, {} has {}", elements, out.type,
-          out.type.element_count());
+  require(missing == 0, "the parts have {} elements less than {}", missing, out.type);
   return out;
 }
 

@@ -33,14 +33,20 @@ JsonObject index_of(const std::vector<ModelFile>& files) {
   return out;
 }
 
+// model.safetensors, or model-00001-of-00003.safetensors with any numbers. Other files belong to the user.
+bool is_model_file(const std::string& name) {
+  constexpr std::string_view kForm = "model-00000-of-00000.safetensors";
+  const auto fits = [](char c, char form) { return form == '0' ? c >= '0' && c <= '9' : c == form; };
+  return name == kSingleFile || std::equal(name.begin(), name.end(), kForm.begin(), kForm.end(), fits);
+}
+
 // Files of an earlier save with another number of files.
 void remove_older_files(const std::string& folder, const std::vector<ModelFile>& files) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool is_weights = name == kSingleFile || (name.starts_with("model-") && name.ends_with(".safetensors"));
     const bool is_new =
         std::any_of(files.begin(), files.end(), [&](const ModelFile& file) { return file.name == name; });
-    if (is_weights && !is_new) fs::remove(entry.path());
+    if (is_model_file(name) && !is_new) fs::remove(entry.path());
   }
 }
 
@@ -69,7 +75,7 @@ std::vector<ModelFile> divide_into_files(const std::vector<std::pair<std::string
 }
 
 std::string partial_path(const std::string& folder, const ModelFile& file) {
-  return fmt::format("{}/{}.partial", folder, file.name);
+  return fmt::format("{}/{}{}", folder, file.name, kPartial);
 }
 
 void create_files(const std::string& folder, const std::vector<ModelFile>& files) {
@@ -83,13 +89,34 @@ void create_files(const std::string& folder, const std::vector<ModelFile>& files
 }
 
 void publish_files(const std::string& folder, const std::vector<ModelFile>& files) {
+  const fs::path index = fs::path(folder) / kIndexFile;
+  if (files.size() > 1) fs::remove(index);
   for (const ModelFile& file : files) commit_rename(partial_path(folder, file), folder + "/" + file.name);
   // A reader prefers the index, so it is replaced before the files that the old one names are deleted.
   if (files.size() > 1)
-    index_of(files).save(folder + "/" + kIndexFile);
+    write_document(index, index_of(files).str());
   else
-    fs::remove(fs::path(folder) / kIndexFile);
+    fs::remove(index);
   remove_older_files(folder, files);
+}
+
+void remove_partial_files(const std::string& folder, const std::vector<ModelFile>& files) {
+  std::error_code ignored;
+  for (const ModelFile& file : files) fs::remove(partial_path(folder, file), ignored);
+}
+
+void write_document(const std::string& path, std::string_view text) {
+  const std::string partial = path + std::string(kPartial);
+  try {
+    OutputFile out(partial, OutputFile::Mode::kCreate);
+    out.write(0, std::as_bytes(std::span(text)));
+    out.finish();
+    commit_rename(partial, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(partial, ignored);
+    throw;
+  }
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,12 @@ std::vector<ModelFile> divide_into_files(const std::vector<std::pair<std::string
 std::string partial_path(const std::string& folder, const ModelFile& file);
 /// Creates the folder and the partial files, with headers and space for the data.
 void create_files(const std::string& folder, const std::vector<ModelFile>& files);
-/// Gives the files their names, writes the index if there are several, and deletes files of an earlier save.
+/// Gives the files their names, writes the index if there are several, and deletes files of an earlier save. If an earlier
+/// save has several files too, there is no index meanwhile: a reader must not take old and new files together.
 void publish_files(const std::string& folder, const std::vector<ModelFile>& files);
+/// Deletes the partial files of a save that has failed.
+void remove_partial_files(const std::string& folder, const std::vector<ModelFile>& files);
+/// Writes a small file as `path.partial`, and renames it when it is on the disk.
+void write_document(const std::string& path, std::string_view text);
 
 }  // namespace tessera

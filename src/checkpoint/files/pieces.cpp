@@ -8,8 +8,8 @@ namespace tessera {
 
 const PieceFiles::OpenFile& PieceFiles::open(const std::string& name) {
   if (const auto found = open_.find(name); found != open_.end()) return found->second;
-  const std::string path = manifest_.folder + "/" + name;
-  const StoredFile& expected = manifest_.files.at(name);
+  const std::string path = manifest_->folder + "/" + name;
+  const StoredFile& expected = manifest_->files.at(name);
   auto file = std::make_shared<const VerifiedFile>(path, expected);
   OpenFile& out = open_[name];
   out.header = SafetensorsHeader::from_file(*file);
@@ -19,9 +19,14 @@ const PieceFiles::OpenFile& PieceFiles::open(const std::string& name) {
 }
 
 std::vector<Piece> PieceFiles::pieces_of(const std::string& name) {
-  const StoredTensor& tensor = manifest_.tensors.at(name);
+  return pieces_of(name, complete_region(manifest_->tensors.at(name).type));
+}
+
+std::vector<Piece> PieceFiles::pieces_of(const std::string& name, const Region& wanted) {
+  const StoredTensor& tensor = manifest_->tensors.at(name);
   std::vector<Piece> out;
   for (const TensorPart& part : tensor.parts) {
+    if (intersection(part.region, wanted).element_count() == 0) continue;
     const OpenFile& in = open(part.file);
     const auto found = in.tensors.find(name);
     require(found != in.tensors.end(), "{} does not contain {}", in.file->path(), name);

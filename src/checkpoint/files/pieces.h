@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "manifest.h"
@@ -23,12 +24,15 @@ struct Piece {
   Region region;
 };
 
-/// Opens each file once, as a VerifiedFile. Errors name the file: it is missing, has another size, or does not contain what
-/// the manifest lists.
+/// Opens files when they are first needed, each once, as a VerifiedFile. Errors name the file: it is missing, has another
+/// size, or does not contain what the manifest lists.
 class PieceFiles {
  public:
-  explicit PieceFiles(const CheckpointManifest& manifest) : manifest_(manifest) {}
+  explicit PieceFiles(std::shared_ptr<const CheckpointManifest> manifest) : manifest_(std::move(manifest)) {}
+  /// The pieces of a tensor.
   std::vector<Piece> pieces_of(const std::string& name);
+  /// Those that have elements of a region. A reader of a shard opens only their files: a checkpoint may have thousands.
+  std::vector<Piece> pieces_of(const std::string& name, const Region& wanted);
 
  private:
   struct OpenFile {
@@ -37,7 +41,7 @@ class PieceFiles {
     std::unordered_map<std::string_view, const SafetensorsEntry*> tensors;  // of the header, by name
   };
   const OpenFile& open(const std::string& name);
-  const CheckpointManifest& manifest_;
+  std::shared_ptr<const CheckpointManifest> manifest_;
   std::map<std::string, OpenFile> open_;
 };
 

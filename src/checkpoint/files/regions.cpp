@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/checkpoint/regions.h"
 
+#include <map>
+#include <utility>
+
 #include "tessera/base/text.h"
 
 namespace tessera {
@@ -35,32 +38,72 @@ Region complete_region(const Type& type) {
   return out;
 }
 
-Region region_of(const Type& type, const Sharding& sharding, std::int64_t device) {
-  const Placement placement = placement_of(type, sharding);
-  Region out;
-  for (int d = 0; d < type.ndim(); ++d) out.dims.push_back(placement.interval(device, d));
-  return out;
-}
+namespace {
 
-std::optional<Region> written_region(const Type& type, const Sharding& sharding, std::int64_t device) {
-  const Region own = region_of(type, sharding, device);
-  if (is_empty(own)) return std::nullopt;
-  std::int64_t holders = 0;
-  std::int64_t before = 0;  // holders of the same elements with a lower number
-  for (std::int64_t other = 0; other < sharding.mesh.device_count(); ++other) {
-    if (region_of(type, sharding, other) != own) continue;
-    ++holders;
-    if (other < device) ++before;
-  }
+// The part number `number` of a region that `holders` devices divide. Nullopt if it is empty.
+std::optional<Region> part_of_holder(const Region& own, std::int64_t number, std::int64_t holders) {
   Region out = own;
   for (Interval& dim : out.dims) {
     if (dim.size() < holders) continue;
     const std::int64_t each = ceil_div(dim.size(), holders);
-    const std::int64_t start = std::min(dim.start + before * each, dim.limit);
+    const std::int64_t start = std::min(dim.start + number * each, dim.limit);
     dim = {start, std::min(start + each, dim.limit)};
     return is_empty(out) ? std::nullopt : std::optional(out);
   }
-  return before > 0 ? std::nullopt : std::optional(out);  // too small to be divided
+  return number > 0 ? std::nullopt : std::optional(out);  // too small to be divided
+}
+
+Region region_in(const Placement& placement, std::int64_t device) {
+  Region out;
+  for (int d = 0; d < isize(placement.dims); ++d) out.dims.push_back(placement.interval(device, d));
+  return out;
+}
+
+}  // namespace
+
+Region region_of(const Type& type, const Sharding& sharding, std::int64_t device) {
+  return region_in(placement_of(type, sharding), device);
+}
+
+std::optional<Region> written_region(const Type& type, const Sharding& sharding, std::int64_t device) {
+  const Placement placement = placement_of(type, sharding);
+  const Region own = region_in(placement, device);
+  if (is_empty(own)) return std::nullopt;
+  std::int64_t holders = 0;
+  std::int64_t before = 0;  // holders of the same elements with a lower number
+  for (std::int64_t other = 0; other < sharding.mesh.device_count(); ++other) {
+    if (region_in(placement, other) != own) continue;
+    ++holders;
+    if (other < device) ++before;
+  }
+  return part_of_holder(own, before, holders);
+}
+
+std::vector<std::optional<Region>> written_regions(const Type& type, const Sharding& sharding) {
+  const Placement placement = placement_of(type, sharding);
+  const std::int64_t devices = sharding.mesh.device_count();
+  using Starts = std::vector<std::int64_t>;  // tiles that are not empty differ in their first element
+  std::map<Starts, std::int64_t> holders;
+  std::vector<std::pair<Region, Starts>> own;
+  for (std::int64_t device = 0; device < devices; ++device) {
+    auto& [region, starts] = own.emplace_back(region_in(placement, device), Starts());
+    for (const Interval& dim : region.dims) starts.push_back(dim.start);
+    if (!is_empty(region)) ++holders[starts];
+  }
+  std::map<Starts, std::int64_t> before;
+  std::vector<std::optional<Region>> out;
+  for (const auto& [region, starts] : own)
+    out.push_back(is_empty(region) ? std::nullopt : part_of_holder(region, before[starts]++, holders[starts]));
+  return out;
+}
+
+Region intersection(const Region& a, const Region& b) {
+  Region out;
+  for (int d = 0; d < isize(a.dims); ++d) {
+    const std::int64_t start = std::max(at(a.dims, d).start, at(b.dims, d).start);
+    out.dims.push_back({start, std::max(start, std::min(at(a.dims, d).limit, at(b.dims, d).limit))});
+  }
+  return out;
 }
 
 RegionBuffer RegionBuffer::complete(const Type& type) { return {type.dims(), Dims(type.dims().size(), 0)}; }

@@ -3,6 +3,9 @@
 // end, so the memory does not depend on the number of tokens or documents.
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/data/token_file.h"
@@ -18,10 +22,37 @@
 namespace tessera::data {
 namespace {
 
+// The process of a temporary file NAME.tmpPROCESS.RANK or NAME.tmpPROCESS.RANK.documents; 0 if it is another file.
+pid_t process_of(std::string_view file, std::string_view name) {
+  if (!file.starts_with(name)) return 0;
+  file.remove_prefix(name.size());
+  constexpr std::string_view kTemporary = ".tmp";
+  pid_t process = 0;
+  if (!file.starts_with(kTemporary)) return 0;
+  file.remove_prefix(kTemporary.size());
+  const auto [end, error] = std::from_chars(file.data(), file.data() + file.size(), process);
+  return error == std::errc() && end != file.data() + file.size() && *end == '.' ? process : 0;
+}
+
+// Deletes what killed writers of the same file have left.
+void remove_left_files(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const std::string name = std::filesystem::path(path).filename().string();
+  std::error_code error;
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, error)) {
+    const pid_t process = process_of(entry.path().filename().string(), name);
+    if (process > 0 && kill(process, 0) != 0 && errno == ESRCH) left.push_back(entry.path().string());
+  }
+  for (const std::string& one : left)
+    if (std::filesystem::remove(one, error)) log_warning("deleted {}, which an interrupted process left", one);
+}
+
 // The file is renamed to `path` at the end, which would replace a folder or a device.
 std::string checked_path(const std::string& path) {
   require(!std::filesystem::exists(path) || std::filesystem::is_regular_file(path), "cannot write {}: it is not a file",
           path);
+  remove_left_files(path);
   return path;
 }
 

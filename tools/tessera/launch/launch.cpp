@@ -71,6 +71,7 @@ LaunchPlan plan_of(const Arguments& arguments) {
   out.max_restarts = arguments.number_or("max-restarts", 100);
   out.crash_loop = arguments.number_or("crash-loop", 3);
   out.grace = std::chrono::seconds(arguments.number_or("grace", 30));
+  out.retry_after = std::chrono::seconds(arguments.number_or("retry-after", 30));
   out.output_dir = output_folder(out.program);
   out.checkpoints = arguments.value_or("checkpoints", out.output_dir);
   out.resume_words = out.output_dir.empty() ? std::vector<std::string>{} : words_of({"--resume_from_checkpoint true"});
@@ -101,33 +102,34 @@ const Verb kLaunch = {
         "SIGUSR1\n"
         "are passed to all ranks. The exit code is that of the rank that ended first, or 128 + the signal that killed "
         "it.",
-    .options = {{.name = "np",
-                 .value = "N",
-                 .help = "the number of ranks; also -np, -n and --num-cores (default: SLURM_NTASKS)",
-                 .check = whole_number(1, kMostRanks),
-                 .also = {"-np", "-n", "--num-cores"}},
-                {"launcher", "NAME", "mpirun, srun or a path to one (default: srun in a job of Slurm, else mpirun)"},
-                {"hostfile", "FILE", "passed to mpirun"},
-                {"host", "LIST", "passed to mpirun"},
-                {"bind-to", "WHAT", "passed to mpirun"},
-                {"map-by", "WHAT", "passed to mpirun"},
-                {"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"},
-                {"max-restarts", "N", "restarts at most so often (default 100)", whole_number(0)},
-                {"crash-loop", "N", "ends after so many starts in a row that make no newer checkpoint (default 3)",
-                 whole_number(1)},
-                {"np-on-restart", "N", "the number of ranks of all restarts (default: that of the start)",
-                 whole_number(1, kMostRanks)},
-                {"min-ranks", "N",
-                 "a start without a newer checkpoint is followed by one with a rank less, but at least N",
-                 whole_number(1, kMostRanks)},
-                {"checkpoints", "DIR", "the folder with checkpoint-N (default: --output_dir of the program)"},
-                {"resume-args", "WORDS",
-                 "added to the program at a restart with a checkpoint; {checkpoint} in them is its folder (default: "
-                 "--resume_from_checkpoint true, if the program has --output_dir)"},
-                {"resume-first", "", "continues from the newest checkpoint at the first start too, if there is one"},
-                {"grace", "SECONDS", "the time from a signal until ranks are killed (default 30)",
-                 whole_number(0, 1'000'000)},
-                {"rank-wrapper", "FOLDER", "used by launch itself: runs the program as one rank"}},
+    .options =
+        {{.name = "np",
+          .value = "N",
+          .help = "the number of ranks; also -np, -n and --num-cores (default: SLURM_NTASKS)",
+          .check = whole_number(1, kMostRanks),
+          .also = {"-np", "-n", "--num-cores"}},
+         {"launcher", "NAME", "mpirun, srun or a path to one (default: srun in a job of Slurm, else mpirun)"},
+         {"hostfile", "FILE", "passed to mpirun"},
+         {"host", "LIST", "passed to mpirun"},
+         {"bind-to", "WHAT", "passed to mpirun"},
+         {"map-by", "WHAT", "passed to mpirun"},
+         {"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"},
+         {"max-restarts", "N", "restarts at most so often (default 100)", whole_number(0)},
+         {"crash-loop", "N", "ends after so many starts in a row that make no newer checkpoint (default 3)",
+          whole_number(1)},
+         {"np-on-restart", "N", "the number of ranks of all restarts (default: that of the start)",
+          whole_number(1, kMostRanks)},
+         {"min-ranks", "N", "a start without a newer checkpoint is followed by one with a rank less, but at least N",
+          whole_number(1, kMostRanks)},
+         {"checkpoints", "DIR", "the folder with checkpoint-N (default: --output_dir of the program)"},
+         {"resume-args", "WORDS",
+          "added to the program at a restart with a checkpoint; {checkpoint} in them is its folder (default: "
+          "--resume_from_checkpoint true, if the program has --output_dir)"},
+         {"resume-first", "", "continues from the newest checkpoint at the first start too, if there is one"},
+         {"grace", "SECONDS", "the time from a signal until ranks are killed (default 30)", whole_number(0, 1'000'000)},
+         {"retry-after", "SECONDS", "the time before a restart if a host that was lost does not answer (default 30)",
+          whole_number(0, 1'000'000)},
+         {"rank-wrapper", "FOLDER", "used by launch itself: runs the program as one rank"}},
     .run = run_launch,
     .input = "-- PROGRAM ARGUMENTS...",
     .input_meaning = "the program to start: tessera launch -np N -- PROGRAM ARGUMENTS...",

@@ -164,6 +164,15 @@ class Start {
   int kills_ = 0;
 };
 
+// Waits, and returns the first signal that arrives meanwhile, or 0.
+int signal_within(std::chrono::seconds time) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
+  const timespec most{time.count(), 0};
+  return std::max(0, sigtimedwait(&signals, nullptr, &most));
+}
+
 class Supervisor {
  public:
   explicit Supervisor(const LaunchPlan& plan)
@@ -193,6 +202,7 @@ class Supervisor {
         say(fmt::format("does not start again: {}", reason));
         return cause.status;
       }
+      if (const int signal = wait_for_hosts(outcome); signal != 0) return kKilledBySignal + signal;
       prepare_restart();
     }
   }
@@ -232,12 +242,24 @@ class Supervisor {
     const bool is_rank = outcome.first() != nullptr;
     if (is_rank && (cause.status == kUsageError || cause.status == kCannotRun || cause.status == kNotFound))
       return fmt::format("exit code {} means that the command line is wrong", cause.status);
-    if (!is_rank && cause.status < kKilledBySignal && !has_progress)
+    if (restart_ == 0 && !has_started(outcome) && !has_progress)
       return fmt::format("{} has not started the program; see its message above", plan_.launcher.program);
     if (fruitless_ >= plan_.crash_loop)
       return fmt::format("{} starts in a row made no newer checkpoint (--crash-loop)", fruitless_);
     if (restart_ >= plan_.max_restarts) return fmt::format("--max-restarts {} is reached", plan_.max_restarts);
     return "";
+  }
+
+  static bool has_started(const Outcome& outcome) {
+    return outcome.first() != nullptr || outcome.launcher.status() >= kKilledBySignal;
+  }
+
+  // A host that was lost may come back. Returns a signal that ends the job meanwhile, or 0.
+  [[nodiscard]] int wait_for_hosts(const Outcome& outcome) const {
+    if (has_started(outcome)) return 0;
+    say(fmt::format("{} has not started the program; tries again after {} s", plan_.launcher.program,
+                    plan_.retry_after.count()));
+    return signal_within(plan_.retry_after);
   }
 
   void prepare_restart() {

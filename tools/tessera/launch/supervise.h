@@ -25,6 +25,7 @@ struct LaunchPlan {
   std::int64_t max_restarts = 0;
   std::int64_t crash_loop = 0;            // so many starts in a row without a newer checkpoint end the job
   std::chrono::seconds grace{};           // from a signal until ranks are killed
+  std::chrono::seconds retry_after{};     // before a restart, if the launcher could not start the ranks
   std::string output_dir;                 // of the program; "": it has none
   std::string checkpoints;                // the folder with checkpoint-N; "": unknown
   std::vector<std::string> resume_words;  // added to the program if there is a checkpoint

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// --load_best_model_at_end and --metric_for_best_model.
+#pragma once
+
+#include <string>
+
+#include "run_saver.h"
+#include "tessera/trainer/arguments.h"
+#include "tessera/trainer/clm.h"
+#include "tessera/trainer/trainer_state.h"
+
+namespace tessera::trainer {
+
+/// Keeps the best checkpoint and its metric in the state of the run. Only complete checkpoints count.
+class BestModel {
+ public:
+  BestModel(const TrainingArguments& arguments, TrainerState& state, RunSaver& saver)
+      : arguments_(arguments), state_(state), saver_(saver) {}
+
+  /// Compares the model that is about to be saved with the best one. Waits for the save before. Collective.
+  void note(const Evaluation& result);
+  /// Waits for the save in flight. If it failed, the checkpoint before it is the best one again. Collective.
+  void finish();
+  /// Gives the model the values of the best checkpoint, and returns a line for the user. If the checkpoint is damaged or
+  /// missing, returns "" after a warning, and the model keeps its values. Collective.
+  std::string load(ClmModel& setup) const;
+
+ private:
+  [[nodiscard]] double metric_of(const Evaluation& result) const;
+
+  const TrainingArguments& arguments_;
+  TrainerState& state_;
+  RunSaver& saver_;
+  std::int64_t noted_step_ = -1;  // of the best checkpoint; -1: it is complete
+  std::optional<double> metric_before_;
+  std::string checkpoint_before_;
+};
+
+}  // namespace tessera::trainer
