@@ -15,6 +15,8 @@
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/layers.h"
 #include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mixtral.h"
 #include "tessera/nn/models/registry.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"

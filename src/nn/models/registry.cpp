@@ -8,6 +8,8 @@
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mixtral.h"
 
 namespace tessera::nn {
 namespace {
@@ -37,6 +39,8 @@ std::vector<std::string> known_values(std::string_view ModelRow::*field) {
 const std::vector<ModelRow>& model_table() {
   static const std::vector<ModelRow> kTable = {
       {"GPT2LMHeadModel", "gpt2", make_of<GPT2LMHeadModel>},
+      {"LlamaForCausalLM", "llama", make_of<LlamaForCausalLM>},
+      {"MixtralForCausalLM", "mixtral", make_of<MixtralForCausalLM>},
   };
   return kTable;
 }
