@@ -20,6 +20,7 @@ MODEL_VALUES = sys.argv[1]
 FOLDER = pathlib.Path(tempfile.mkdtemp())
 STEPS, LEARNING_RATE, WEIGHT_DECAY = 20, 1e-3, 0.01
 LOGITS, GRADIENTS, LOSSES, LAYOUTS = 1e-4, 1e-3, 1e-4, 1e-9  # bounds
+torch.set_num_threads(1)
 failures = 0
 
 
