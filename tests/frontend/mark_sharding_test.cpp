@@ -151,5 +151,18 @@ TEST(MarkSharding, ThePictureOfATensorHasALineWithItsSharding) {
   EXPECT_EQ(out.str(), "f32[4,6] {data,-}\n┌───────┐\n│ 0,1,2 │\n├───────┤\n│ 3,4,5 │\n└───────┘\n");
 }
 
+// The rows of the constrained value are sharded within the program, because those of x are.
+TEST(MarkSharding, AResultWithOpenDimsCanBeRead) {
+  on_ranks(6, [](int) {
+    const Mesh mesh({{"data", 3}, {"model", 2}});
+    set_default_mesh(mesh);
+    const Tensor x = Tensor::from<double>({3, 2}, {1, 2, 3, 4, 5, 6});
+    mark_sharding(x, mesh, {"data", {}});
+    const Tensor y = with_sharding_constraint(x * 2.0, mesh, {kUnconstrained, "model"});
+    mark_step();
+    EXPECT_EQ(y.to_vector<double>(), (std::vector<double>{2, 4, 6, 8, 10, 12}));
+  });
+}
+
 }  // namespace
 }  // namespace tessera

@@ -9,8 +9,8 @@
 #include "tessera/base/text.h"
 #include "tessera/nn/models/bert.h"
 #include "tessera/nn/models/gpt2.h"
-#include "tessera/nn/models/resnet.h"
-#include "tessera/nn/models/vit.h"
+#include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mixtral.h"
 
 namespace tessera::nn {
 namespace {
@@ -40,11 +40,8 @@ std::vector<std::string> known_values(std::string_view ModelRow::*field) {
 const std::vector<ModelRow>& model_table() {
   static const std::vector<ModelRow> kTable = {
       {"GPT2LMHeadModel", "gpt2", make_of<GPT2LMHeadModel>},
-      {"BertForMaskedLM", "bert", make_of<BertForMaskedLM>},
-      {"BertForSequenceClassification", "bert", make_of<BertForSequenceClassification>},
-      {"BertModel", "bert", make_of<BertModel>},
-      {"ResNetForImageClassification", "resnet", make_of<ResNetForImageClassification>},
-      {"ViTForImageClassification", "vit", make_of<ViTForImageClassification>},
+      {"LlamaForCausalLM", "llama", make_of<LlamaForCausalLM>},
+      {"MixtralForCausalLM", "mixtral", make_of<MixtralForCausalLM>},
   };
   return kTable;
 }
