@@ -41,7 +41,8 @@ struct Case {
 
 Tensor whole_numbers(const Dims& dims, std::int64_t below) {
   std::vector<std::int32_t> values;
-  for (std::int64_t i = 0; i < product(dims); ++i) values.push_back(static_cast<std::int32_t>((i * 7919 + i / 3) % below));
+  for (std::int64_t i = 0; i < product(dims); ++i)
+    values.push_back(static_cast<std::int32_t>((i * 7919 + i / 3) % below));
   return Tensor::from<std::int32_t>(dims, values);
 }
 
@@ -53,8 +54,8 @@ Case image_case(const Arguments& arguments, const nn::ResNetConfig& config) {
   for (std::int64_t i = 0; i < product(dims); ++i) pixels.push_back(static_cast<float>(i * 37 % 101) / 50.0F - 1);
   out.inputs = {{"pixel_values", Tensor::from<float>(dims, pixels)},
                 {"labels", whole_numbers({arguments.batch}, config.num_labels)}};
-  out.optimizer = std::make_unique<optim::SGD>(out.model->parameters(),
-                                               optim::SgdOptions{.learning_rate = 0.01, .momentum = 0.9});
+  out.optimizer =
+      std::make_unique<optim::SGD>(out.model->parameters(), optim::SgdOptions{.learning_rate = 0.01, .momentum = 0.9});
   return out;
 }
 

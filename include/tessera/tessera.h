@@ -16,6 +16,8 @@
 #include "tessera/nn/layers.h"
 #include "tessera/nn/models/bert.h"
 #include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mixtral.h"
 #include "tessera/nn/models/registry.h"
 #include "tessera/nn/models/resnet.h"
 #include "tessera/nn/models/vit.h"

@@ -46,8 +46,7 @@ void Checkpoint::consolidate(const std::string& group, const std::string& folder
     OutputFile out(partial_path(folder, file), OutputFile::Mode::kExisting);
     for (std::size_t i = 0; i < file.tensors.size(); ++i) {
       const auto& [name, tensor] = *tensors[file.tensors[i]];
-      for (const Piece& piece : pieces.pieces_of(name))
-        copy_piece(piece, tensor.type, file.header.data_begin + file.header.tensors[i].begin, out, buffer);
+      for (const Piece& piece : pieces.pieces_of(name)) copy_piece(piece, tensor.type, file.begin_of(i), out, buffer);
     }
     out.finish();
   }

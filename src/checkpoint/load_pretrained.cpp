@@ -8,6 +8,7 @@
 #include <set>
 
 #include "files/file_names.h"
+#include "files/part_names.h"
 #include "files/read_elements.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -22,18 +23,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A tensor in one of the files.
-struct Source {
-  NamedType tensor;
+// A place in one of the files.
+struct Place {
   std::shared_ptr<const InputFile> file;
   std::uint64_t offset = 0;
+};
+// A tensor in one of the files, or in several: the elements of all places one after the other, equally many in each.
+struct Source {
+  NamedType tensor;
+  std::vector<Place> places;
 };
 
 void add_file(const std::string& path, std::vector<Source>& out) {
   const auto file = std::make_shared<const InputFile>(path);
   const SafetensorsHeader header = SafetensorsHeader::from_file(*file);
   for (const auto& entry : header.tensors)
-    out.push_back({{entry.name, entry.type}, file, header.data_begin + entry.begin});
+    out.push_back({{entry.name, entry.type}, {{file, header.data_begin + entry.begin}}});
 }
 
 // A path in an index must not leave its folder.
@@ -91,9 +96,51 @@ std::vector<Source> sources_in(const std::string& folder) {
   return out;
 }
 
+// Returns the name of the variable of which `name` is a part, or "".
+std::string variable_with_part(const StateDict& state, std::string_view name) {
+  for (std::string& variable : names_with_part(name))
+    if (state.find(variable) != nullptr) return std::move(variable);
+  return "";
+}
+
+// Replaces the parts of a variable by one source.
+void gather_parts(const StateDict& state, const std::string& folder, std::vector<Source>& sources) {
+  std::map<std::string, std::map<std::string, Source>> parts;  // by variable and name
+  std::erase_if(sources, [&](Source& source) {
+    const std::string variable = variable_with_part(state, source.tensor.name);
+    if (variable.empty()) return false;
+    parts[variable].emplace(source.tensor.name, source);
+    return true;
+  });
+  for (auto& [variable, found] : parts) {
+    const Type& type = state.find(variable)->tensor.type();
+    Source whole;
+    for (std::int64_t i = 0; i < type.dim(0); ++i) {
+      const std::string name = part_name(variable, i);
+      require(found.contains(name), "{}: {} is missing; {} needs {} parts, and the files have {}", folder, name,
+              variable, type.dim(0), found.size());
+      const Source& part = found.at(name);
+      if (i == 0) {
+        Dims dims = part.tensor.type.dims();
+        dims.insert(dims.begin(), type.dim(0));
+        whole.tensor = {variable, part.tensor.type.with_dims(std::move(dims))};
+      }
+      require(part.tensor.type == found.at(part_name(variable, 0)).tensor.type, "{}: {} is {}, but {} is {}", folder,
+              name, part.tensor.type, part_name(variable, 0), found.at(part_name(variable, 0)).tensor.type);
+      whole.places.push_back(part.places.front());
+    }
+    require(std::cmp_equal(found.size(), type.dim(0)), "{}: {} has {} parts in the files, but {} in the model", folder,
+            variable, found.size(), type.dim(0));
+    sources.push_back(std::move(whole));
+  }
+}
+
 // Files of a model without head have names without the prefix that the body has here.
 void add_prefix(const StateDict& state, const std::string& prefix, std::vector<Source>& sources) {
-  const auto fits = [&](const Source& source) { return state.find(prefix + source.tensor.name) != nullptr; };
+  const auto fits = [&](const Source& source) {
+    const std::string name = prefix + source.tensor.name;
+    return state.find(name) != nullptr || !variable_with_part(state, name).empty();
+  };
   const auto has_prefix = [&](const Source& source) { return source.tensor.name.starts_with(prefix); };
   if (prefix.empty() || std::any_of(sources.begin(), sources.end(), has_prefix)) return;
   for (Source& source : sources)
@@ -116,15 +163,21 @@ void rename_suffixes(const std::vector<std::pair<std::string, std::string>>& ren
 }
 
 ShardReader reader_of(const Source& source) {
-  return [file = source.file, offset = source.offset, stored = source.tensor.type.dtype()](
+  return [places = source.places, stored = source.tensor.type.dtype()](
              const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard) {
+    const std::int64_t each = type.element_count() / static_cast<std::int64_t>(places.size());
     const Region region = region_of(type, sharding, device);
     const auto size = static_cast<std::int64_t>(dtype_size(type.dtype()));
     for_each_run(region, RegionBuffer::complete(type), RegionBuffer::shard(type, sharding, region),
                  [&](std::int64_t from, std::int64_t to, std::int64_t count) {
-                   read_elements(
-                       *file, offset, from, stored, type.dtype(),
-                       shard.subspan(static_cast<std::size_t>(to * size), static_cast<std::size_t>(count * size)));
+                   while (count > 0) {  // a run may extend over several places
+                     const Place& place = places[static_cast<std::size_t>(from / each)];
+                     const std::int64_t here = std::min(count, each - from % each);
+                     read_elements(
+                         *place.file, place.offset, from % each, stored, type.dtype(),
+                         shard.subspan(static_cast<std::size_t>(to * size), static_cast<std::size_t>(here * size)));
+                     from += here, to += here, count -= here;
+                   }
                  });
   };
 }
@@ -138,6 +191,7 @@ LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, c
   rename_suffixes(names.renamed_suffixes, sources);
   remove_outer_prefix(names.outer_prefix, sources);
   add_prefix(state, names.prefix, sources);
+  gather_parts(state, folder, sources);
   LoadStateOptions with_names = options;
   with_names.ignores = [&](std::string_view name) {
     const bool is_known = std::any_of(names.ignored_suffixes.begin(), names.ignored_suffixes.end(),

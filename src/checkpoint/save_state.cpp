@@ -30,7 +30,7 @@ void write_own_elements(const StateDict& state, const ModelFile& file, int rank,
     const auto region = written_region(tensor.type(), stored.sharding, rank);
     if (!region) continue;
     const auto size = static_cast<std::int64_t>(dtype_size(tensor.dtype()));
-    const std::uint64_t begin = file.header.data_begin + file.header.tensors[i].begin;
+    const std::uint64_t begin = file.begin_of(i);
     const auto shard =
         RegionBuffer::shard(tensor.type(), stored.sharding, region_of(tensor.type(), stored.sharding, rank));
     for_each_run(*region, shard, RegionBuffer::complete(tensor.type()),

@@ -12,13 +12,13 @@ namespace {
 constexpr double kNever = -1e30;  // finite, so that no inf - inf arises
 
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
-  require(q.ndim() == 4 && k.ndim() == 4 && v.ndim() == 4,
+  require((q.ndim() == 4 || q.ndim() == 5) && k.ndim() == 4 && v.ndim() == 4,
           "attention needs q [b, t, h, d] and k, v [b, s, g, d], got {}, {} and {}", q.type(), k.type(), v.type());
-  require(k.dim(0) == q.dim(0) && v.dim(0) == q.dim(0) && k.dim(1) == v.dim(1) && k.dim(3) == q.dim(3) &&
+  require(k.dim(0) == q.dim(0) && v.dim(0) == q.dim(0) && k.dim(1) == v.dim(1) && k.dim(3) == q.dim(-1) &&
               k.dim(2) == v.dim(2),
           "attention: q {}, k {} and v {} do not fit together", q.type(), k.type(), v.type());
-  require(q.dim(2) % k.dim(2) == 0, "attention: {} heads of keys do not divide {} heads of queries", k.dim(2),
-          q.dim(2));
+  require(q.ndim() == 5 ? q.dim(2) == k.dim(2) : q.dim(2) % k.dim(2) == 0,
+          "attention: {} heads of keys do not divide {} heads of queries", k.dim(2), q.dim(2));
 }
 
 // [b | 1, h | 1, t | 1, s] -> [b | 1, g | 1, t | 1, r | 1, s], the order of the scores.
@@ -29,25 +29,27 @@ Tensor in_groups(const Tensor& mask, std::int64_t groups) {
   return mask.reshape({d[0], groups, d[1] / groups, d[2], d[3]}).transpose({0, 1, 3, 2, 4});
 }
 
-Tensor causal(std::int64_t t, std::int64_t s) {
+Tensor causal(std::int64_t t, std::int64_t s, std::int64_t window) {
   const Type square = Type::array(DType::kS32, {t, s});
-  return Tensor::iota(square, 0) >= Tensor::iota(square, 1);
+  const Tensor query = Tensor::iota(square, 0), key = Tensor::iota(square, 1);
+  const Tensor before = query >= key;
+  return window == 0 || window >= s ? before : (before && query - key < static_cast<double>(window));
 }
 
 }  // namespace
 
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   check_attention(q, k, v);
-  const std::int64_t b = q.dim(0), t = q.dim(1), h = q.dim(2), d = q.dim(3), s = k.dim(1), g = k.dim(2);
+  const std::int64_t b = q.dim(0), t = q.dim(1), d = q.dim(-1), s = k.dim(1), g = k.dim(2);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(d)));
-  const Tensor grouped = q.reshape({b, t, g, h / g, d});
+  const Tensor grouped = q.ndim() == 5 ? q : q.reshape({b, t, g, q.dim(2) / g, d});
   // [b, g, t, r, s]
   Tensor scores =
       dot(grouped, k, {.lhs_contracting = {4}, .rhs_contracting = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}}) *
       scale;
   if (!options.bias.is_null()) scores = scores + in_groups(options.bias, g).to(scores.dtype());
   Tensor seen;
-  if (options.is_causal) seen = causal(t, s).reshape({t, 1, s});
+  if (options.is_causal) seen = causal(t, s, options.window).reshape({t, 1, s});
   if (!options.mask.is_null()) {
     const Tensor mask = in_groups(options.mask, g);
     seen = seen.is_null() ? mask : (seen && mask);
@@ -57,7 +59,8 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
   if (options.dropout > 0) weights = dropout(weights, options.dropout);
   const Tensor mixed =
       dot(weights, v, {.lhs_contracting = {4}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
-  return mixed.transpose({0, 2, 1, 3, 4}).reshape({b, t, h, d});
+  const Tensor by_time = mixed.transpose({0, 2, 1, 3, 4});
+  return q.ndim() == 5 ? by_time : by_time.reshape(q.dims());
 }
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const Options& options)

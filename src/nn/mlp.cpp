@@ -34,6 +34,16 @@ SwiGLU::SwiGLU(std::int64_t width, std::int64_t inner, const Options& options)
   register_module("down_proj", down_proj_);
 }
 
+void SwiGLU::shard_tensor_parallel(const ActivationSplit& split) {
+  using Entry = PartitionSpec::Entry;
+  split_ = split;
+  for (Linear* const layer : {&gate_proj_, &up_proj_}) {
+    mark_sharding(layer->weight(), split.mesh, {Entry(split.axis), Entry()});
+    if (!layer->bias().is_null()) mark_sharding(layer->bias(), split.mesh, {Entry(split.axis)});
+  }
+  mark_sharding(down_proj_.weight(), split.mesh, {Entry(), Entry(split.axis)});
+}
+
 Tensor SwiGLU::forward(const Tensor& x) {
   const Tensor given = whole(x, split_);
   const int last = x.ndim() - 1;

@@ -119,6 +119,27 @@ RopeConfig RopeConfig::from_json(const JsonObject& config, double default_theta)
   return out;
 }
 
+JsonObject RopeConfig::to_json() const {
+  JsonObject out;
+  out.set("rope_type", rope_type);
+  out.set("rope_theta", theta);
+  if (rope_type != "default") out.set("factor", factor);
+  if (original_max_position_embeddings != 0)
+    out.set("original_max_position_embeddings", original_max_position_embeddings);
+  if (rope_type == "llama3") {
+    out.set("low_freq_factor", low_freq_factor);
+    out.set("high_freq_factor", high_freq_factor);
+  }
+  if (rope_type != "yarn") return out;
+  if (attention_factor) out.set("attention_factor", *attention_factor);
+  if (mscale) out.set("mscale", *mscale);
+  if (mscale_all_dim) out.set("mscale_all_dim", *mscale_all_dim);
+  out.set("beta_fast", beta_fast);
+  out.set("beta_slow", beta_slow);
+  out.set("truncate", truncate);
+  return out;
+}
+
 void RopeConfig::check(const std::string& origin) const {
   require(std::find(kRopeTypes.begin(), kRopeTypes.end(), rope_type) != kRopeTypes.end(),
           "{}: rope_type \"{}\" is not supported{}", origin, rope_type,
@@ -184,12 +205,17 @@ RotaryEmbedding::Tables RotaryEmbedding::forward(const Tensor& positions, DType 
 
 Tensor apply_rotary(const Tensor& x, const RotaryEmbedding::Tables& tables) {
   require(x.ndim() >= 3 && tables.cos.dim(-1) == x.dim(-1),
-          "apply_rotary needs x [..., t, h, d] and tables of d numbers for each position, got {} and {}", x.type(),
+          "apply_rotary needs x [b, t, ..., d] and tables of d numbers for each position, got {} and {}", x.type(),
           tables.cos.type());
+  const auto for_heads = [&](const Tensor& table) {
+    Dims dims = table.dims();
+    dims.insert(dims.end() - 1, static_cast<std::size_t>(x.ndim() - 3), 1);
+    return table.reshape(dims);
+  };
   const std::int64_t half = x.dim(-1) / 2;
   const int last = x.ndim() - 1;
   const Tensor turned = concat({-x.slice(last, half, 2 * half), x.slice(last, 0, half)}, last);
-  return x * tables.cos.unsqueeze(-2) + turned * tables.sin.unsqueeze(-2);
+  return x * for_heads(tables.cos) + turned * for_heads(tables.sin);
 }
 
 }  // namespace tessera::nn

@@ -21,9 +21,11 @@ TEST(Tsv, RowsHaveTheFieldsOfTheHeader) {
 }
 
 TEST(Tsv, ErrorsNameTheLine) {
-  EXPECT_NE(error_of([] { parse_tsv("a\tb\n1\t2\n3\n", "t.tsv"); }).find("t.tsv, line 3: has 1 fields, but the header has 2"),
+  EXPECT_NE(
+      error_of([] { parse_tsv("a\tb\n1\t2\n3\n", "t.tsv"); }).find("t.tsv, line 3: has 1 fields, but the header has 2"),
+      std::string::npos);
+  EXPECT_NE(error_of([] { parse_tsv("a\ta\n", "t.tsv"); }).find("t.tsv, line 1: a column occurs twice"),
             std::string::npos);
-  EXPECT_NE(error_of([] { parse_tsv("a\ta\n", "t.tsv"); }).find("t.tsv, line 1: a column occurs twice"), std::string::npos);
   EXPECT_NE(error_of([] { parse_tsv("\n", "t.tsv"); }).find("t.tsv: has no header"), std::string::npos);
 }
 

@@ -183,5 +183,18 @@ TEST(Visualize, AnSvgHasARectangleWithDevicesForEachTile) {
   EXPECT_EQ(svg.substr(0, 5) + svg.substr(svg.size() - 7), "<svg </svg>\n");
 }
 
+// The rows of the constrained value are sharded within the program, because those of x are.
+TEST(MarkSharding, AResultWithOpenDimsCanBeRead) {
+  on_ranks(6, [](int) {
+    const Mesh mesh({{"data", 3}, {"model", 2}});
+    set_default_mesh(mesh);
+    const Tensor x = Tensor::from<double>({3, 2}, {1, 2, 3, 4, 5, 6});
+    mark_sharding(x, mesh, {"data", {}});
+    const Tensor y = with_sharding_constraint(x * 2.0, mesh, {kUnconstrained, "model"});
+    mark_step();
+    EXPECT_EQ(y.to_vector<double>(), (std::vector<double>{2, 4, 6, 8, 10, 12}));
+  });
+}
+
 }  // namespace
 }  // namespace tessera

@@ -21,6 +21,15 @@ inline Tensor numbers(const Dims& dims, int seed = 1) {
   return Tensor::from<double>(dims, values);
 }
 
+/// A scalar in which every element counts differently.
+inline Tensor weighted_sum(const Tensor& x) { return sum(x * numbers(x.dims(), 9)); }
+
+inline void expect_near(const std::vector<double>& actual, const std::vector<double>& expected,
+                        double tolerance = 1e-12) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
+}
+
 /// `loss` is traced anew at each call. All variables are f64.
 inline void expect_gradients(const std::function<Tensor()>& loss, std::vector<Tensor> variables) {
   for (Tensor& variable : variables) {

@@ -16,18 +16,11 @@ namespace {
 constexpr DType kF64 = DType::kF64;
 
 std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
-void expect_near(const std::vector<double>& actual, const std::vector<double>& expected, double tolerance = 1e-12) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
-}
 std::vector<Tensor> with_parameters(const Module& module, Tensor x) {
   std::vector<Tensor> out = module.parameters();
   out.push_back(std::move(x));
   return out;
 }
-// A scalar in which every element counts differently.
-Tensor weighted_sum(const Tensor& x) { return sum(x * numbers(x.dims(), 9)); }
-
 TEST(Embedding, ThePaddingRowIsZeroAndHasNoGradient) {
   const FreshRank rank;
   Embedding table(5, 3, {.padding_idx = -2, .dtype = kF64});

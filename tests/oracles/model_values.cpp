@@ -1,124 +1,145 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tool of the oracles of models: logits, loss, gradients and losses of training steps.
+// Writes the values of a model in a Hugging Face folder: logits, loss, gradients, and the losses of a training.
 //
-//   model_values --model FOLDER --inputs IN.safetensors --out OUT.safetensors [--train] [--steps N …] [--mesh M …]
+//   model_values FOLDER INPUTS.safetensors OUTPUTS.safetensors [--train] [--steps N] [--learning_rate R]
+//     [--weight_decay W] [--dtype float32|float64] [--mesh M] [--fsdp] [--tensor_parallel AXIS] [--expert_parallel AXIS]
+//     [--virtual_ranks N]
 //
-// FOLDER has config.json and model.safetensors. IN has the inputs by the names of Hugging Face's forward(). OUT gets
-// `logits`, `loss`, `gradient.NAME` with the names and shapes of files, and with --steps `losses`. With --train the model is in
-// training mode, and OUT gets the buffers after the call as `buffer.NAME`.
-#include <cstdio>
+// INPUTS contains the inputs of forward() by their names. OUTPUTS contains `logits`, `loss` and `gradient.NAME` for each
+// parameter, and with --steps the `losses` of N steps of AdamW on the same inputs. --train uses training mode, and adds
+// `buffer.NAME` for each buffer after the call. The rows of the inputs are sharded over all axes of the mesh but that of
+// --tensor_parallel.
+#include <fmt/format.h>
+
+#include <map>
 
 #include "tessera/base/argument_parser.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
+#include "tessera/checkpoint/save.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/nn/models/mixtral.h"
+#include "tessera/optim/optimizer.h"
 #include "tessera/tensor/safetensors.h"
-#include "tessera/tessera.h"
 
-namespace ts = tessera;
-
+namespace tessera {
 namespace {
 
-struct Flags {
-  std::string model, inputs, out, mesh, tensor_parallel;
-  bool train = false;
-  bool fsdp = false;
+struct Arguments {
+  std::string folder, inputs, outputs, mesh, tensor_parallel, expert_parallel, dtype = "float32";
+  bool train = false, fsdp = false;
   std::int64_t steps = 0;
-  double learning_rate = 1e-3;
-  double weight_decay = 0.01;
-  std::int64_t virtual_ranks = 0;  // launch() reads it
+  double learning_rate = 1e-3, weight_decay = 0;
 };
 
-// Rows over the axes data and fsdp; image rows over `rows`.
-void place(const ts::Tensor& x, const ts::Mesh& mesh) {
-  ts::SpecEntry batch;
-  for (const auto& axis : mesh.axes())
-    if (axis.name == "data" || axis.name == "fsdp") batch.push_back(axis.name);
-  std::vector<ts::PartitionSpec::Entry> entries(static_cast<std::size_t>(x.ndim()));
-  if (!batch.empty()) entries.front() = ts::PartitionSpec::Entry(batch);
-  if (x.ndim() == 4 && mesh.has_axis("rows")) entries[2] = ts::PartitionSpec::Entry("rows");
-  ts::mark_sharding(x, mesh, ts::PartitionSpec(std::move(entries)));
+Arguments parse(int argc, char** argv) {
+  Arguments out;
+  std::vector<char*> flags{argv[0]};
+  std::vector<std::string*> places{&out.folder, &out.inputs, &out.outputs};
+  for (int i = 1; i < argc; ++i) {
+    if (i <= 3)
+      *places[static_cast<std::size_t>(i - 1)] = argv[i];
+    else
+      flags.push_back(argv[i]);
+  }
+  ArgumentParser parser("model_values", "Writes the values of a model: model_values FOLDER INPUTS OUTPUTS [flags]");
+  parser.flag("train", out.train, "training mode")
+      .flag("steps", out.steps, "steps of AdamW")
+      .flag("learning_rate", out.learning_rate, "of AdamW")
+      .flag("weight_decay", out.weight_decay, "of AdamW")
+      .flag("dtype", out.dtype, "of the parameters: float32 or float64")
+      .flag("mesh", out.mesh, "the mesh; default: data over all ranks")
+      .flag("fsdp", out.fsdp, "shard the blocks as FSDP units")
+      .flag("tensor_parallel", out.tensor_parallel, "the axis that shards products")
+      .flag("expert_parallel", out.expert_parallel, "the axis that shards the experts of Mixtral");
+  require(argc >= 4, "usage: model_values FOLDER INPUTS.safetensors OUTPUTS.safetensors [flags]");
+  parser.parse(static_cast<int>(flags.size()), flags.data());
+  return out;
 }
 
-ts::nn::ModelInputs read_inputs(const Flags& flags, const ts::Mesh& mesh) {
-  ts::nn::ModelInputs out;
-  for (auto& [name, value] : ts::read_safetensors(flags.inputs).tensors) {
-    const ts::Tensor tensor = ts::Tensor::from_host(std::move(value));
-    place(tensor, mesh);
-    out.emplace(name, tensor);
+nn::ModelInputs read_inputs(const Arguments& arguments, const Mesh& mesh) {
+  SpecEntry rows;
+  for (const auto& axis : mesh.axes())
+    if (axis.name != arguments.tensor_parallel && axis.size > 1) rows.push_back(axis.name);
+  nn::ModelInputs out;
+  for (auto& [name, literal] : read_safetensors(arguments.inputs).tensors) {
+    const bool is_double = arguments.dtype == "float64" && literal.type().dtype() == DType::kF32;
+    Tensor input = Tensor::from_host(std::move(literal));
+    if (is_double) input = Tensor::from_host(input.to(DType::kF64).to_host());
+    std::vector<PartitionSpec::Entry> spec(static_cast<std::size_t>(input.ndim()));
+    spec.front() = PartitionSpec::Entry(rows);
+    if (!rows.empty()) mark_sharding(input, mesh, PartitionSpec(std::move(spec)));
+    out.emplace(name, std::move(input));
   }
   return out;
 }
 
-// The same elements with the dims of files.
-ts::Literal exported(const ts::Literal& value, const ts::Dims& dims) {
-  ts::Literal out(ts::Type::array(value.type().dtype(), dims));
-  std::copy(value.bytes().begin(), value.bytes().end(), out.mutable_bytes().begin());
+void shard(const Arguments& arguments, const Mesh& mesh, nn::PretrainedModel& model) {
+  if (!arguments.expert_parallel.empty()) {
+    auto* const mixtral = dynamic_cast<nn::MixtralForCausalLM*>(&model);
+    require(mixtral != nullptr, "--expert_parallel needs a mixture of experts; {} is none", model.class_name());
+    mixtral->shard_experts(mesh, arguments.expert_parallel);
+  }
+  if (!arguments.tensor_parallel.empty()) model.shard_tensor_parallel(mesh, arguments.tensor_parallel);
+  if (!arguments.fsdp) return;
+  const auto policy = transformer_auto_wrap_policy({std::string(model.block_class())});
+  (void)fully_shard(model, {.mesh = mesh, .auto_wrap_policy = policy});
+}
+
+StateDict values_of(nn::PretrainedModel& model, const nn::ModelInputs& inputs) {
+  const nn::ModelOutput output = model.run(inputs);
+  StateDict out;
+  out.add({"logits", output.logits, {}});
+  for (const auto& [name, value] : output.others) out.add({name, value, {}});
+  if (!output.loss.is_null()) {
+    out.add({"loss", output.loss, {}});
+    output.loss.backward();
+  }
+  mark_step();
+  for (const NamedTensor& parameter : model.named_parameters())
+    if (const Tensor gradient = parameter.tensor.grad(); !gradient.is_null())
+      out.add({"gradient." + parameter.name, gradient, parameter.exported_dims});
+  if (!model.is_training()) return out;
+  for (const NamedTensor& buffer : model.named_buffers())
+    out.add({"buffer." + buffer.name, buffer.tensor.detach() + 0.0, buffer.exported_dims});
   return out;
 }
 
-void add_gradients(ts::nn::PretrainedModel& model, ts::SafetensorsFile& file) {
-  for (const auto& [name, tensor, dims] : model.named_parameters())
-    if (!tensor.grad().is_null())
-      file.tensors.emplace_back("gradient." + name, exported(tensor.grad().to_host(), dims));
-  model.zero_grad();
-}
-
-ts::Literal losses_of_steps(const Flags& flags, ts::nn::PretrainedModel& model, const ts::Mesh& mesh) {
-  ts::optim::AdamW optimizer(
-      {{model.parameters(), flags.weight_decay}},
-      ts::optim::AdamWOptions{.learning_rate = flags.learning_rate, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8});
+Tensor losses_of(const Arguments& arguments, nn::PretrainedModel& model, const nn::ModelInputs& inputs) {
+  optim::AdamW optimizer(model.parameters(),
+                         {.learning_rate = arguments.learning_rate, .weight_decay = arguments.weight_decay});
   std::vector<double> losses;
-  for (std::int64_t step = 0; step < flags.steps; ++step) {
-    const ts::Tensor loss = model.run(read_inputs(flags, mesh)).loss;
+  for (std::int64_t step = 0; step < arguments.steps; ++step) {
+    optimizer.zero_grad();
+    const Tensor loss = model.run(inputs).loss;
+    require(!loss.is_null(), "--steps needs labels among the inputs");
     loss.backward();
     optimizer.step();
-    optimizer.zero_grad();
-    ts::mark_step();
+    mark_step();
     losses.push_back(loss.item());
   }
-  return ts::Literal::from<double>({ts::isize(losses)}, losses);
+  return Tensor::from<double>({arguments.steps}, losses);
 }
 
-int compute(int argc, char** argv) {
-  const ts::Runtime runtime(argc, argv);
-  Flags flags;
-  ts::ArgumentParser parser("model_values", "Writes logits, loss, gradients and losses of training steps of a model.");
-  parser.flag("model", flags.model, "folder with config.json and model.safetensors")
-      .flag("inputs", flags.inputs, "safetensors file")
-      .flag("out", flags.out, "safetensors file")
-      .flag("train", flags.train, "in training mode")
-      .flag("steps", flags.steps, "training steps with AdamW")
-      .flag("learning_rate", flags.learning_rate, "of AdamW")
-      .flag("weight_decay", flags.weight_decay, "of AdamW, for all parameters")
-      .flag("mesh", flags.mesh, "rows over data and fsdp, image rows over rows")
-      .flag("tensor_parallel", flags.tensor_parallel, "axis")
-      .flag("fsdp", flags.fsdp, "shard the parameters over the axis fsdp")
-      .flag("virtual_ranks", flags.virtual_ranks, "run this many ranks as threads of this process");
-  if (!parser.parse(argc, argv)) return 2;
-  const ts::Mesh mesh = ts::Mesh::parse(flags.mesh.empty() ? "data=-1" : flags.mesh, runtime.rank_count());
-  ts::set_default_mesh(mesh);
-  const auto model = ts::from_pretrained(flags.model);
-  model->train(flags.train);
-  if (!flags.tensor_parallel.empty()) model->shard_tensor_parallel(mesh, flags.tensor_parallel);
-  if (flags.fsdp) ts::fully_shard(*model, {.mesh = mesh});
-
-  const ts::nn::ModelOutput output = model->run(read_inputs(flags, mesh));
-  if (!output.loss.is_null()) output.loss.backward();
-  ts::mark_step();
-  ts::SafetensorsFile file;
-  file.tensors.emplace_back("logits", output.logits.to_host());
-  for (const auto& [name, tensor] : output.others) file.tensors.emplace_back(name, tensor.to_host());
-  if (!output.loss.is_null()) {
-    file.tensors.emplace_back("loss", output.loss.to_host());
-    add_gradients(*model, file);
-  }
-  for (const auto& [name, tensor, dims] : model->named_buffers())
-    if (flags.train) file.tensors.emplace_back("buffer." + name, tensor.to_host());
-  if (flags.steps > 0) file.tensors.emplace_back("losses", losses_of_steps(flags, *model, mesh));
-  if (runtime.is_master()) ts::write_safetensors(flags.out, file);
+int run(int argc, char** argv) {
+  const Runtime runtime(argc, argv);
+  const Arguments arguments = parse(argc, argv);
+  const Mesh mesh = Mesh::parse(arguments.mesh.empty() ? "data=-1" : arguments.mesh, device_count());
+  set_default_mesh(mesh);
+  const auto model = from_pretrained(arguments.folder, arguments.dtype == "float64" ? DType::kF64 : DType::kF32);
+  model->train(arguments.train);
+  shard(arguments, mesh, *model);
+  const nn::ModelInputs inputs = read_inputs(arguments, mesh);
+  StateDict out = values_of(*model, inputs);
+  model->zero_grad();
+  if (arguments.steps > 0) out.add({"losses", losses_of(arguments, *model, inputs), {}});
+  mark_step();
+  save(out, arguments.outputs);
   return 0;
 }
 
 }  // namespace
+}  // namespace tessera
 
-int main(int argc, char** argv) { return tessera::launch(argc, argv, compute); }
+int main(int argc, char** argv) { return tessera::launch(argc, argv, tessera::run); }

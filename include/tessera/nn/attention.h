@@ -14,13 +14,14 @@ namespace tessera::nn {
 /// What attention sees, and how.
 struct AttentionOptions {
   bool is_causal = false;
+  std::int64_t window = 0;        // not 0: with is_causal, a position sees this many positions, itself included
   Tensor mask{};                  // null, or booleans broadcast to [b, h, t, s]: true where a key is seen
   Tensor bias{};                  // null, or floats broadcast to [b, h, t, s], added to the scores
   std::optional<double> scale{};  // nullopt: 1 / sqrt(d)
   double dropout = 0;             // of the weights
 };
 /// softmax(q k^T * scale + bias) v for q [b, t, h, d] and k, v [b, s, g, d]: groups of h / g heads share keys. Returns
-/// [b, t, h, d]. A row that sees no key is zero. No host reads.
+/// [b, t, h, d]. q may also be [b, t, g, h / g, d], as is the result then. A row that sees no key is zero. No host reads.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 /// torch.nn.MultiheadAttention, with its parameters: in_proj_weight [3 embed_dim, embed_dim] and in_proj_bias, or

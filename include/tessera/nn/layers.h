@@ -10,5 +10,6 @@
 #include "tessera/nn/losses.h"
 #include "tessera/nn/mlp.h"
 #include "tessera/nn/module.h"
+#include "tessera/nn/moe.h"
 #include "tessera/nn/normalization.h"
 #include "tessera/nn/rotary.h"

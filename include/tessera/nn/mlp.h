@@ -48,7 +48,7 @@ class SwiGLU : public Callable<SwiGLU> {
   [[nodiscard]] Linear& up_proj() { return up_proj_; }
   [[nodiscard]] Linear& down_proj() { return down_proj_; }
   /// Shards the inner dim over an axis, and the time of the result [b, t, c].
-  void split_activations(const ActivationSplit& split) { split_ = split; }
+  void shard_tensor_parallel(const ActivationSplit& split);
   [[nodiscard]] std::string_view class_name() const override { return "SwiGLU"; }
 
  private:

@@ -32,6 +32,9 @@ struct RopeConfig {
 
   /// Reads the object of a configuration: both forms. Error with the key: an unknown type or key, a missing factor.
   static RopeConfig from_json(const JsonObject& config, double default_theta);
+  /// The object `rope_parameters`.
+  [[nodiscard]] JsonObject to_json() const;
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
   /// Error, headed by `origin`, for values that define no frequencies.
   void check(const std::string& origin) const;
 };
@@ -65,7 +68,7 @@ class RotaryEmbedding : public Callable<RotaryEmbedding> {
   RopeConfig config_;
 };
 
-/// Rotates x [b, t, h, d] by tables [t, d] or [b, t, d].
+/// Rotates x [b, t, heads ..., d] by tables [t, d] or [b, t, d].
 Tensor apply_rotary(const Tensor& x, const RotaryEmbedding::Tables& tables);
 
 }  // namespace tessera::nn

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "file_names.h"
+#include "part_names.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/random_access.h"
@@ -62,7 +63,10 @@ std::vector<ModelFile> divide_into_files(const std::vector<std::pair<std::string
   for (std::size_t f = 0; f < out.size(); ++f) {
     out[f].name = out.size() == 1 ? kSingleFile : fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, out.size());
     std::vector<std::pair<std::string, Type>> own;
-    for (const std::size_t i : out[f].tensors) own.push_back(tensors[i]);
+    for (const std::size_t i : out[f].tensors) {
+      out[f].entries.push_back(own.size());
+      for (auto& tensor : file_tensors(tensors[i].first, tensors[i].second)) own.push_back(std::move(tensor));
+    }
     out[f].header = SafetensorsHeader::of(own, {{"format", "pt"}});
   }
   return out;

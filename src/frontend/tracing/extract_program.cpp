@@ -72,8 +72,10 @@ class Extractor {
       if (const auto found = numbers_.find(output.takes_over); found != numbers_.end())
         aliases.push_back({{static_cast<std::int64_t>(values.size())}, found->second, {}, false});
       values.push_back(builder_.value(at(ids_, output.value.id)));
-      // Results without a sharding are replicated, so that reading them later needs no communication.
-      shardings.push_back(output.sharding ? *output.sharding : Sharding::replicated(mesh_, output.value.type().ndim()));
+      // Results without a sharding are replicated, so that reading them later needs no communication. Open dims are
+      // closed: the sharding of a result is known before the program is partitioned.
+      shardings.push_back(output.sharding ? output.sharding->closed()
+                                          : Sharding::replicated(mesh_, output.value.type().ndim()));
     }
     builder_.default_notes = nullptr;
     const Value root = ops::tuple(builder_, values);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/tracing/trace.h"
 
+#include <cctype>
+
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -15,6 +17,16 @@
 
 namespace tessera {
 namespace {
+
+// Returns the name of a variable as an identifier of programs, in which only letters, digits, '_', '.' and '-' occur.
+std::string program_name(std::string name) {
+  const auto is_kept = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
+  };
+  for (char& c : name)
+    if (!is_kept(c)) c = '_';
+  return name.empty() ? "input" : name;
+}
 
 std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
@@ -100,7 +112,7 @@ Id Trace::input_of(const std::shared_ptr<Node>& node) {
   const auto number = static_cast<std::int64_t>(inputs_.size());
   const ShardingRef sharding = node->sharding ? make_sharding(*node->sharding) : nullptr;
   const NotesRef before = std::exchange(entry_->default_notes, place_only(entry_->default_notes));
-  const Value value = ops::parameter(*entry_, number, node->type, node->name.empty() ? "input" : node->name, sharding);
+  const Value value = ops::parameter(*entry_, number, node->type, program_name(node->name), sharding);
   entry_->default_notes = before;
   entry->second = value.id;
   inputs_.push_back(node);
@@ -159,7 +171,7 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
     note("tessera.unit", variable.unshard->unit);
     note(kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
     value = ops::sharding_mark(value, variable.unshard->gathered);
-    if (!variable.name.empty()) entry_->set_name(value, variable.name + ".gathered");
+    if (!variable.name.empty()) entry_->set_name(value, program_name(variable.name) + ".gathered");
   }
   entry_->default_notes = before;
   gathered_[variable.node.get()] = value.id;

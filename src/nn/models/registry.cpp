@@ -9,6 +9,8 @@
 #include "tessera/base/text.h"
 #include "tessera/nn/models/bert.h"
 #include "tessera/nn/models/gpt2.h"
+#include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mixtral.h"
 #include "tessera/nn/models/resnet.h"
 #include "tessera/nn/models/vit.h"
 
@@ -40,6 +42,8 @@ std::vector<std::string> known_values(std::string_view ModelRow::*field) {
 const std::vector<ModelRow>& model_table() {
   static const std::vector<ModelRow> kTable = {
       {"GPT2LMHeadModel", "gpt2", make_of<GPT2LMHeadModel>},
+      {"LlamaForCausalLM", "llama", make_of<LlamaForCausalLM>},
+      {"MixtralForCausalLM", "mixtral", make_of<MixtralForCausalLM>},
       {"BertForMaskedLM", "bert", make_of<BertForMaskedLM>},
       {"BertForSequenceClassification", "bert", make_of<BertForSequenceClassification>},
       {"BertModel", "bert", make_of<BertModel>},

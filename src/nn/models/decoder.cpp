@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of decoders that several models use.
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/nn/initializers.h"
+#include "tessera/nn/models/llama.h"
+
+namespace tessera::nn {
+namespace {
+
+// A spec with one sharded dim.
+PartitionSpec one_dim_over(int ndim, int dim, const std::string& axis) {
+  std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(ndim));
+  entries[static_cast<std::size_t>(dim)] = PartitionSpec::Entry(axis);
+  return PartitionSpec(std::move(entries));
+}
+
+Type heads_type(const DecoderAttentionOptions& options, Dims dims) {
+  return Type::array(options.dtype, std::move(dims));
+}
+
+}  // namespace
+
+DecoderAttention::Projection::Projection(const Type& weight, const Type& bias, Dims file_dims, bool has_bias,
+                                         double deviation) {
+  const std::int64_t out = file_dims.front();
+  weight_ = add_parameter("weight", weight, normal(0, deviation), std::move(file_dims));
+  if (has_bias) bias_ = add_parameter("bias", bias, zeros(), {out});
+}
+
+DecoderAttention::DecoderAttention(const DecoderAttentionOptions& options, std::string_view class_name)
+    : options_(options),
+      class_name_(class_name),
+      q_proj_(heads_type(options, {options.groups, options.heads / options.groups, options.head_size, options.width}),
+              heads_type(options, {options.groups, options.heads / options.groups, options.head_size}),
+              {options.heads * options.head_size, options.width}, options.bias, options.initializer_range),
+      k_proj_(heads_type(options, {options.groups, options.head_size, options.width}),
+              heads_type(options, {options.groups, options.head_size}),
+              {options.groups * options.head_size, options.width}, options.bias, options.initializer_range),
+      v_proj_(heads_type(options, {options.groups, options.head_size, options.width}),
+              heads_type(options, {options.groups, options.head_size}),
+              {options.groups * options.head_size, options.width}, options.bias, options.initializer_range),
+      o_proj_(heads_type(options, {options.width, options.groups, options.heads / options.groups, options.head_size}),
+              heads_type(options, {options.width}), {options.width, options.heads * options.head_size}, options.bias,
+              options.initializer_range) {
+  register_module("q_proj", q_proj_);
+  register_module("k_proj", k_proj_);
+  register_module("v_proj", v_proj_);
+  register_module("o_proj", o_proj_);
+}
+
+// [b, t, c] -> [b, t, g, ..., d].
+Tensor DecoderAttention::projected(const Tensor& x, const Projection& projection) const {
+  const Tensor y = dot(at_call(x), projection.weight(),
+                       {.lhs_contracting = {2}, .rhs_contracting = {projection.weight().ndim() - 1}});
+  return over_dim(projection.bias().is_null() ? y : y + projection.bias(), 2, split_);
+}
+
+Tensor DecoderAttention::forward(const Tensor& x, const DecoderContext& context) {
+  const Tensor given = whole(x, split_);
+  const Tensor q = apply_rotary(projected(given, q_proj_), context.rotary);  // [b, t, g, r, d]
+  const Tensor k = apply_rotary(projected(given, k_proj_), context.rotary);  // [b, t, g, d]
+  const Tensor mixed = attend(q, k, projected(given, v_proj_),
+                              {.is_causal = true,
+                               .window = options_.window,
+                               .mask = context.mask,
+                               .dropout = is_training() ? options_.dropout : 0});
+  const Tensor out =
+      dot(over_dim(mixed, 2, split_), o_proj_.weight(), {.lhs_contracting = {2, 3, 4}, .rhs_contracting = {1, 2, 3}});
+  return over_dim(o_proj_.bias().is_null() ? out : out + o_proj_.bias(), 1, split_);
+}
+
+void DecoderAttention::shard_tensor_parallel(const ActivationSplit& split) {
+  split_ = split;
+  for (const Projection* in : {&q_proj_, &k_proj_, &v_proj_}) {
+    mark_sharding(in->weight(), split.mesh, one_dim_over(in->weight().ndim(), 0, split.axis));
+    if (!in->bias().is_null()) mark_sharding(in->bias(), split.mesh, one_dim_over(in->bias().ndim(), 0, split.axis));
+  }
+  mark_sharding(o_proj_.weight(), split.mesh, one_dim_over(4, 1, split.axis));
+}
+
+DecoderContext decoder_context(RotaryEmbedding& rotary, const Tensor& tokens, const CausalInputs& inputs,
+                               std::int64_t positions, DType dtype) {
+  const std::int64_t t = tokens.dim(1);
+  require(t <= positions, "{} tokens, but max_position_embeddings is {}", t, positions);
+  DecoderContext out;
+  out.rotary = inputs.position_ids.is_null() ? rotary(t, dtype) : rotary(inputs.position_ids, dtype);
+  if (inputs.attention_mask.is_null()) return out;
+  require(inputs.attention_mask.dims() == tokens.dims(), "attention_mask needs the shape of the tokens {}, got {}",
+          tokens.type(), inputs.attention_mask.type());
+  const Tensor seen =
+      inputs.attention_mask.dtype() == DType::kPred ? inputs.attention_mask : inputs.attention_mask != 0.0;
+  out.mask = seen.reshape({tokens.dim(0), 1, 1, t});
+  return out;
+}
+
+LanguageModelHead::LanguageModelHead(const Embedding& embedding, bool is_tied, double initializer_range)
+    : is_tied_(is_tied), weight_(embedding.weight()) {
+  if (is_tied) {
+    add_shared_parameter("weight", weight_);
+  } else {
+    weight_ = add_parameter("weight", weight_.type(), normal(0, initializer_range));
+  }
+}
+
+Tensor LanguageModelHead::forward(const Tensor& x) {
+  return over_dim(dot(at_call(x), weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2, split_);
+}
+
+void LanguageModelHead::shard_tensor_parallel(const ActivationSplit& split) {
+  split_ = split;
+  if (!is_tied_) mark_sharding(weight_, split.mesh, one_dim_over(2, 0, split.axis));
+}
+
+}  // namespace tessera::nn
