@@ -6,9 +6,10 @@
 #include "tessera/trainer/programs.h"
 
 int main(int argc, char** argv) {
-  return tessera::trainer::training_main(argc, argv,
-                                         {.program = "run_classification",
-                                          .about = "Trains a BERT to classify texts or pairs of texts, over a mesh of MPI ranks.",
-                                          .standard = tessera::trainer::classification_defaults(),
-                                          .run = tessera::trainer::run_classification});
+  return tessera::trainer::training_main(
+      argc, argv,
+      {.program = "run_classification",
+       .about = "Trains a BERT to classify texts or pairs of texts, over a mesh of MPI ranks.",
+       .standard = tessera::trainer::classification_defaults(),
+       .run = tessera::trainer::run_classification});
 }

@@ -6,9 +6,10 @@
 #include "tessera/trainer/programs.h"
 
 int main(int argc, char** argv) {
-  return tessera::trainer::training_main(argc, argv,
-                                         {.program = "run_mlm",
-                                          .about = "Trains a BERT to predict masked tokens of a text, over a mesh of MPI ranks.",
-                                          .standard = tessera::trainer::mlm_defaults(),
-                                          .run = tessera::trainer::run_mlm});
+  return tessera::trainer::training_main(
+      argc, argv,
+      {.program = "run_mlm",
+       .about = "Trains a BERT to predict masked tokens of a text, over a mesh of MPI ranks.",
+       .standard = tessera::trainer::mlm_defaults(),
+       .run = tessera::trainer::run_mlm});
 }

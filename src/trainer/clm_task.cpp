@@ -70,14 +70,15 @@ class ClmTask final : public Task {
     const double perplexity = std::exp(loss);
     return {loss,
             {{"perplexity", perplexity}, {"bits_per_byte", bits}},
-            fmt::format("loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", loss, perplexity, bits,
-                        static_cast<std::int64_t>(sums.count))};
+            fmt::format("loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", loss, perplexity,
+                        bits, static_cast<std::int64_t>(sums.count))};
   }
 
   std::string finish(const OnProgress& on_progress) override {
     if (arguments_.sample_tokens == 0) return "";
-    return "sample:\n" + printable(sample_text(model_, *data_.tokenizer, arguments_.sample_prompt, arguments_.sample_tokens,
-                                               static_cast<std::uint64_t>(arguments_.seed), on_progress));
+    return "sample:\n" +
+           printable(sample_text(model_, *data_.tokenizer, arguments_.sample_prompt, arguments_.sample_tokens,
+                                 static_cast<std::uint64_t>(arguments_.seed), on_progress));
   }
 
  private:

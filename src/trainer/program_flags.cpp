@@ -45,7 +45,9 @@ void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
 void add_mlm_flags(TrainingArguments& a, ArgumentParser& parser) {
   add_bert_flags(a, parser);
   add_text_flags(a, parser);
-  parser.flag("line_by_line", a.line_by_line, "each line of the text is a sample; otherwise the text is divided into blocks")
+  parser
+      .flag("line_by_line", a.line_by_line,
+            "each line of the text is a sample; otherwise the text is divided into blocks")
       .flag("mlm_probability", a.mlm_probability, "of a token to be predicted");
 }
 
@@ -57,8 +59,7 @@ void add_classification_flags(TrainingArguments& a, ArgumentParser& parser) {
 }
 
 void add_image_flags(TrainingArguments& a, ArgumentParser& parser) {
-  parser
-      .flag("model", a.model, "resnet18, resnet50, tiny, or the config.json of an image classifier (ResNet, ViT)")
+  parser.flag("model", a.model, "resnet18, resnet50, tiny, or the config.json of an image classifier (ResNet, ViT)")
       .flag("model_name_or_path", a.model_name_or_path, "folder with config.json and model.safetensors to start from")
       .flag("datadir", a.datadir, "folder with train and val, each with a folder of images for each class")
       .flag("fake_data", a.fake_data, "images that are made up, instead of files")
@@ -110,8 +111,8 @@ void check_images(const TrainingArguments& a) {
   require(a.fake_data || !a.datadir.empty(), "no images to train on: give --datadir, or --fake_data");
   require(a.image_size >= 8, "--image_size must be at least 8, got {}", a.image_size);
   require(a.fake_data_samples >= 1 && a.fake_data_classes >= 2,
-          "--fake_data_samples must be at least 1 and --fake_data_classes at least 2, got {} and {}", a.fake_data_samples,
-          a.fake_data_classes);
+          "--fake_data_samples must be at least 1 and --fake_data_classes at least 2, got {} and {}",
+          a.fake_data_samples, a.fake_data_classes);
   require(a.momentum >= 0 && a.momentum < 1, "--momentum must be in [0, 1), got {}", a.momentum);
   require(!a.dry_run, "--dry_run: only run_clm plans without training");
 }

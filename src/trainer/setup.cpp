@@ -97,7 +97,8 @@ std::string unused_axes_note(const TrainingArguments& arguments, const TrainingS
   std::vector<std::string> unused;
   for (const auto& axis : setup.mesh.axes()) {
     const bool has_rows = std::find(setup.data_axes.begin(), setup.data_axes.end(), axis.name) != setup.data_axes.end();
-    if (axis.size > 1 && !has_rows && axis.name != arguments.tensor_parallel && axis.name != arguments.spatial_sharding) unused.push_back(axis.name);
+    if (axis.size > 1 && !has_rows && axis.name != arguments.tensor_parallel && axis.name != arguments.spatial_sharding)
+      unused.push_back(axis.name);
   }
   if (unused.empty()) return "";
   return fmt::format(
@@ -121,8 +122,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingArguments& argume
   auto groups = parameter_groups(model, arguments.weight_decay);
   if (arguments.optim == "sgd")
     return std::make_unique<optim::SGD>(
-        std::move(groups),
-        optim::SgdOptions{.learning_rate = arguments.learning_rate, .momentum = arguments.momentum});
+        std::move(groups), optim::SgdOptions{.learning_rate = arguments.learning_rate, .momentum = arguments.momentum});
   return std::make_unique<optim::AdamW>(std::move(groups), optim::AdamWOptions{.learning_rate = arguments.learning_rate,
                                                                                .beta1 = arguments.adam_beta1,
                                                                                .beta2 = arguments.adam_beta2,
@@ -169,7 +169,8 @@ data::LoaderOptions train_loader_options(const TrainingArguments& arguments, con
       .mesh = setup.mesh,
       .input_sharding = batch_sharding(setup),
   };
-  if (arguments.dataloader_prefetch_factor) out.prefetch_factor = static_cast<int>(*arguments.dataloader_prefetch_factor);
+  if (arguments.dataloader_prefetch_factor)
+    out.prefetch_factor = static_cast<int>(*arguments.dataloader_prefetch_factor);
   return out;
 }
 

@@ -262,10 +262,9 @@ class Run {
                          .mfu = utilization(speed),
                          .exposed_communication_seconds = (exposed - window_.exposed_before) / steps};
     if (is_master_)
-      bar_.print(
-          fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} {}/s{}{}", entry.step,
-                      *entry.loss, *entry.learning_rate, *entry.grad_norm, short_number(speed), task_.unit(),
-                      entry.mfu ? fmt::format("  MFU {:.1f}%", 100 * *entry.mfu) : "", exposed_text(entry)));
+      bar_.print(fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} {}/s{}{}", entry.step,
+                             *entry.loss, *entry.learning_rate, *entry.grad_norm, short_number(speed), task_.unit(),
+                             entry.mfu ? fmt::format("  MFU {:.1f}%", 100 * *entry.mfu) : "", exposed_text(entry)));
     add_to_log(entry);
     if (is_master_ && arguments_.tpu_metrics_debug) bar_.print(metrics_report());
     window_ = Window();
@@ -299,8 +298,9 @@ class Run {
 
   // Prints the result after `where`. Nullopt if a signal ended the evaluation.
   std::optional<Metrics> evaluate(const std::string& where) {
-    auto result = trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
-                                    arguments_.max_eval_samples.value_or(task_.held_out()), showing("held out", "samples"));
+    auto result =
+        trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
+                          arguments_.max_eval_samples.value_or(task_.held_out()), showing("held out", "samples"));
     bar_.erase();
     if (!result) return result;
     print(fmt::format("{}held out: {}", where, result->text));

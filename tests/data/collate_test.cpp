@@ -151,6 +151,18 @@ std::shared_ptr<const Collator> masking(PaddingOptions padding = {}) {
       std::move(padding), MlmOptions{.mask_token_id = kMaskId, .vocab_size = kVocabulary, .special_ids = {0, 100}});
 }
 
+TEST(Padding, LabelsOfSamplesAreNotPadded) {
+  const PaddingCollator collator({.padding = "max_length", .max_length = 3});
+  const auto sample = [](std::int32_t label) {
+    return Arrays{{"input_ids", Literal::from<std::int32_t>({2}, {5, 6})},
+                  {"labels", Literal::from<std::int32_t>({}, {label})}};
+  };
+  const Arrays out = collator.collate({sample(1), sample(2)}, {.rows = 3, .real_rows = 2, .samples = {0, 1}});
+  EXPECT_EQ(out.at("labels").type().dims(), Dims({3}));
+  const auto labels = out.at("labels").data<std::int32_t>();
+  EXPECT_EQ(std::vector<std::int32_t>(labels.begin(), labels.end()), (std::vector<std::int32_t>{1, 2, kIgnoredLabel}));
+}
+
 TEST(Mlm, ChoosesTheTokensAndReplacesThemInTheGivenShares) {
   const std::int64_t length = 40000;
   const Batch batch = first_batch({length, length - 1000}, masking());

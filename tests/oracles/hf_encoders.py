@@ -70,7 +70,7 @@ def compare(name, model, inputs, train=False):
     model.save_pretrained(folder)
     parameters = file_names(model, folder)
     safetensors.torch.save_file({key: value.contiguous() for key, value in inputs.items()}, folder / "inputs.safetensors")
-    command = [TOOL, "--model", folder, "--inputs", folder / "inputs.safetensors", "--out", folder / "out.safetensors", "--steps", str(STEPS),
+    command = [TOOL, folder, folder / "inputs.safetensors", folder / "out.safetensors", "--steps", str(STEPS),
                "--learning_rate", str(LEARNING_RATE), "--weight_decay", str(WEIGHT_DECAY)] + (["--train"] if train else [])
     subprocess.run(command, check=True)
     ours = safetensors.torch.load_file(folder / "out.safetensors")

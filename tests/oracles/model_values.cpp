@@ -6,8 +6,9 @@
 //     [--virtual_ranks N]
 //
 // INPUTS contains the inputs of forward() by their names. OUTPUTS contains `logits`, `loss` and `gradient.NAME` for each
-// parameter, and with --steps the `losses` of N steps of AdamW on the same inputs. --train uses training mode. The rows of
-// the inputs are sharded over all axes of the mesh but that of --tensor_parallel.
+// parameter, and with --steps the `losses` of N steps of AdamW on the same inputs. --train uses training mode, and adds
+// `buffer.NAME` for each buffer after the call. The rows of the inputs are sharded over all axes of the mesh but that of
+// --tensor_parallel.
 #include <fmt/format.h>
 
 #include <map>
@@ -99,6 +100,9 @@ StateDict values_of(nn::PretrainedModel& model, const nn::ModelInputs& inputs) {
   for (const NamedTensor& parameter : model.named_parameters())
     if (const Tensor gradient = parameter.tensor.grad(); !gradient.is_null())
       out.add({"gradient." + parameter.name, gradient, parameter.exported_dims});
+  if (!model.is_training()) return out;
+  for (const NamedTensor& buffer : model.named_buffers())
+    out.add({"buffer." + buffer.name, buffer.tensor.detach() + 0.0, buffer.exported_dims});
   return out;
 }
 
@@ -123,8 +127,7 @@ int run(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
   const Mesh mesh = Mesh::parse(arguments.mesh.empty() ? "data=-1" : arguments.mesh, device_count());
   set_default_mesh(mesh);
-  const auto model =
-      from_pretrained(arguments.folder, arguments.dtype == "float64" ? DType::kF64 : DType::kF32);
+  const auto model = from_pretrained(arguments.folder, arguments.dtype == "float64" ? DType::kF64 : DType::kF32);
   model->train(arguments.train);
   shard(arguments, mesh, *model);
   const nn::ModelInputs inputs = read_inputs(arguments, mesh);

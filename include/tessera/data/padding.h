@@ -19,7 +19,8 @@ struct PaddingOptions {
 };
 
 /// Pads `input_ids` with pad_token_id, `labels` with kIgnoredLabel, and `attention_mask`, `token_type_ids`,
-/// `position_ids` and `segment_ids` with 0, along dim 0 of the samples. Other arrays must have equal shapes. Adds
+/// `position_ids` and `segment_ids` with 0, along dim 0 of the samples. `labels` without dims, one for each sample, are not
+/// padded. Other arrays must have equal shapes. Adds
 /// `attention_mask` (1 for the tokens of samples) and, as a copy of `input_ids`, `labels` if the samples do not have
 /// them. All ranks get the same length, also if the longest sample belongs to another rank. The number of different
 /// shapes is at most ceil(longest sample / pad_to_multiple_of).

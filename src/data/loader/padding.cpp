@@ -51,9 +51,10 @@ Arrays padded_sample(const Arrays& sample, std::int64_t length, const PaddingOpt
   Arrays out;
   for (const auto& [name, value] : all.entries()) {
     const std::int64_t fill = name == "input_ids" ? options.pad_token_id : name == "labels" ? kIgnoredLabel : 0;
-    if (is_padded(name))
+    const bool is_label_of_sample = name == "labels" && value.type().ndim() == 0;
+    if (is_padded(name) && !is_label_of_sample)
       require(value.type().ndim() >= 1, "{} must have the dims of input_ids, got {}", name, value.type());
-    out.set(name, is_padded(name) ? padded_row(value, length, fill) : value);
+    out.set(name, is_padded(name) && !is_label_of_sample ? padded_row(value, length, fill) : value);
   }
   return out;
 }

@@ -32,8 +32,10 @@ TsvTable parse_tsv(std::string_view text, std::string name) {
       out.columns = std::move(fields);
       continue;
     }
-    require(fields.size() == out.columns.size(), "{}, line {}: has {} fields, but the header has {}; fields are separated "
-            "by tabs", out.name, number, fields.size(), out.columns.size());
+    require(fields.size() == out.columns.size(),
+            "{}, line {}: has {} fields, but the header has {}; fields are separated "
+            "by tabs",
+            out.name, number, fields.size(), out.columns.size());
     out.rows.push_back(std::move(fields));
   }
   require(!out.columns.empty(), "{}: has no header", out.name);

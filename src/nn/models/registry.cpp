@@ -11,6 +11,8 @@
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/nn/models/llama.h"
 #include "tessera/nn/models/mixtral.h"
+#include "tessera/nn/models/resnet.h"
+#include "tessera/nn/models/vit.h"
 
 namespace tessera::nn {
 namespace {
@@ -42,6 +44,11 @@ const std::vector<ModelRow>& model_table() {
       {"GPT2LMHeadModel", "gpt2", make_of<GPT2LMHeadModel>},
       {"LlamaForCausalLM", "llama", make_of<LlamaForCausalLM>},
       {"MixtralForCausalLM", "mixtral", make_of<MixtralForCausalLM>},
+      {"BertForMaskedLM", "bert", make_of<BertForMaskedLM>},
+      {"BertForSequenceClassification", "bert", make_of<BertForSequenceClassification>},
+      {"BertModel", "bert", make_of<BertModel>},
+      {"ResNetForImageClassification", "resnet", make_of<ResNetForImageClassification>},
+      {"ViTForImageClassification", "vit", make_of<ViTForImageClassification>},
   };
   return kTable;
 }

@@ -35,7 +35,8 @@ std::string model_folder(const TrainingArguments& arguments) {
   for (const std::string& place : places)
     if (fs::is_directory(place)) return place;
   fail(
-      "--model_name_or_path {}: there is no folder {}; it must contain config.json and model.safetensors. To train from "
+      "--model_name_or_path {}: there is no folder {}; it must contain config.json and model.safetensors. To train "
+      "from "
       "initial values, give --config_name {} instead",
       name, fmt::join(places, " or "), name);
 }
@@ -92,8 +93,8 @@ std::string BertVocabulary::name() const { return tokenizer_ ? tokenizer_->name(
 void check_vocabulary(const BertVocabulary& vocabulary, const nn::BertConfig& config,
                       const TrainingArguments& arguments) {
   require(vocabulary.size() <= config.vocab_size,
-          "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}", vocabulary.name(),
-          vocabulary.size(), config.vocab_size, vocabulary.size(), arguments.config_file());
+          "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
+          vocabulary.name(), vocabulary.size(), config.vocab_size, vocabulary.size(), arguments.config_file());
 }
 
 std::int64_t sequence_length(const TrainingArguments& arguments, const nn::BertConfig& config, std::int64_t most) {

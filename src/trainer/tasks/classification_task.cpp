@@ -33,7 +33,8 @@ struct TextColumns {
 // The texts are the columns that neither are the label nor number the rows.
 TextColumns columns_of(const data::TsvTable& table) {
   TextColumns out{.label = table.find("label")};
-  require(out.label >= 0, "{}: there is no column label; the columns are {}", table.name, fmt::join(table.columns, ", "));
+  require(out.label >= 0, "{}: there is no column label; the columns are {}", table.name,
+          fmt::join(table.columns, ", "));
   std::vector<int> texts;
   const std::set<std::string> numbers = {"index", "idx", "id", "qid1", "qid2", "guid"};
   for (int i = 0; i < isize(table.columns); ++i)
@@ -59,9 +60,10 @@ std::vector<data::Arrays> classified_samples(const data::TsvTable& table, const 
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     const auto& row = table.rows[i];
     const auto label = std::find(labels.begin(), labels.end(), at(row, columns.label));
-    require(label != labels.end(), "{}, sample {}: the label \"{}\" is not one of the training file: {}", table.name, i + 1,
-            printable(at(row, columns.label)), fmt::join(labels, ", "));
-    const auto text = vocabulary.encode(at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second), length);
+    require(label != labels.end(), "{}, sample {}: the label \"{}\" is not one of the training file: {}", table.name,
+            i + 1, printable(at(row, columns.label)), fmt::join(labels, ", "));
+    const auto text =
+        vocabulary.encode(at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second), length);
     const std::int64_t size = isize(text.input_ids);
     out.push_back({{"input_ids", Literal::from<std::int32_t>({size}, text.input_ids)},
                    {"token_type_ids", Literal::from<std::int32_t>({size}, text.token_type_ids)},
@@ -90,8 +92,9 @@ struct ClassificationModel : TrainingSetup {
 // The classifier, and the pooler if the folder has none, keep their initial values.
 void load_body(ClassificationModel& out, const std::string& folder) {
   const LoadStateResult result = load_pretrained(*out.model, folder, {.strict = false});
-  require(result.unexpected_keys.empty(), "{}: {} has no place in {}", folder,
-          [&] { return fmt::format("{}", fmt::join(result.unexpected_keys, ", ")); }, out.model->class_name());
+  require(
+      result.unexpected_keys.empty(), "{}: {} has no place in {}", folder,
+      [&] { return fmt::format("{}", fmt::join(result.unexpected_keys, ", ")); }, out.model->class_name());
   for (const std::string& name : result.missing_keys)
     require(name.starts_with("classifier.") || name.starts_with("bert.pooler."), "{}: {} is missing", folder, name);
   if (!result.missing_keys.empty())
@@ -122,10 +125,11 @@ class ClassificationTask final : public Task {
                 make_classification_model(arguments, folder, labels_))),
         length_(sequence_length(arguments, model_.model->config(), 128)) {
     check_vocabulary(vocabulary_, model_.model->config(), arguments);
+    constexpr std::int64_t kMultiple = 8;  // so that few different shapes are compiled
     collator_ = std::make_shared<data::PaddingCollator>(
         data::PaddingOptions{.padding = arguments.pad_to_max_length ? "max_length" : "longest",
                              .max_length = length_,
-                             .pad_to_multiple_of = 8,
+                             .pad_to_multiple_of = length_ % kMultiple == 0 ? kMultiple : 1,
                              .pad_token_id = vocabulary_.pad()});
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));

@@ -18,7 +18,8 @@ struct Between {
 };
 
 Between place_of(std::int64_t pixel, std::int64_t result_size, std::int64_t size, double scale) {
-  const double middle = static_cast<double>(size) / 2 + (static_cast<double>(pixel) + 0.5 - static_cast<double>(result_size) / 2) * scale;
+  const double middle =
+      static_cast<double>(size) / 2 + (static_cast<double>(pixel) + 0.5 - static_cast<double>(result_size) / 2) * scale;
   const double at = std::clamp(middle - 0.5, 0.0, static_cast<double>(size - 1));
   const auto low = static_cast<std::int64_t>(at);
   return {low, std::min(low + 1, size - 1), static_cast<float>(at - static_cast<double>(low))};

@@ -54,15 +54,15 @@ struct ImageData {
 
 std::shared_ptr<const data::ImageFolder> folder_of(const std::string& path, const std::vector<std::string>& classes) {
   auto out = std::make_shared<const data::ImageFolder>(path);
-  require(classes.empty() || out->classes() == classes, "{} has other classes than the training images: {} and {}", path,
-          out->classes().size(), classes.size());
+  require(classes.empty() || out->classes() == classes, "{} has other classes than the training images: {} and {}",
+          path, out->classes().size(), classes.size());
   return out;
 }
 
 ImageData load_images(const TrainingArguments& arguments) {
   if (arguments.fake_data) {
-    const auto all = std::make_shared<FakeImages>(arguments.fake_data_samples, arguments.fake_data_classes,
-                                                  arguments.image_size);
+    const auto all =
+        std::make_shared<FakeImages>(arguments.fake_data_samples, arguments.fake_data_classes, arguments.image_size);
     return {all, std::make_shared<FirstSamples>(all, std::min<std::int64_t>(all->size(), 256)),
             arguments.fake_data_classes};
   }

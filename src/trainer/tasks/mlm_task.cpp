@@ -100,8 +100,7 @@ class MlmTask final : public Task {
     auto samples = samples_of(train, vocabulary_, length_, arguments.line_by_line);
     require(!samples.empty(), "{} gives no sample of {} tokens; give a longer text or a smaller --max_seq_length",
             arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, length_);
-    held_out_ =
-        std::make_shared<MemorySource>(samples_of(validation, vocabulary_, length_, arguments.line_by_line));
+    held_out_ = std::make_shared<MemorySource>(samples_of(validation, vocabulary_, length_, arguments.line_by_line));
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;
