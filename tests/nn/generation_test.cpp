@@ -133,9 +133,9 @@ TEST(Generation, OnTokenMayEndIt) {
   nn::GPT2LMHeadModel model(small());
   std::vector<std::int64_t> counts;
   const auto texts = nn::generate(model, {{1}}, {.max_new_tokens = 9, .on_token = [&](std::int64_t count) {
-                                            counts.push_back(count);
-                                            return count < 3;
-                                          }});
+                                                   counts.push_back(count);
+                                                   return count < 3;
+                                                 }});
   EXPECT_EQ(counts, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(texts[0].size(), 4U);
 }
@@ -222,7 +222,8 @@ std::vector<Tokens> on_mesh(const std::string& text, bool sample) {
 TEST(Generation, EveryMeshGivesTheSameTexts) {
   for (const bool sample : {false, true}) {
     const auto expected = on_mesh("data=1", sample);
-    for (const char* mesh : {"data=2", "data=3", "model=2", "model=3", "data=2,model=2", "data=2,model=3", "data=3,model=2"})
+    for (const char* mesh :
+         {"data=2", "data=3", "model=2", "model=3", "data=2,model=2", "data=2,model=3", "data=3,model=2"})
       EXPECT_EQ(on_mesh(mesh, sample), expected) << mesh;
   }
 }

@@ -10,9 +10,8 @@
 namespace tessera::nn {
 
 std::int32_t draw_token(std::span<const float> logits, const GenerationOptions& options, double draw) {
-  const std::int64_t known = options.known_tokens > 0
-                                 ? std::min<std::int64_t>(options.known_tokens, isize(logits))
-                                 : isize(logits);
+  const std::int64_t known =
+      options.known_tokens > 0 ? std::min<std::int64_t>(options.known_tokens, isize(logits)) : isize(logits);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(known));
   std::iota(ids.begin(), ids.end(), 0);
   const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };

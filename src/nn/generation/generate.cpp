@@ -18,8 +18,10 @@ std::int64_t length_of(const Tokens& text) { return static_cast<std::int64_t>(te
 
 void check_generation(const GenerationOptions& options) {
   require(options.max_new_tokens >= 0, "max_new_tokens must not be negative, got {}", options.max_new_tokens);
-  require(options.temperature > 0, "the temperature must be positive, got {}; for the likeliest tokens, leave do_sample "
-          "off", options.temperature);
+  require(options.temperature > 0,
+          "the temperature must be positive, got {}; for the likeliest tokens, leave do_sample "
+          "off",
+          options.temperature);
   require(options.top_k >= 0, "top_k must not be negative, got {}", options.top_k);
   require(options.top_p > 0 && options.top_p <= 1, "top_p must be in (0, 1], got {}", options.top_p);
 }
@@ -32,8 +34,9 @@ class Generator::State {
       : model_(model), options_(std::move(options)), sizes_(model.cache_sizes()) {
     const std::int64_t most = sizes_.most_positions;
     if (options_.window == 0) options_.window = most;
-    require(options_.batch > 0 && options_.prompt_chunk > 0, "a generator needs a batch and a chunk of at least 1, got {} and {}",
-            options_.batch, options_.prompt_chunk);
+    require(options_.batch > 0 && options_.prompt_chunk > 0,
+            "a generator needs a batch and a chunk of at least 1, got {} and {}", options_.batch,
+            options_.prompt_chunk);
     require(options_.window > 1 && (most == 0 || options_.window <= most),
             "the window of a generator must have 2 to {} tokens, got {}", most, options_.window);
     options_.prompt_chunk = std::min(options_.prompt_chunk, options_.window);
@@ -129,7 +132,8 @@ class Generator::State {
     return tokens;
   }
 
-  std::vector<std::int32_t> read_chunk(const std::vector<std::int32_t>& ids, std::int64_t time, bool needs_tokens = true) {
+  std::vector<std::int32_t> read_chunk(const std::vector<std::int32_t>& ids, std::int64_t time,
+                                       bool needs_tokens = true) {
     const Tensor tokens = Tensor::from<std::int32_t>({options_.batch, time}, ids);
     const Tensor start = Tensor::from<std::int32_t>({}, {static_cast<std::int32_t>(next_slot_)});
     const Tensor padding = Tensor::from<std::int32_t>({options_.batch}, padding_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of attention over several blocks of rows and keys, compared with the reference evaluation, for each
 // instruction set.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -119,6 +120,25 @@ TEST(AttentionKernels, ReadOperandsInPlaceFromATransposedSlice) {
         },
         dtype == DType::kF32 ? 400 : 20);
   }
+}
+
+// A step of generation: a few rows, of which the offset gives the position in a cache.
+TEST(AttentionKernels, OfAFewRowsReadTheUsedPartOfACache) {
+  const auto cache = [](Builder& b, ops::AttentionOptions options) {
+    options.offset = ops::constant(b, Literal::scalar<std::int32_t>(90));
+    std::vector<bool> visible(2 * 150, true);
+    for (int j = 0; j < 20; ++j) visible[static_cast<std::size_t>(j)] = false;  // padding of the first text
+    Literal mask(Type::array(DType::kPred, {2, 1, 1, 150}));
+    for (std::size_t j = 0; j < visible.size(); ++j) mask.mutable_data<bool>()[j] = visible[j];
+    options.mask = ops::constant(b, mask);
+    return options;
+  };
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
+    for (const std::int64_t rows : {1, 3, 40}) {
+      SCOPED_TRACE(fmt::format("{} {} rows", dtype_name(dtype), rows));
+      const double units = dtype == DType::kBF16 ? 20 : 400;
+      expect_as_reference({2, rows, 6, 2, 150, 19, 35}, dtype, {.causal = true, .scale = 0.3}, units, cache);
+    }
 }
 
 TEST(AttentionKernels, KeepNan) {

@@ -68,8 +68,8 @@ class Generator {
 
 /// Continues the prompts with a Generator made for them: of their number, with a window that holds them and the new
 /// tokens if the model has so many positions.
-std::vector<Tokens> generate(CausalLM& model, const std::vector<Tokens>& prompts,
-                             const GenerationOptions& options = {}, GeneratorOptions placement = {});
+std::vector<Tokens> generate(CausalLM& model, const std::vector<Tokens>& prompts, const GenerationOptions& options = {},
+                             GeneratorOptions placement = {});
 
 /// Draws a token from the logits by temperature, top_k and top_p; `draw` in [0, 1) chooses it.
 std::int32_t draw_token(std::span<const float> logits, const GenerationOptions& options, double draw);

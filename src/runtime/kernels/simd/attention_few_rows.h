@@ -64,8 +64,7 @@ class FewRows {
       const Sum factor = total == 0 ? Sum{0} : Sum{1} / total;
       for (std::int64_t e = 0; e < args_.value_depth; ++e) to[e] = Storer<Element>().store(mixed_[e] * factor);
     }
-    if (args_.out[1] != nullptr)
-      static_cast<Sum*>(args_.out[1])[line] = total == 0 ? kHidden : largest + log_of(total);
+    if (args_.out[1] != nullptr) static_cast<Sum*>(args_.out[1])[line] = total == 0 ? kHidden : largest + log_of(total);
   }
 
   // Writes the scores. Returns the largest.

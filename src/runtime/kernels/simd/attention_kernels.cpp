@@ -55,7 +55,7 @@ class Forward {
     }
     const std::int64_t end = keys_seen(args_, row, place.rows);
     for (place.key = 0; place.key < end; place.key += kKeyBlock) {
-      place.keys = args_.keys - place.key < kKeyBlock ? args_.keys - place.key : kKeyBlock;
+      place.keys = end - place.key < kKeyBlock ? end - place.key : kKeyBlock;
       add_block(place);
     }
     write(place, end > 0);
@@ -224,11 +224,12 @@ class Backward {
     clear(d_q_, padded_rows_ * q_.line_stride);
     BlockPlace place{.batch = batch, .head = head};
     for (place.key = 0; place.key < args_.keys; place.key += kKeyBlock) {
-      place.keys = args_.keys - place.key < kKeyBlock ? args_.keys - place.key : kKeyBlock;
       const std::int64_t first = first_row_of(args_, place.key) / kRowBlock * kRowBlock;
       for (place.row = first; place.row < args_.rows; place.row += kRowBlock) {
         place.rows = args_.rows - place.row < kRowBlock ? args_.rows - place.row : kRowBlock;
-        add_block(place);
+        const std::int64_t keys = keys_seen(args_, place.row, place.rows) - place.key;
+        place.keys = keys < kKeyBlock ? keys : kKeyBlock;
+        if (keys > 0) add_block(place);
       }
     }
     write(0, d_q_, q_.line_stride, args_.rows, args_.heads, args_.depth, batch, head, static_cast<Sum>(args_.scale));
