@@ -39,14 +39,17 @@ void Checkpoint::consolidate(const std::string& group, const std::string& folder
   }
   require(!types.empty(), "{} contains no tensors of {}", this->folder(), group);
   const std::vector<ModelFile> files = divide_into_files(types, max_shard_bytes);
-  create_files(folder, files);
-  PieceFiles pieces(*manifest_);
-  std::vector<std::byte> buffer(static_cast<std::size_t>(kBytesAtOnce));
-  for (const ModelFile& file : files) {
-    OutputFile out(partial_path(folder, file), OutputFile::Mode::kExisting);
-    for (std::size_t i = 0; i < file.tensors.size(); ++i) {
-      const auto& [name, tensor] = *tensors[file.tensors[i]];
-      for (const Piece& piece : pieces.pieces_of(name)) copy_piece(piece, tensor.type, file.begin_of(i), out, buffer);
+  try {
+    create_files(folder, files);
+    PieceFiles pieces(manifest_);
+    std::vector<std::byte> buffer(static_cast<std::size_t>(kBytesAtOnce));
+    for (const ModelFile& file : files) {
+      OutputFile out(partial_path(folder, file), OutputFile::Mode::kExisting);
+      for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+        const auto& [name, tensor] = *tensors[file.tensors[i]];
+        for (const Piece& piece : pieces.pieces_of(name)) copy_piece(piece, tensor.type, file.begin_of(i), out, buffer);
+      }
+      out.finish();
     }
     publish_files(folder, files);
   } catch (...) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "files/file_names.h"
+#include "files/manifest.h"
 #include "files/part_names.h"
 #include "files/read_elements.h"
 #include "tessera/base/error.h"

@@ -78,10 +78,9 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .choice("eval_strategy", eval_strategy, {"no", "steps", "epoch"}, "when to evaluate during the training")
       .flag("eval_steps", eval_steps, "updates between two evaluations [logging_steps]")
       .flag("load_best_model_at_end", load_best_model_at_end, "end with the model of the best checkpoint")
-      .choice("metric_for_best_model", metric_for_best_model,
-              {"", "loss", "eval_loss", "perplexity", "eval_perplexity", "bits_per_byte", "eval_bits_per_byte"},
-              "what the best checkpoint has least of")
-      .flag("greater_is_better", greater_is_better, "the best checkpoint has most of it")
+      .choice("metric_for_best_model", metric_for_best_model, metric_choices(program),
+              "by which checkpoints are compared")
+      .flag("greater_is_better", greater_is_better, "the best checkpoint has the greatest metric [true for accuracy]")
       .text_or_bare("resume_from_checkpoint", resume_from_checkpoint, "true",
                     "a checkpoint; true: the newest of output_dir")
       .flag("logging_steps", logging_steps, "updates between two entries of the log")

@@ -3,26 +3,29 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
+#include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/checkpoint/checkpoint.h"
 
 namespace tessera::trainer {
 
-double BestModel::metric_of(const Evaluation& result) const {
+double BestModel::metric_of(const Metrics& result) const {
   const std::string& name = arguments_.metric_for_best_model;
-  if (name.ends_with("perplexity")) return std::exp(result.loss);
-  return name.ends_with("bits_per_byte") ? result.bits_per_byte : result.loss;
+  const std::optional<double> metric = result.find(name);
+  require(metric.has_value(), "--metric_for_best_model {}: the evaluation has loss{}", name, [&] {
+    std::string known;
+    for (const auto& [other, value] : result.others) known += ", " + other;
+    return known;
+  });
+  return *metric;
 }
 
-void BestModel::note(const Evaluation& result) {
+void BestModel::note(const Metrics& result) {
   finish();
   const double metric = metric_of(result);
-  const bool is_better = !state_.best_metric || (arguments_.greater_is_better ? metric > *state_.best_metric
-                                                                              : metric < *state_.best_metric);
-  if (!is_better) return;
+  const bool wants_more = arguments_.greater_is_better || greater_is_better(arguments_.metric_for_best_model);
+  if (state_.best_metric && !(wants_more ? metric > *state_.best_metric : metric < *state_.best_metric)) return;
   noted_step_ = state_.global_step;
   metric_before_ = state_.best_metric;
   checkpoint_before_ = state_.best_model_checkpoint;
@@ -39,7 +42,7 @@ void BestModel::finish() {
   noted_step_ = -1;
 }
 
-std::string BestModel::load(ClmModel& setup) const {
+std::string BestModel::load(TrainingSetup& setup) const {
   const std::string& folder = state_.best_model_checkpoint;
   if (folder.empty()) return "";
   if (const std::string reason = damage_of(folder); !reason.empty()) {
@@ -47,7 +50,7 @@ std::string BestModel::load(ClmModel& setup) const {
       log_warning("--load_best_model_at_end: {}; the model of the last update is kept", reason);
     return "";
   }
-  load_checkpoint(folder, {{"model", setup.model->state_dict()}});
+  load_checkpoint(folder, {{"model", setup.network->state_dict()}});
   const std::string& name = arguments_.metric_for_best_model;
   return fmt::format("best model {}: {} {:.4f}", folder, name.empty() ? "loss" : name, *state_.best_metric);
 }

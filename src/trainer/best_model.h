@@ -2,11 +2,12 @@
 // --load_best_model_at_end and --metric_for_best_model.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "run_saver.h"
 #include "tessera/trainer/arguments.h"
-#include "tessera/trainer/clm.h"
+#include "tessera/trainer/task.h"
 #include "tessera/trainer/trainer_state.h"
 
 namespace tessera::trainer {
@@ -18,15 +19,15 @@ class BestModel {
       : arguments_(arguments), state_(state), saver_(saver) {}
 
   /// Compares the model that is about to be saved with the best one. Waits for the save before. Collective.
-  void note(const Evaluation& result);
+  void note(const Metrics& result);
   /// Waits for the save in flight. If it failed, the checkpoint before it is the best one again. Collective.
   void finish();
   /// Gives the model the values of the best checkpoint, and returns a line for the user. If the checkpoint is damaged or
   /// missing, returns "" after a warning, and the model keeps its values. Collective.
-  std::string load(ClmModel& setup) const;
+  std::string load(TrainingSetup& setup) const;
 
  private:
-  [[nodiscard]] double metric_of(const Evaluation& result) const;
+  [[nodiscard]] double metric_of(const Metrics& result) const;
 
   const TrainingArguments& arguments_;
   TrainerState& state_;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <numbers>
 
-#include "resume.h"
+#include "output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -107,7 +107,7 @@ int run_clm(const TrainingArguments& arguments) {
   check_token_files_on_all_ranks(arguments);
   check_files_on_all_ranks(files_of(arguments));
   if (arguments.dry_run) return dry_run_clm(arguments);
-  check_output(arguments);
+  const OutputFolder output(arguments);
   ClmTask task(arguments);
   return run_training(arguments, task);
 }

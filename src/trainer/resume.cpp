@@ -47,8 +47,8 @@ Checkpoint loaded_checkpoint(const TrainingArguments& arguments, const std::map<
 
 }  // namespace
 
-CheckpointContent checkpoint_of(const TrainingArguments& arguments, const ClmModel& setup, const TrainerState& state,
-                                const ResumeState& run) {
+CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
+                                const TrainerState& state, const ResumeState& run) {
   CheckpointContent out;
   out.states["model"] = setup.network->state_dict();
   out.documents.emplace("config", config_json(*setup.network));

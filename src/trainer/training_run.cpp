@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "best_model.h"
-#include "output_folder.h"
 #include "resume.h"
 #include "run_figures.h"
 #include "run_saver.h"
@@ -55,12 +54,7 @@ class Run {
         bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50),
         saver_(arguments, is_master_),
         best_(arguments, state_, saver_) {
-    const int vocabulary = data_.tokenizer->vocab_size();
-    const std::int64_t model_vocabulary = setup_.model->config().vocab_size;
-    require(vocabulary <= model_vocabulary,
-            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
-            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
-    check_held_out_text();
+    check_held_out_samples();
     resume();
     state_.max_steps = steps_;
     state_.num_train_epochs = arguments.num_train_epochs;
@@ -93,11 +87,12 @@ class Run {
   }
 
  private:
-  void check_held_out_text() const {
-    require(data_.validation || arguments_.eval_strategy == "no",
-            "--eval_strategy {} needs held-out text, and there is less than a block of {} tokens; give a "
-            "--validation_file or a larger --validation_split_percentage",
-            arguments_.eval_strategy, setup_.block_size);
+  void check_held_out_samples() const {
+    require(
+        task_.held_out() > 0 || arguments_.eval_strategy == "no",
+        "--eval_strategy {} needs held-out samples, and there are none; give a longer --validation_file or a larger "
+        "--validation_split_percentage",
+        arguments_.eval_strategy);
   }
 
   // ---- one update -------------------------------------------------------------------------------------------------------
@@ -363,13 +358,6 @@ class Run {
 
 }  // namespace
 
-int run_clm(const TrainingArguments& arguments) {
-  check_same_on_all_ranks(arguments.values());
-  check_token_files_on_all_ranks(arguments);
-  check_files_on_all_ranks(files_of(arguments));
-  if (arguments.dry_run) return dry_run_clm(arguments);
-  const OutputFolder output(arguments);
-  return Run(arguments).execute();
-}
+int run_training(const TrainingArguments& arguments, Task& task) { return Run(arguments, task).execute(); }
 
 }  // namespace tessera::trainer

@@ -15,7 +15,6 @@
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
-#include "tensor/softmax_parts.h"
 #include "tracing/recorded.h"
 
 namespace tessera {

@@ -7,7 +7,7 @@
 
 #include "bert_parts.h"
 #include "image_sources.h"
-#include "resume.h"
+#include "output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -161,7 +161,7 @@ TrainingArguments image_defaults() {
 
 int train_imagenet(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
-  check_output(arguments);
+  const OutputFolder output(arguments);
   ImageTask task(arguments);
   return run_training(arguments, task);
 }

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "bert_parts.h"
-#include "resume.h"
+#include "output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -175,7 +175,7 @@ int run_mlm(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
   const std::string folder = model_folder(arguments);
   check_files_on_all_ranks({arguments.train_file, arguments.validation_file, arguments.fsdp_config});
-  check_output(arguments);
+  const OutputFolder output(arguments);
   MlmTask task(arguments, folder);
   return run_training(arguments, task);
 }
