@@ -123,8 +123,7 @@ Literal evaluate(const EvalContext& context) {
 
 // ---- factors, linearity, localize, flops ----------------------------------------------------------------------------
 
-// Positions beyond a shard can only be filled if the reduction has an identity. A window that covers the complete dim
-// would need all other shards, and its kernel would no longer be that of a cumulative sum, so the dim is not sharded.
+// Positions beyond a shard can only be filled if the reduction has an identity.
 FactorMap factors(const OpView& view) {
   const auto n = static_cast<std::size_t>(input_count(view));
   const Type result = view.result.leaves().front();
@@ -135,8 +134,7 @@ FactorMap factors(const OpView& view) {
     const WindowDim& w = at(window, d);
     const int factor = map.add(result.dim(d), is_trivial(w) ? FactorKind::kPass : FactorKind::kPermute);
     dims.push_back({factor});
-    const bool covers_all = w.extent() >= view.operands[0].dim(d);
-    if (is_trivial(w) || !known_reduction(view) || covers_all) continue;
+    if (is_trivial(w) || !known_reduction(view)) continue;
     map.windows.push_back({.operand = 0,
                            .dim = d,
                            .factor = factor,
