@@ -17,7 +17,8 @@ Tensor cached_attention(KeyValueCache& cache, std::int64_t layer, const StepPlac
   settings.causal = true;
   settings.query_offset = place.start;
   settings.mask = place.visible;
-  return dot_product_attention(q, keys.to(q.dtype()), values.to(q.dtype()), settings);
+  // The new rows are converted, not the cache.
+  return dot_product_attention(q.to(keys.dtype()), keys, values, settings).to(q.dtype());
 }
 
 }  // namespace tessera::nn

@@ -208,9 +208,8 @@ void words_along_rows(const typename Math::Sum* lines, std::int64_t keys, typena
   if constexpr (Math::kPair == 1) {
     (void)lines, (void)keys, (void)out;
   } else {
-    for (std::int64_t j = 0; j < keys; ++j)
-      for (std::int64_t i = 0; i < kRowBlock; i += 2)
-        out[(j * kRowBlock + i) / 2] = Math::make(lines[j * kRowBlock + i], lines[j * kRowBlock + i + 1]);
+    for (std::int64_t i = 0; i < keys * kRowBlock; i += Lanes<typename Math::Sum>::kCount)
+      Math::store_rounded(out + i / 2, load_vector(lines + i));
   }
 }
 // The words of a block: the numbers themselves, or the converted ones.

@@ -38,6 +38,8 @@ class FewRows {
   static Vector load_lanes(const Element* from) {
     if constexpr (sizeof(Element) == sizeof(Sum)) {
       return load_vector(from);
+    } else if constexpr (kDTypeOf<Element> == DType::kBF16) {
+      return widened_lanes(from);
     } else {
       Vector out;
       for (std::int64_t i = 0; i < kLanes; ++i) out[i] = load(from[i]);

@@ -45,6 +45,11 @@ template <class Number>
 TESSERA_INLINE Vec<Number> load_vector(const Number* from) {
   return *reinterpret_cast<const typename Lanes<Number>::Loose*>(from);
 }
+TESSERA_INLINE Vec<float> widened_lanes(const BFloat16* from) {
+  using Narrow = std::uint16_t __attribute__((vector_size(kVectorBytes / 2), aligned(2), may_alias));
+  return reinterpret_cast<Vec<float>>(
+      __builtin_convertvector(*reinterpret_cast<const Narrow*>(from), Vec<std::uint32_t>) << 16);
+}
 template <class Number>
 TESSERA_INLINE void store_vector(Number* to, Vec<Number> value) {
   *reinterpret_cast<typename Lanes<Number>::Loose*>(to) = value;
@@ -112,6 +117,11 @@ struct PairWords {
   static Vec<Word> rounded(Vec<float> x) {
     const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(x)));
     return reinterpret_cast<Vec<Word>>(_mm512_cvtepu16_epi32(bits));
+  }
+  // Rounds adjacent numbers to adjacent words.
+  static void store_rounded(Word* to, Vec<float> x) {
+    const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(x)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(to), bits);
   }
 };
 #endif

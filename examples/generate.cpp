@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Continues prompts with a causal language model, over a mesh of ranks:
+//
+//   generate --model_name_or_path gpt2 --prompt "In the beginning" --do_sample --top_k 40
+//   mpirun -np 4 generate --model_name_or_path gpt2 --prompt "In the beginning" --mesh data=2,model=2
+#include <chrono>
+#include <cstdio>
+
+#include "tessera/base/argument_parser.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tessera/collectives/world.h"
+#include "tessera/data/tokenizer.h"
+#include "tessera/nn/generation/generate.h"
+#include "tessera/tessera.h"
+
+namespace ts = tessera;
+
+namespace {
+
+struct Arguments {
+  std::string model_name_or_path;
+  std::string config_name;
+  std::string tokenizer_name;
+  std::string prompt;
+  std::int64_t batch = 1;
+  std::string mesh;
+  std::int64_t virtual_ranks = 0;  // launch() reads it
+  bool report = false;
+  std::int64_t window = 0;
+  std::int64_t seed = 0;
+  ts::nn::GenerationOptions options;
+};
+
+ts::ArgumentParser parser_of(Arguments& a) {
+  ts::ArgumentParser parser("generate", "Continues a prompt with a causal language model, over a mesh of ranks.");
+  parser.group("model")
+      .flag("model_name_or_path", a.model_name_or_path, "a folder with config.json and model.safetensors")
+      .flag("config_name", a.config_name, "config.json of a model with random weights instead")
+      .flag("tokenizer_name", a.tokenizer_name, "bytes, a folder or a file; default: the folder of the model");
+  parser.group("text")
+      .flag("prompt", a.prompt, "the text to continue")
+      .flag("batch", a.batch, "continue it so many times; texts that are drawn differ")
+      .flag("max_new_tokens", a.options.max_new_tokens, "tokens to add")
+      .flag("do_sample", a.options.do_sample, "draw tokens; otherwise always the likeliest")
+      .flag("temperature", a.options.temperature, "divides the logits")
+      .flag("top_k", a.options.top_k, "draw from so many likeliest tokens; 0: all")
+      .flag("top_p", a.options.top_p, "draw from the likeliest tokens with this probability together")
+      .flag("window", a.window, "tokens of a text that are read at most; 0: all positions of the model")
+      .flag("seed", a.seed, "of the draws, and of random weights");
+  parser.group("devices")
+      .flag("mesh", a.mesh, "as in data=2,model=2: the batch over data, heads over model; default: model")
+      .flag("virtual_ranks", a.virtual_ranks, "run this many ranks as threads of this process")
+      .flag("report", a.report, "print tokens per second as JSON instead of the texts");
+  return parser;
+}
+
+void check(const Arguments& a) {
+  ts::require(a.model_name_or_path.empty() != a.config_name.empty(),
+              "give either --model_name_or_path or --config_name");
+  ts::require(!a.prompt.empty(), "give a text to continue with --prompt");
+  ts::require(a.batch > 0, "--batch must be positive, got {}", a.batch);
+}
+
+std::unique_ptr<ts::nn::GPT2LMHeadModel> model_of(const Arguments& a) {
+  ts::manual_seed(static_cast<std::uint64_t>(a.seed));
+  if (!a.model_name_or_path.empty()) return ts::from_pretrained<ts::nn::GPT2LMHeadModel>(a.model_name_or_path);
+  return std::make_unique<ts::nn::GPT2LMHeadModel>(ts::nn::GPT2Config::from_file(a.config_name));
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The first run compiles and reads the weights. Of a further run with one token and of one with all, the difference is
+// the time of the other tokens.
+void report(const ts::Runtime& runtime, ts::nn::Generator& generator, const std::vector<ts::nn::Tokens>& prompts,
+            ts::nn::GenerationOptions options) {
+  ts::nn::GenerationOptions one = options;
+  one.max_new_tokens = 2;
+  generator.generate(prompts, one);
+  one.max_new_tokens = 1;
+  const double first = seconds_of([&] { generator.generate(prompts, one); });
+  const double all = seconds_of([&] { generator.generate(prompts, options); });
+  const auto more = static_cast<double>(options.max_new_tokens - 1) * static_cast<double>(prompts.size());
+  if (runtime.is_master())
+    std::printf("{\"first_token_seconds\": %.6f, \"seconds\": %.6f, \"tokens_per_second\": %.3f}\n", first, all,
+                more / (all - first));
+}
+
+int run(int argc, char** argv) {
+  const ts::Runtime runtime(argc, argv);
+  Arguments a;
+  parser_of(a).parse(argc, argv);
+  check(a);
+  const ts::Mesh mesh = a.mesh.empty() ? ts::Mesh({{"model", runtime.rank_count()}})
+                                       : ts::Mesh::parse(a.mesh, runtime.rank_count());
+  ts::set_default_mesh(mesh);
+  const auto model = model_of(a);
+  if (mesh.has_axis("model") && mesh.device_count() > 1) ts::nn::shard_tensor_parallel(*model, mesh, "model");
+  const std::string name = !a.tokenizer_name.empty() ? a.tokenizer_name
+                           : a.config_name.empty()   ? a.model_name_or_path
+                                                     : "bytes";
+  const auto tokenizer = ts::data::make_tokenizer(name, "");
+  a.options.known_tokens = std::min<std::int64_t>(tokenizer->vocab_size(), model->config().vocab_size);
+  a.options.seed = static_cast<std::uint64_t>(a.seed);
+  if (const auto end = tokenizer->end_of_text(); end && !a.report) a.options.stop_tokens = {*end};
+  const std::vector<ts::nn::Tokens> prompts(static_cast<std::size_t>(a.batch), tokenizer->encode(a.prompt));
+  ts::nn::GeneratorOptions placement{.batch = a.batch, .window = a.window, .mesh = mesh};
+  if (mesh.has_axis("data")) placement.batch_axes = {"data"};
+  ts::nn::Generator generator(*model, placement);
+  if (a.report) {
+    a.options.known_tokens = 0;
+    report(runtime, generator, prompts, a.options);
+    return 0;
+  }
+  for (const auto& text : generator.generate(prompts, a.options))
+    if (runtime.is_master()) std::printf("%s\n", tokenizer->decode(text).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Usage errors are reported once, before ranks exist.
+  constexpr int kUsageError = 2;
+  try {
+    Arguments a;
+    ts::ArgumentParser parser = parser_of(a);
+    if (!parser.parse(argc, argv)) {
+      std::fputs(parser.help().c_str(), stdout);
+      return ts::status_after_output(0);
+    }
+    check(a);
+  } catch (const ts::Error& error) {
+    return ts::fail_before_world(fmt::format("generate: {}", error.what()), kUsageError);
+  }
+  return ts::launch(argc, argv, run);
+}
