@@ -20,8 +20,8 @@ double BestModel::metric_of(const Evaluation& result) const {
 void BestModel::note(const Evaluation& result) {
   finish();
   const double metric = metric_of(result);
-  const bool is_better = !state_.best_metric || (arguments_.greater_is_better ? metric > *state_.best_metric
-                                                                              : metric < *state_.best_metric);
+  const bool is_better = !state_.best_metric ||
+                         (arguments_.greater_is_better ? metric > *state_.best_metric : metric < *state_.best_metric);
   if (!is_better) return;
   noted_step_ = state_.global_step;
   metric_before_ = state_.best_metric;

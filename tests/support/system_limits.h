@@ -11,7 +11,8 @@ namespace tessera::testing {
 /// Lowers a soft limit of this process. A file that would exceed RLIMIT_FSIZE is an error of write(), as on a full disk.
 class LoweredLimit {
  public:
-  LoweredLimit(__rlimit_resource_t resource, rlim_t most) : resource_(resource), handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+  LoweredLimit(__rlimit_resource_t resource, rlim_t most)
+      : resource_(resource), handler_(std::signal(SIGXFSZ, SIG_IGN)) {
     getrlimit(resource, &before_);
     const rlimit lowered{most, before_.rlim_max};
     setrlimit(resource, &lowered);
