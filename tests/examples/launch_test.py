@@ -211,6 +211,16 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(code, 127, err)
         self.assertIn(f"cannot run {self.folder}/absent: No such file or directory", err)
 
+    def test_a_host_that_does_not_answer_is_tried_again(self):
+        """mpirun ends with 255 then, and when it has lost a host."""
+        launcher = self.folder / "mpirun"
+        launcher.write_text('#!/bin/bash\necho "no such host" >&2; exit 255\n')
+        launcher.chmod(0o755)
+        code, _, err = Job("-np", 1, "--launcher", launcher, "--retry-after", 0, "--", "true").end()
+        self.assertEqual(code, 255, err)
+        self.assertEqual(err.count("tries again after 0 s"), 2)
+        self.assertIn("does not start again: 3 starts in a row made no newer checkpoint", err)
+
     def test_a_restart_waits_for_a_host_that_was_lost(self):
         """Here the launcher fails as mpirun does while a host is down: before it has started a rank."""
         launcher = self.folder / "mpirun"

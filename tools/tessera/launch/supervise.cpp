@@ -56,6 +56,9 @@ struct Cause {
   std::string text;
 };
 
+// mpirun ends with 255 if it cannot reach a host, or has lost it.
+bool is_of_signal(int status) { return status > kKilledBySignal && status <= kKilledBySignal + SIGRTMAX; }
+
 Cause cause_of(const Outcome& outcome, const std::string& launcher) {
   const RankEnd* first = outcome.first();
   const int status = outcome.launcher.status();
@@ -63,8 +66,7 @@ Cause cause_of(const Outcome& outcome, const std::string& launcher) {
   const bool is_reported = std::any_of(outcome.ranks.begin(), outcome.ranks.end(), [&](const auto& one) {
     return !one.second.is_ended && one.second.end.status() == status;
   });
-  const bool is_signal = status > kKilledBySignal && status <= kKilledBySignal + SIGRTMAX;
-  if (is_signal && !is_reported)
+  if (is_of_signal(status) && !is_reported)
     return {status, fmt::format("the process that runs a rank {}, as {} reports",
                                 ProcessEnd{0, status - kKilledBySignal}.str(), launcher)};
   if (first == nullptr) return {status, fmt::format("{} {}", launcher, outcome.launcher.str())};
@@ -242,7 +244,7 @@ class Supervisor {
     const bool is_rank = outcome.first() != nullptr;
     if (is_rank && (cause.status == kUsageError || cause.status == kCannotRun || cause.status == kNotFound))
       return fmt::format("exit code {} means that the command line is wrong", cause.status);
-    if (restart_ == 0 && !has_started(outcome) && !has_progress)
+    if (restart_ == 0 && outcome.ranks.empty() && cause.status < kKilledBySignal && !has_progress)
       return fmt::format("{} has not started the program; see its message above", plan_.launcher.program);
     if (fruitless_ >= plan_.crash_loop)
       return fmt::format("{} starts in a row made no newer checkpoint (--crash-loop)", fruitless_);
@@ -251,7 +253,7 @@ class Supervisor {
   }
 
   static bool has_started(const Outcome& outcome) {
-    return outcome.first() != nullptr || outcome.launcher.status() >= kKilledBySignal;
+    return !outcome.ranks.empty() || is_of_signal(outcome.launcher.status());
   }
 
   // A host that was lost may come back. Returns a signal that ends the job meanwhile, or 0.
