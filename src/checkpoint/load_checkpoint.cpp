@@ -158,6 +158,7 @@ std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std
 }  // namespace
 
 Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states) {
+  on_all_ranks("cannot load a checkpoint", [&] { require_manifest(folder); });
   std::string reason;
   auto out = try_load(folder, states, reason);
   if (!out) throw Error(reason);
