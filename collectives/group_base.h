@@ -99,7 +99,7 @@ class Fabric {
   virtual void advance(std::uint64_t /*progress*/) {}
   virtual void works_on(std::string_view /*text*/) {}
   virtual void await_progress(const std::vector<int>& /*world_ranks*/, std::uint64_t /*progress*/,
-                              const std::string& /*text*/) {}
+                              const std::string& /*group*/) {}
   /// The links between nodes, equal on all ranks.
   [[nodiscard]] virtual NodeLinks links() { return {}; }
   /// Memory that the ranks of this node can read in place; null if they can read all memory or none.

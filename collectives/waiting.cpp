@@ -66,6 +66,8 @@ std::string finished_message(int rank, const std::string& text, const std::vecto
                      finished.size() == 1 ? "has" : "have");
 }
 
+std::string text_of_progress(const std::string& group) { return "an exchange through node memory over " + group; }
+
 std::string timeout_message(int seconds, const std::string& text, const std::vector<int>& absent) {
   return fmt::format("waited {} s in {}, as long as {} allows; {}", seconds, text,
                      TimeLimit::current() ? "its timeout" : "TESSERA_COLLECTIVE_TIMEOUT", absence_text(absent));

@@ -27,6 +27,8 @@ std::string rank_list(const std::vector<int>& ranks);
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent);
 /// `rank 0 waits in all_reduce %17 over {data}; rank 2 has finished without joining`.
 std::string finished_message(int rank, const std::string& text, const std::vector<int>& finished);
+/// `an exchange through node memory over {data}`: the work of a rank in ProcessGroup::await_progress().
+std::string text_of_progress(const std::string& group);
 /// `waited 600 s in all_reduce %17 over {data}, as long as TESSERA_COLLECTIVE_TIMEOUT allows; rank 1 has not arrived`.
 std::string timeout_message(int seconds, const std::string& text, const std::vector<int>& absent);
 /// The lines that follow these messages, one for each rank for which `rank` waits directly or indirectly:

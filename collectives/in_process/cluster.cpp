@@ -211,7 +211,7 @@ void Cluster::advance(int rank, std::uint64_t progress) {
 }
 
 void Cluster::await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress,
-                             const std::string& text) {
+                             const std::string& group) {
   constexpr int kSpins = 200;
   const auto begin = std::chrono::steady_clock::now();
   const auto lacks = [&](int other) { return at(ranks_, other).progress.load(std::memory_order_acquire) < progress; };
@@ -219,13 +219,13 @@ void Cluster::await_progress(const std::vector<int>& world_ranks, int rank, std:
     for (int i = 0; other != rank && lacks(other); ++i) {
       if (i < kSpins) continue;
       std::this_thread::yield();
-      check_progress_of(other, rank, progress, text, std::chrono::steady_clock::now() - begin);
+      check_progress_of(other, rank, progress, group, std::chrono::steady_clock::now() - begin);
     }
   }
 }
 
 // Throws an Error if `rank` waits for progress that cannot happen.
-void Cluster::check_progress_of(int other, int rank, std::uint64_t progress, const std::string& text,
+void Cluster::check_progress_of(int other, int rank, std::uint64_t progress, const std::string& group,
                                 WaitingTime waited) {
   const Lock lock(mutex_);
   if (failed_rank_ >= 0) {
@@ -233,9 +233,11 @@ void Cluster::check_progress_of(int other, int rank, std::uint64_t progress, con
     throw PeerFailed(fmt::format("stopped because rank {} failed", failed_rank_));
   }
   if (at(ranks_, other).progress.load(std::memory_order_acquire) >= progress) return;
-  if (at(ranks_, other).state == State::kFinished) throw Error(finished_message(rank, text, {other}));
+  if (at(ranks_, other).state == State::kFinished)
+    throw Error(finished_message(rank, text_of_progress(group), {other}));
   if (waited >= timeout_)
-    throw CollectiveTimeout(timeout_message(static_cast<int>(waited.count()), text, {other}) + cause(rank, {other}));
+    throw CollectiveTimeout(timeout_message(static_cast<int>(waited.count()), text_of_progress(group), {other}) +
+                            cause(rank, {other}));
 }
 
 void Cluster::finish(int rank) {

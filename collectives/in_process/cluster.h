@@ -52,7 +52,7 @@ class Cluster {
 
   /// ProcessGroup::advance and await_progress.
   void advance(int rank, std::uint64_t progress);
-  void await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress, const std::string& text);
+  void await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress, const std::string& group);
   /// ProcessGroup::works_on.
   void works_on(int rank, std::string_view text);
   /// The segments of all ranks' node memory.
@@ -93,7 +93,7 @@ class Cluster {
   [[nodiscard]] std::vector<int> absent(const Meeting& place) const;
   [[nodiscard]] std::string cause(int rank, const std::vector<int>& awaited) const;
   [[nodiscard]] RankActivity activity(int rank) const;
-  void check_progress_of(int other, int rank, std::uint64_t progress, const std::string& text, WaitingTime waited);
+  void check_progress_of(int other, int rank, std::uint64_t progress, const std::string& group, WaitingTime waited);
 
   mutable std::mutex mutex_;
   std::function<int(int)> node_of_;

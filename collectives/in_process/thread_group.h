@@ -37,8 +37,8 @@ class ThreadFabric final : public Fabric, public std::enable_shared_from_this<Th
   [[nodiscard]] NodeLinks links() override;
   void advance(std::uint64_t progress) override { cluster_->advance(world_rank, progress); }
   void works_on(std::string_view text) override { cluster_->works_on(world_rank, text); }
-  void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override {
-    cluster_->await_progress(world_ranks, world_rank, progress, text);
+  void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& group) override {
+    cluster_->await_progress(world_ranks, world_rank, progress, group);
   }
 
  private:

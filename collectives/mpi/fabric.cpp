@@ -218,7 +218,7 @@ void MpiFabric::works_on(std::string_view text) { node_->works_on(text); }
 
 void MpiFabric::advance(std::uint64_t progress) { node_->own().progress.store(progress, std::memory_order_release); }
 
-void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) {
+void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& group) {
   const auto has_come = [&](int rank) {
     return rank == world_rank || node_->page_of(rank).progress.load(std::memory_order_acquire) >= progress;
   };
@@ -229,6 +229,7 @@ void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_
                  [&](int rank) { return !has_come(rank); });
     return ranks;
   };
+  const std::string text = text_of_progress(group);
   Patience patience(*node_, text);
   while (!std::all_of(world_ranks.begin(), world_ranks.end(), has_come)) patience.pause(absent);
 }

@@ -27,7 +27,7 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   [[nodiscard]] std::shared_ptr<NodeMemory> memory_for_peers() const override { return node_->heap(); }
   void advance(std::uint64_t progress) override;
   void works_on(std::string_view text) override;
-  void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override;
+  void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& group) override;
   /// Waits until all ranks are finished. MPI_Finalize must not begin earlier: if a rank fails while another one is in
   /// it, Open MPI's mpirun (4.1.4) hangs or crashes.
   void meet_at_end();

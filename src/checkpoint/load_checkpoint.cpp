@@ -190,6 +190,7 @@ std::string damage_of(const std::string& folder) {
 }
 
 Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states) {
+  on_all_ranks("cannot load a checkpoint", [&] { require_manifest(folder); });
   std::string reason;
   auto out = try_load(folder, states, reason);
   if (!out) throw Error(reason);

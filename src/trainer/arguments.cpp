@@ -202,7 +202,9 @@ constexpr std::int64_t kRowsPerShard = 8;
 }
 
 std::string TrainingArguments::config_file() const {
-  return config_name.empty() ? model_name_or_path + "/config.json" : config_name;
+  const std::string& name = config_name.empty() ? model_name_or_path : config_name;
+  const bool is_folder = config_name.empty() || std::filesystem::is_directory(name);
+  return is_folder ? name + "/config.json" : name;
 }
 
 std::int64_t TrainingArguments::micro_batch_rows(std::int64_t data_shards) const {

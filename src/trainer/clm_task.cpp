@@ -89,14 +89,22 @@ class ClmTask final : public Task {
 };
 
 // Returns the files that every rank reads.
-std::vector<std::string> files_of(const TrainingArguments& arguments) {
-  std::vector<std::string> out = {arguments.config_file(), arguments.fsdp_config};
+RequiredFile configuration_of(const TrainingArguments& arguments) {
+  if (!arguments.config_name.empty())
+    return {arguments.config_file(), "--config_name", "it must be a config.json, or a folder that contains one"};
+  return {arguments.config_file(), "--model_name_or_path",
+          "it must be a folder on this machine, because run_clm downloads nothing"};
+}
+
+std::vector<RequiredFile> files_of(const TrainingArguments& arguments) {
+  std::vector<RequiredFile> out = {configuration_of(arguments), {arguments.fsdp_config, "--fsdp_config", ""}};
   if (arguments.dry_run) return out;
-  for (const std::string& path : {arguments.train_file, arguments.validation_file})
-    if (!data::TokenFile::is_token_file(path)) out.push_back(path);
+  for (const auto& [path, flag] :
+       {std::pair{arguments.train_file, "--train_file"}, std::pair{arguments.validation_file, "--validation_file"}})
+    if (!data::TokenFile::is_token_file(path)) out.push_back({path, flag, ""});
   const std::string& tokenizer = arguments.tokenizer_name;
   if (tokenizer != "bytes" && !tokenizer.starts_with("bpe:") && !std::filesystem::is_directory(tokenizer))
-    out.push_back(tokenizer);
+    out.push_back({tokenizer, "--tokenizer_name", "it must be bytes, bpe:N or the file of a vocabulary"});
   return out;
 }
 

@@ -40,8 +40,8 @@ ResumeState read_run(const JsonObject& json) {
 Checkpoint loaded_checkpoint(const TrainingArguments& arguments, const std::map<std::string, StateDict>& states) {
   if (arguments.resume_from_checkpoint != "true") return load_checkpoint(arguments.resume_from_checkpoint, states);
   auto newest = load_newest_checkpoint(arguments.output_dir, states);
-  require(newest.has_value(), "--resume_from_checkpoint: {} contains no checkpoint that is not damaged",
-          arguments.output_dir);
+  require(newest.has_value(), "--resume_from_checkpoint true: {} contains {}", arguments.output_dir,
+          checkpoints_in(arguments.output_dir).empty() ? "no checkpoint" : "only damaged checkpoints");
   return *std::move(newest);
 }
 

@@ -190,12 +190,13 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("does not start again: --max-restarts 4 is reached", err)
 
     def test_a_wrong_command_line_is_not_tried_again(self):
-        for command, code, text in ((["--", RUN_CLM, "--no_such_flag"], 2, "unknown option --no_such_flag"),
-                                    (["--", self.folder / "absent"], 127, "absent: No such file or directory")):
+        for command, code, text, reason in (
+                (["--", RUN_CLM, "--no_such_flag"], 2, "unknown option --no_such_flag", "the command line is wrong"),
+                (["--", self.folder / "absent"], 127, "absent: No such file or directory", "the program cannot be run")):
             got, _, err = Job("-np", 2, *command).end()
             self.assertEqual(got, code, err)
             self.assertIn(text, err)
-            self.assertIn(f"does not start again: exit code {code} means that the command line is wrong", err)
+            self.assertIn(f"does not start again: exit code {code} means that {reason}", err)
 
     def test_resume_words_are_added(self):
         program = self.program('echo "words $*"; n=$((TESSERA_RESTART + 1)); mkdir -p $1/checkpoint-$n; echo {} > $1/checkpoint-$n/manifest.json\n'

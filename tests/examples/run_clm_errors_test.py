@@ -108,10 +108,23 @@ def configurations():
 
 def files():
     absent = FOLDER / "absent.txt"
-    expect(["--config_name", absent, *base()[2:]], "cannot read absent.txt: No such file or directory")
-    expect([*base()[:2], "--train_file", absent], "cannot read absent.txt: No such file or directory")
-    expect([*base()[:2], "--train_file", FOLDER], f"cannot read {FOLDER}: Is a directory")
-    expect([*base(), "--tokenizer_name", absent], "cannot read absent.txt: No such file or directory")
+    expect(["--config_name", absent, *base()[2:]], "--config_name: cannot read absent.txt: No such file or directory; it must be a "
+           "config.json, or a folder that contains one")
+    expect(["--config_name", FOLDER, *base()[2:]], "--config_name: cannot read config.json: No such file or directory; it must be a "
+           "config.json, or a folder that contains one")
+    expect(["--model_name_or_path", "gpt2", *base()[2:]], "--model_name_or_path: cannot read gpt2/config.json: No such file or "
+           "directory; it must be a folder on this machine, because run_clm downloads nothing")
+    expect([*base()[:2], "--train_file", absent], "--train_file: cannot read absent.txt: No such file or directory")
+    expect([*base()[:2], "--train_file", FOLDER], f"--train_file: cannot read {FOLDER}: Is a directory")
+    expect([*base(), "--tokenizer_name", absent], "--tokenizer_name: cannot read absent.txt: No such file or directory; it must be "
+           "bytes, bpe:N or the file of a vocabulary")
+    out = ["--output_dir", FOLDER / "resumed", "--resume_from_checkpoint"]
+    expect([*base(), *out, "true"], "--resume_from_checkpoint true: resumed contains no checkpoint")
+    (FOLDER / "resumed/checkpoint-7").mkdir()
+    expect([*base(), *out, FOLDER / "resumed/checkpoint-5"],
+           "cannot load a checkpoint: there is no folder resumed/checkpoint-5; the newest checkpoint there is resumed/checkpoint-7")
+    expect([*base(), *out, FOLDER / "resumed"], "cannot load a checkpoint: resumed is not a complete checkpoint: it contains no "
+           "manifest.json; the newest checkpoint there is resumed/checkpoint-7")
     expect([*base(), "--tokenizer_name", write("garbage.bpe", bytes(range(256)))],
            'garbage.bpe:1: a merge is two tokens with a blank between them, got "\\000\\001\\002\\003\\004\\005\\006\\007\\010\\t"')
     write("garbage.json", "{")
@@ -167,7 +180,7 @@ def ranks():
     result, _ = mpi(3, *base(), "--mesh", "data=2")
     once(result, 'ranks: --mesh: mesh "data=2" has 2 devices; its axes must multiply to 3', "wrong mesh under mpirun")
     result, _ = mpi(2, *base()[:2], "--train_file", "absent.txt")
-    once(result, "rank 0 of 2: none of 2 ranks can read absent.txt: No such file or directory", "file missing everywhere")
+    once(result, "rank 0 of 2: --train_file: none of 2 ranks can read absent.txt: No such file or directory", "file missing everywhere")
 
     result, _ = mpi(3, *base(), parts=[(2, FOLDER, "--mesh", "data=-1"), (1, FOLDER, "--mesh", "fsdp=-1", "--seed", 7)])
     once(result, "ranks: ranks were started with different arguments; give every rank the same:\n"
@@ -183,14 +196,14 @@ def ranks():
     parts = [(2, FOLDER), (1, other), (1, FOLDER)]
     result, seconds = mpi(4, *base()[:2], "--train_file", "text.txt", parts=parts)
     host = os.uname().nodename
-    once(result, f"rank 2 of 4: rank 2 on host {host} cannot read text.txt: No such file or directory; ranks 0, 1, 3 can: "
+    once(result, f"rank 2 of 4: --train_file: rank 2 on host {host} cannot read text.txt: No such file or directory; ranks 0, 1, 3 can: "
          "the file must exist on every rank", "file missing on one rank")
     check(seconds < 10, f"file missing on one rank: took {seconds:.1f} s")
 
     # The file now exists with the same length as on the other ranks, but one word differs.
     (other / "text.txt").write_text((FOLDER / "text.txt").read_text().replace("mesh", "mush", 1))
     result, seconds = mpi(4, *base()[:2], "--train_file", "text.txt", parts=parts)
-    check(re.search(rf"rank 2 of 4: text.txt is not the same file on every rank: rank 0 on host {host} reads (\d+) bytes "
+    check(re.search(rf"rank 2 of 4: --train_file: text.txt is not the same file on every rank: rank 0 on host {host} reads (\d+) bytes "
                     rf"\(hash [0-9a-f]{{16}}\), rank 2 on host {host} reads \1 bytes", result.stderr),
           "file differs on one rank: " + result.stderr)
     check(result.returncode != 0 and seconds < 10, f"file differs on one rank: status {result.returncode}, {seconds:.1f} s")

@@ -88,10 +88,40 @@ TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
       run("checkpoint inspect").error,
       "tessera checkpoint inspect: an input is missing: the folder of a checkpoint\ntry `tessera checkpoint inspect "
       "--help`\n");
-  EXPECT_EQ(run("checkpoint inspect nothing").code, 1);
+  EXPECT_EQ(run("checkpoint inspect nothing").error, "tessera checkpoint inspect: there is no folder nothing\n");
+  const std::string near = "; the newest checkpoint there is " + folder + "\n";
+  EXPECT_EQ(run("checkpoint verify " + path("checkpoint-9/")).error,
+            "tessera checkpoint verify: there is no folder " + path("checkpoint-9/") + near);
+  const std::string parent = fs::path(folder).parent_path().string();
+  EXPECT_EQ(
+      run("checkpoint inspect " + parent).error,
+      "tessera checkpoint inspect: " + parent + " is not a complete checkpoint: it contains no manifest.json" + near);
   EXPECT_EQ(
       run("checkpoint inspekt x").error,
       "tessera: unknown verb \"checkpoint inspekt\"; did you mean \"checkpoint inspect\"?\ntry `tessera --help`\n");
+}
+
+TEST_F(TesseraCommand, TheFirstWordOfCheckpointVerbsPrintsThem) {
+  const auto help = run("checkpoint --help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.out.find("  checkpoint reshard      divides a checkpoint into another number of files\n"),
+            std::string::npos)
+      << help.out;
+  EXPECT_EQ(help.out.find("tokenize"), std::string::npos) << help.out;
+  const auto alone = run("checkpoint");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_EQ(alone.error, help.out);
+}
+
+TEST_F(TesseraCommand, LinesAboutOptionsHaveAtMost120Columns) {
+  for (const char* verb : {"launch", "tokenize", "partition", "run", "check", "print", "stats", "optimize"}) {
+    const auto text = run(std::string(verb) + " --help").out;
+    std::size_t begin = 0;
+    for (std::size_t end = text.find('\n'); end != std::string::npos; begin = end + 1, end = text.find('\n', begin)) {
+      const std::string line = text.substr(begin, end - begin);
+      EXPECT_TRUE(!line.starts_with("  ") || line.size() <= 120) << line;
+    }
+  }
 }
 
 }  // namespace

@@ -95,6 +95,7 @@ int consolidate(const Arguments& arguments) {
   constexpr std::int64_t kMostByDefault = 5'000'000'000;
   const Checkpoint checkpoint(arguments.input());
   checkpoint.consolidate("model", *folder, arguments.number_or("max-shard-bytes", kMostByDefault));
+  write_standard_output(fmt::format("{}: the model of {}\n", *folder, checkpoint.folder()));
   return kGood;
 }
 

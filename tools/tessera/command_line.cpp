@@ -60,6 +60,20 @@ std::string general_help() {
          "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a check failed.\n";
 }
 
+// True for the first word of verbs of two words, such as `checkpoint inspect`.
+bool is_first_word(const std::string& word) {
+  return std::any_of(verbs().begin(), verbs().end(),
+                     [&](const Verb* verb) { return verb->name.starts_with(word + " "); });
+}
+
+// The verbs of two words that begin with `word`.
+std::string help_of_first_word(const std::string& word) {
+  std::string out = fmt::format("usage: tessera {} <verb> DIR [options]\n\n", word);
+  for (const Verb* verb : verbs())
+    if (verb->name.starts_with(word + " ")) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
+  return out + fmt::format("\n`tessera {} <verb> --help` prints the options of a verb.\n", word);
+}
+
 // The information that a bug report should contain, one line each.
 std::string version_text() {
 #if defined(__clang__)
@@ -219,12 +233,35 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
   return out;
 }
 
+namespace {
+
+// Breaks lines that are wider than the terminal usually is. Lines after the first begin with `indent` blanks.
+std::string wrapped(std::string_view text, std::size_t indent) {
+  constexpr std::size_t kWidth = 120;
+  std::string out;
+  std::size_t column = indent;
+  while (!text.empty()) {
+    const auto end = std::min(text.find_first_of(" \n", 1), text.size());  // a word with the blank before it
+    if (text[0] == ' ' && column + end > kWidth) {
+      out += "\n" + std::string(indent - 1, ' ');
+      column = indent - 1;
+    }
+    column = text[0] == '\n' ? end - 1 : column + end;
+    out += text.substr(0, end);
+    text.remove_prefix(end);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string Verb::help() const {
   const std::string words = takes_program ? fmt::format("[options] {}", input) : fmt::format("{} [options]", input);
   std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} {}\n\n", name, about, name, words);
+  constexpr std::size_t kHelpColumn = 36;
   for (const auto& option : options) {
     const std::string left = dashed(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
-    out += fmt::format("  {:<34}{}\n", left, option.help);
+    out += fmt::format("  {:<34}{}\n", left, wrapped(option.help, kHelpColumn));
   }
   out += fmt::format("  {:<34}{}\n", "--help", "this text");
   if (!notes.empty()) out += fmt::format("\n{}\n", notes);
@@ -260,7 +297,11 @@ int run_command(const std::vector<std::string>& words) {
       write_standard_output(version_text());
       return kGood;
     }
-    const bool has_two_words = words[0] == "checkpoint" && words.size() > 1;
+    const bool has_two_words = is_first_word(words[0]);
+    if (has_two_words && (words.size() == 1 || words[1] == "--help" || words[1] == "-h" || words[1] == "help")) {
+      std::fputs(help_of_first_word(words[0]).c_str(), words.size() == 1 ? stderr : stdout);
+      return words.size() == 1 ? kUsage : kGood;
+    }
     const Verb& verb = find_verb(has_two_words ? words[0] + " " + words[1] : words[0]);
     prefix += fmt::format(" {}", verb.name);
     const std::vector<std::string> rest(words.begin() + (has_two_words ? 2 : 1), words.end());

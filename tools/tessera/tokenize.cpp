@@ -76,7 +76,7 @@ int tokenize(const Arguments& arguments) {
   const auto path = arguments.value("o");
   if (!path || *path == "-") throw UsageError("-o needs the file to write");
   const std::string name = arguments.value_or("tokenizer", "bytes");
-  const std::string column = arguments.value_or("text_column", "text");
+  const std::string column = arguments.value_or("text-column", "text");
   const auto inputs = data::find_texts(arguments.inputs());
   for (const auto& input : inputs)
     require(!data::TokenFile::is_token_file(input.path), "{} is a token file already; give text", input.path);
@@ -106,7 +106,7 @@ const Verb kTokenize = {
       "bytes (the default), bpe:N (N ids, trained on the first 64 MiB of the text), or a file: "
       "GPT-2's vocab.bpe, merges.txt or a tokenizer.json",
       check_tokenizer},
-     {"text_column", "KEY", "the key of the text in the lines of .jsonl files; default: text"},
+     {"text-column", "KEY", "the key of the text in the lines of .jsonl files; default: text"},
      {"json", "", "print the counts as JSON"}},
     tokenize,
     "INPUT...",

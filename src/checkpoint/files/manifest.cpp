@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <boost/json/serialize.hpp>
+#include <filesystem>
 #include <span>
 
 #include "tessera/base/checksum.h"
@@ -11,6 +12,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
 #include "tessera/base/text.h"
+#include "tessera/checkpoint/checkpoint.h"
 
 namespace tessera {
 namespace {
@@ -150,7 +152,22 @@ std::string CheckpointManifest::str() const {
   return json::serialize(out) + "\n";
 }
 
+void require_manifest(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(folder + "/" + kManifestFile, error)) return;
+  const bool is_folder = fs::is_directory(folder, error);
+  const fs::path path = fs::path(folder + "/").parent_path();  // without slashes at the end
+  const std::string place = is_folder ? path.string() : path.parent_path().string();
+  const auto others = checkpoints_in(place.empty() ? "." : place);
+  const std::string hint =
+      others.empty() ? "" : fmt::format("; the newest checkpoint there is {}", others.rbegin()->second);
+  require(is_folder, "there is no folder {}{}", folder, hint);
+  fail("{} is not a complete checkpoint: it contains no {}{}", folder, kManifestFile, hint);
+}
+
 CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
+  require_manifest(folder);
   const std::string path = folder + "/" + kManifestFile;
   const json::value all = parse_json(read_file(path), path);
   CheckpointManifest out;

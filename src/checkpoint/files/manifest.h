@@ -40,6 +40,9 @@ struct CheckpointManifest {
   static CheckpointManifest from_folder(const std::string& folder);
 };
 
+/// Checks that a folder exists and contains a manifest. The error names the newest checkpoint in the folder, or next to it.
+void require_manifest(const std::string& folder);
+
 /// `state-00001-of-00004.safetensors`
 std::string state_file(int rank, int ranks);
 

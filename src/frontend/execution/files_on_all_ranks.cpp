@@ -16,10 +16,16 @@ namespace tessera {
 namespace {
 
 // Returns the index of the first file that this rank cannot read, or the number of files if it can read all.
-std::uint64_t first_unreadable(const std::vector<std::string>& paths) {
-  const auto found = std::find_if(paths.begin(), paths.end(),
-                                  [](const auto& path) { return !path.empty() && !why_unreadable(path).empty(); });
-  return static_cast<std::uint64_t>(found - paths.begin());
+std::uint64_t first_unreadable(const std::vector<RequiredFile>& files) {
+  const auto found = std::find_if(files.begin(), files.end(), [](const RequiredFile& file) {
+    return !file.path.empty() && !why_unreadable(file.path).empty();
+  });
+  return static_cast<std::uint64_t>(found - files.begin());
+}
+
+// Throws an Error with the flag and the form of the file.
+[[noreturn]] void fail_for(const RequiredFile& file, const std::string& reason) {
+  fail("{}: {}{}{}", file.flag, reason, file.form.empty() ? "" : "; ", file.form);
 }
 
 std::string rank_list(const std::vector<std::int64_t>& ranks) {
@@ -61,7 +67,8 @@ Fingerprint fingerprint(const std::string& path) {
 }
 
 // Every rank finds the same difference. The first rank that differs from rank 0 prints the message and ends the job.
-void check_same_content(ProcessGroup& world, const std::string& path) {
+void check_same_content(ProcessGroup& world, const RequiredFile& file) {
+  const std::string& path = file.path;
   const auto all = gather_from_ranks(world, fingerprint(path));
   const auto other = std::find_if(all.begin(), all.end(), [&](const Fingerprint& f) { return f != all.front(); });
   if (other == all.end()) return;
@@ -69,9 +76,10 @@ void check_same_content(ProcessGroup& world, const std::string& path) {
   const std::vector<std::string>& hosts = session().job.hosts;
   if (world.rank() == speaker)
     fail(
-        "{} is not the same file on every rank: rank 0 on host {} reads {} bytes (hash {:016x}), rank {} on host {} "
+        "{}: {} is not the same file on every rank: rank 0 on host {} reads {} bytes (hash {:016x}), rank {} on host "
+        "{} "
         "reads {} bytes (hash {:016x}); all ranks must read the same content",
-        path, hosts.front(), all.front().bytes, all.front().hash, speaker, at(hosts, speaker), other->bytes,
+        file.flag, path, hosts.front(), all.front().bytes, all.front().hash, speaker, at(hosts, speaker), other->bytes,
         other->hash);
   world.barrier({0, "the check that every rank reads the same " + path});  // ends when the speaker ends the job
 }
@@ -83,23 +91,24 @@ std::vector<std::string> gather_texts(ProcessGroup& world, const std::string& mi
   return gather_texts_from_ranks(world, mine);
 }
 
-void check_files_on_all_ranks(const std::vector<std::string>& paths) {
+void check_files_on_all_ranks(const std::vector<RequiredFile>& files) {
   ProcessGroup& world = *session().world;
-  const std::uint64_t first = first_unreadable(paths);
+  const std::uint64_t first = first_unreadable(files);
   if (world.size() == 1) {
-    if (first < paths.size()) check_readable(paths[first]);
-    return;
+    if (first == files.size()) return;
+    fail_for(files[first], why_unreadable(files[first].path));
   }
   const auto all = gather_from_ranks(world, first);
   const std::uint64_t worst = *std::min_element(all.begin(), all.end());
-  if (worst >= paths.size()) {
-    for (const auto& path : paths) check_same_content(world, path);
+  if (worst >= files.size()) {
+    for (const RequiredFile& file : files) check_same_content(world, file);
     return;
   }
-  const auto reasons = gather_texts_from_ranks(world, why_unreadable(paths[worst]));
+  const RequiredFile& missing = files[worst];
+  const auto reasons = gather_texts_from_ranks(world, why_unreadable(missing.path));
   const auto speaker = std::find_if(reasons.begin(), reasons.end(), [](const auto& reason) { return !reason.empty(); });
-  if (speaker - reasons.begin() == world.rank()) fail("{}", missing_text(paths[worst], reasons));
-  world.barrier({0, "the check that every rank can read " + paths[worst]});  // ends when the speaker ends the job
+  if (speaker - reasons.begin() == world.rank()) fail_for(missing, missing_text(missing.path, reasons));
+  world.barrier({0, "the check that every rank can read " + missing.path});  // ends when the speaker ends the job
 }
 
 }  // namespace tessera

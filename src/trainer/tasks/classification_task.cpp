@@ -211,7 +211,9 @@ TrainingArguments classification_defaults() {
 int run_classification(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
   const std::string folder = model_folder(arguments);
-  check_files_on_all_ranks({arguments.train_file, arguments.validation_file, arguments.fsdp_config});
+  check_files_on_all_ranks({{arguments.train_file, "--train_file", ""},
+                            {arguments.validation_file, "--validation_file", ""},
+                            {arguments.fsdp_config, "--fsdp_config", ""}});
   const OutputFolder output(arguments);
   ClassificationTask task(arguments, folder);
   return run_training(arguments, task);

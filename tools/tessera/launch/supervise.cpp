@@ -243,7 +243,8 @@ class Supervisor {
     fruitless_ = has_progress ? 0 : fruitless_ + 1;
     const bool is_rank = outcome.first() != nullptr;
     if (is_rank && (cause.status == kUsageError || cause.status == kCannotRun || cause.status == kNotFound))
-      return fmt::format("exit code {} means that the command line is wrong", cause.status);
+      return fmt::format("exit code {} means that {}", cause.status,
+                         cause.status == kUsageError ? "the command line is wrong" : "the program cannot be run");
     if (restart_ == 0 && outcome.ranks.empty() && cause.status < kKilledBySignal && !has_progress)
       return fmt::format("{} has not started the program; see its message above", plan_.launcher.program);
     if (fruitless_ >= plan_.crash_loop)

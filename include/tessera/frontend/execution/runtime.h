@@ -101,10 +101,16 @@ struct CompiledProgram {
 /// All programs that this rank has compiled, the oldest first.
 const std::vector<CompiledProgram>& compiled_programs();
 
-/// Checks that every rank can read every file ("" means no file) and that the contents are equal on all ranks.
-/// Collective. The lowest rank that fails throws an error with rank, host, path and the ranks that can read the file;
-/// the others stop with it.
-void check_files_on_all_ranks(const std::vector<std::string>& paths);
+/// A file that every rank must read.
+struct RequiredFile {
+  std::string path;  // "": no file
+  std::string flag;  // errors begin with it
+  std::string form;  // errors about a missing file end with it: what the file must be
+};
+/// Checks that every rank can read every file and that the contents are equal on all ranks. Collective. The lowest
+/// rank that fails throws an error with flag, rank, host, path and the ranks that can read the file; the others stop
+/// with it.
+void check_files_on_all_ranks(const std::vector<RequiredFile>& files);
 
 /// Returns the text of every rank of `world`, by rank. Collective.
 std::vector<std::string> gather_texts(ProcessGroup& world, const std::string& mine);
