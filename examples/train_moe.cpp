@@ -37,8 +37,7 @@ class Block : public nn::Callable<Block> {
   }
   std::pair<Tensor, nn::Routing> forward(const Tensor& x) {
     const Tensor normal = before_attention_(x);
-    const Tensor attended =
-        x + attention_(normal, normal, normal, nn::MultiheadAttention::Masks{.is_causal = true});
+    const Tensor attended = x + attention_(normal, normal, normal, nn::MultiheadAttention::Masks{.is_causal = true});
     const nn::SparseMoe::Output mixed = moe_(before_moe_(attended));
     return {attended + mixed.output, mixed.routing};
   }

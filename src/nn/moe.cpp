@@ -41,7 +41,8 @@ Tensor with_experts(const Tensor& x, int dim, const std::optional<ActivationSpli
 TopKRouter::TopKRouter(std::int64_t width, std::int64_t experts, const Options& options) : options_(options) {
   require(options.top_k >= 1 && options.top_k <= experts, "TopKRouter: top_k must be from 1 to {} experts, got {}",
           experts, options.top_k);
-  weight_ = add_parameter("weight", Type::array(options.dtype, {experts, width}), normal(0, options.standard_deviation));
+  weight_ =
+      add_parameter("weight", Type::array(options.dtype, {experts, width}), normal(0, options.standard_deviation));
 }
 
 Routing TopKRouter::forward(const Tensor& x) {
@@ -141,8 +142,7 @@ Dispatch dispatch_of(const Routing& routing, std::int64_t capacity) {
   for (std::size_t k = 0; k < routing.choices.size(); ++k) {
     const Tensor& choice = routing.choices[k];
     // [t, s] x [b, s, e] -> [t, b, e]
-    const Tensor before =
-        dot(earlier, choice, {.lhs_contracting = {1}, .rhs_contracting = {1}}).transpose({1, 0, 2});
+    const Tensor before = dot(earlier, choice, {.lhs_contracting = {1}, .rhs_contracting = {1}}).transpose({1, 0, 2});
     const Tensor own = taken.is_null() ? before : before + taken;
     const Tensor is_here = (own.unsqueeze(-1) == place).to(type.dtype()) * choice.unsqueeze(-1);
     const Tensor weighted = is_here * routing.weights[k].unsqueeze(-1);
@@ -165,7 +165,8 @@ Tensor SparseMoe::with_capacity(const Tensor& x, const Routing& routing) const {
   const DotDims columns{.lhs_contracting = {3}, .rhs_contracting = {2}, .lhs_batch = {1}, .rhs_batch = {0}};
   const Tensor hidden = activation(dot(by_expert, w1_, columns), options_.activation) * dot(by_expert, w3_, columns);
   // [e, b, c, d]
-  const Tensor results = dot(hidden, w2_, {.lhs_contracting = {3}, .rhs_contracting = {2}, .lhs_batch = {0}, .rhs_batch = {0}});
+  const Tensor results =
+      dot(hidden, w2_, {.lhs_contracting = {3}, .rhs_contracting = {2}, .lhs_batch = {0}, .rhs_batch = {0}});
   const Tensor back = with_experts(with_experts(results, 0, split_, true), 0, split_, false);
   return dot(places.combine.to(x.dtype()), back,
              {.lhs_contracting = {2, 3}, .rhs_contracting = {0, 2}, .lhs_batch = {0}, .rhs_batch = {1}});
@@ -204,9 +205,7 @@ Tensor load_balancing_loss(const std::vector<Routing>& layers, const Tensor& mas
   const DType dtype = layers.front().probabilities.dtype();
   const Tensor counts = mask.is_null() ? Tensor() : (mask != 0.0).to(dtype).unsqueeze(-1);  // [b, t, 1]
   // The sum over all tokens: [e].
-  const auto total = [&](const Tensor& x) {
-    return sum(counts.is_null() ? x : x * counts, {.dims = {0, 1}});
-  };
+  const auto total = [&](const Tensor& x) { return sum(counts.is_null() ? x : x * counts, {.dims = {0, 1}}); };
   Tensor probabilities;
   std::vector<Tensor> choices(layers.front().choices.size());
   const auto add = [](Tensor& to, const Tensor& x) { to = to.is_null() ? x : to + x; };

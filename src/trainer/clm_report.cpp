@@ -52,19 +52,38 @@ std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
   return out;
 }
 
+namespace {
+
+// The matrices of a block that are drawn: the first and the last of its feed-forward layer.
+constexpr const char* kDrawn[] = {"mlp.c_fc.weight",      "mlp.c_proj.weight",   "mlp.gate_proj.weight",
+                                  "mlp.down_proj.weight", "experts.*.w1.weight", "experts.*.w2.weight"};
+
+// The paths of the repeated blocks, each with a dot at its end.
+std::vector<std::string> block_paths(nn::PretrainedModel& model) {
+  std::vector<std::string> out;
+  for (const auto& [path, module] : model.named_modules())
+    if (module->class_name() == model.block_class()) out.push_back(path + ".");
+  return out;
+}
+
+}  // namespace
+
 std::string sharding_report(const ClmModel& setup) {
   std::string out = "parameters of one block and outside the blocks:\n";
   std::string pictures;
+  const std::vector<std::string> blocks = block_paths(*setup.model);
   for (const auto& parameter : setup.model->named_parameters()) {
-    const bool in_block = parameter.name.find(".h.") != std::string::npos;
-    if (in_block && parameter.name.find(".h.0.") == std::string::npos) continue;
+    const auto block = std::find_if(blocks.begin(), blocks.end(),
+                                    [&](const std::string& path) { return parameter.name.starts_with(path); });
+    if (block != blocks.end() && block != blocks.begin()) continue;
     const Type& type = parameter.tensor.type();
     const auto sharding = parameter.tensor.sharding();
     const std::string text = sharding ? sharding->str() : "fully replicated";
     const Type local = sharding ? shard_type(type, *sharding) : type;
     out += fmt::format("  {:<36} {:<18} {:<24} {} per device\n", parameter.name, type.str(), text, local.str());
-    const bool drawn =
-        parameter.name.ends_with("h.0.mlp.c_fc.weight") || parameter.name.ends_with("h.0.mlp.c_proj.weight");
+    const bool drawn = block != blocks.end() && std::any_of(std::begin(kDrawn), std::end(kDrawn), [&](const char* end) {
+                         return parameter.name.ends_with(end);
+                       });
     constexpr std::int64_t kMostDevices = 16;
     if (drawn && sharding && setup.mesh.device_count() <= kMostDevices)
       pictures += fmt::format("{} {} {}\n{}", parameter.name, type.str(), text, visualize_sharding(parameter.tensor));

@@ -62,6 +62,17 @@ std::optional<DType> compute_dtype(const TrainingArguments& arguments, const Fsd
   return named_dtype(config.compute_dtype);
 }
 
+void check_axis(const TrainingArguments& arguments, const Mesh& mesh, const char* flag, const std::string& axis,
+                const char* example) {
+  try {
+    (void)mesh.axis_index(axis);
+  } catch (Error& error) {
+    if (arguments.mesh.empty())
+      error.note(fmt::format("  the mesh is the default; --mesh {} has such an axis", example));
+    throw error.prefix(fmt::format("{}: ", flag));
+  }
+}
+
 // Shards the model before it is divided into units, because FSDP's axis must be minor to the tensor-parallel axes.
 void shard(const TrainingArguments& arguments, ClmModel& out) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
@@ -74,13 +85,12 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
   const auto dtype = compute_dtype(arguments, config);
   out.compute_dtype = dtype;
   if (dtype) out.model->set_compute_dtype(*dtype);
+  if (!arguments.expert_parallel.empty()) {
+    check_axis(arguments, out.mesh, "--expert_parallel", arguments.expert_parallel, "data=-1,expert=2");
+    out.model->shard_experts(out.mesh, arguments.expert_parallel);
+  }
   if (!arguments.tensor_parallel.empty()) {
-    try {
-      (void)out.mesh.axis_index(arguments.tensor_parallel);
-    } catch (Error& error) {
-      if (arguments.mesh.empty()) error.note("  the mesh is the default; --mesh data=-1,model=2 has such an axis");
-      throw error.prefix("--tensor_parallel: ");
-    }
+    check_axis(arguments, out.mesh, "--tensor_parallel", arguments.tensor_parallel, "data=-1,model=2");
     out.model->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
   }
   if (!mode.enabled) return;
@@ -159,7 +169,7 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   set_default_mesh(out.mesh);
   manual_seed(static_cast<std::uint64_t>(arguments.seed));
   for (const auto& axis : out.mesh.axes()) {
-    if (axis.name != "data" && axis.name != "fsdp") continue;
+    if (axis.name != "data" && axis.name != "fsdp" && axis.name != arguments.expert_parallel) continue;
     out.data_axes.push_back(axis.name);
     out.data_shards *= axis.size;
   }

@@ -82,7 +82,8 @@ TEST(ExpertFiles, AConsolidatedCheckpointHasOneTensorForEachExpert) {
     set_default_mesh(mesh);
     model.shard_experts(mesh, "expert");
     const auto expected = mixtral_values(model);
-    save_checkpoint(folder.file("c"), {.states = {{"model", model.state_dict()}}, .documents = {{"config", config_json(model)}}});
+    save_checkpoint(folder.file("c"),
+                    {.states = {{"model", model.state_dict()}}, .documents = {{"config", config_json(model)}}});
     if (rank != 0) return;
     Checkpoint(folder.file("c")).consolidate("model", folder.file("m"), 1 << 20);
     EXPECT_TRUE(names_in(folder.file("m")).contains(kExperts + "2.w2.weight"));

@@ -135,20 +135,21 @@ TEST_P(DecoderLayouts, LossesAndGradientsEqualThoseOfOneRank) {
       ASSERT_NEAR(course.gradients[p][i], expected.gradients[p][i], 1e-10) << "parameter " << p << " element " << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Meshes, DecoderLayouts,
-    testing::Values(DecoderLayout{"Llama", "data=2"}, DecoderLayout{"Llama", "model=2"},
-                    DecoderLayout{"Llama", "fsdp=2,model=3"}, DecoderLayout{"Llama", "data=2,fsdp=2"},
-                    DecoderLayout{"Mixtral", "expert=2"}, DecoderLayout{"Mixtral", "fsdp=3"},
-                    DecoderLayout{"Mixtral", "expert=2,model=3"}, DecoderLayout{"MixtralWithCapacity", "expert=3"},
-                    DecoderLayout{"MixtralWithCapacity", "fsdp=2,expert=3"},
-                    DecoderLayout{"MixtralWithCapacity", "data=2,model=2"}),
-    [](const auto& info) {
-      std::string name = info.param.model + "_" + info.param.mesh;
-      for (char& c : name)
-        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Meshes, DecoderLayouts,
+                         testing::Values(DecoderLayout{"Llama", "data=2"}, DecoderLayout{"Llama", "model=2"},
+                                         DecoderLayout{"Llama", "fsdp=2,model=3"},
+                                         DecoderLayout{"Llama", "data=2,fsdp=2"}, DecoderLayout{"Mixtral", "expert=2"},
+                                         DecoderLayout{"Mixtral", "fsdp=3"},
+                                         DecoderLayout{"Mixtral", "expert=2,model=3"},
+                                         DecoderLayout{"MixtralWithCapacity", "expert=3"},
+                                         DecoderLayout{"MixtralWithCapacity", "fsdp=2,expert=3"},
+                                         DecoderLayout{"MixtralWithCapacity", "data=2,model=2"}),
+                         [](const auto& info) {
+                           std::string name = info.param.model + "_" + info.param.mesh;
+                           for (char& c : name)
+                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace tessera

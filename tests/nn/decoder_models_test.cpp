@@ -131,11 +131,10 @@ TEST(Decoders, PaddingAndPositionsAreInputs) {
   const FreshRank rank;
   LlamaForCausalLM model(tiny_llama());
   const auto plain = model.logits(token_rows({4, 5, 6}, 1)).to_vector<double>();
-  const auto padded =
-      model
-          .logits(token_rows({0, 0, 4, 5, 6}, 1),
-                  {.attention_mask = token_rows({0, 0, 1, 1, 1}, 1), .position_ids = token_rows({0, 0, 0, 1, 2}, 1)})
-          .to_vector<double>();
+  const auto padded = model
+                          .logits(token_rows({0, 0, 4, 5, 6}, 1), {.attention_mask = token_rows({0, 0, 1, 1, 1}, 1),
+                                                                   .position_ids = token_rows({0, 0, 0, 1, 2}, 1)})
+                          .to_vector<double>();
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(padded[2 * 11 + i], plain[i], 1e-12);
 }
 
@@ -244,7 +243,8 @@ TEST(ModelTable, TheConfigurationNamesTheModel) {
   EXPECT_EQ(class_of(R"({"model_type": "mixtral", "num_key_value_heads": 1, )" + sizes + "}"), "MixtralForCausalLM");
   EXPECT_EQ(class_of(R"({"architectures": ["LlamaModel"], "model_type": "llama", )" + sizes + "}"), "LlamaForCausalLM");
   EXPECT_EQ(class_of(R"({"n_layer": 1, "n_embd": 4, "n_head": 2})", "gpt2"), "GPT2LMHeadModel");
-  EXPECT_EQ(class_of(R"({"model_type": "lama"})"), "c.json: there is no model of model_type \"lama\"; did you mean \"llama\"?");
+  EXPECT_EQ(class_of(R"({"model_type": "lama"})"),
+            "c.json: there is no model of model_type \"lama\"; did you mean \"llama\"?");
 }
 
 }  // namespace

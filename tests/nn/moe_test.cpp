@@ -99,8 +99,7 @@ TEST(Moe, TheDroplessFormEqualsTheDefinition) {
   for (const std::int64_t top_k : {1, 2, 3}) {
     SparseMoe moe(kWidth, kInner, options_of(top_k));
     const Tensor x = numbers({kBatch, kTime, kWidth});
-    expect_near(moe(x).output.to_vector<double>(),
-                moe_by_hand(moe, x, static_cast<std::size_t>(top_k), kTime));
+    expect_near(moe(x).output.to_vector<double>(), moe_by_hand(moe, x, static_cast<std::size_t>(top_k), kTime));
   }
 }
 
@@ -238,10 +237,10 @@ TEST_P(MoeLayouts, EqualOneRank) {
     for (const auto& axis : mesh.axes())
       if (axis.name != "model") rows.push_back(axis.name);
     if (!rows.empty())
-      mark_sharding(x, mesh, PartitionSpec({PartitionSpec::Entry(rows), PartitionSpec::Entry(), PartitionSpec::Entry()}));
+      mark_sharding(x, mesh,
+                    PartitionSpec({PartitionSpec::Entry(rows), PartitionSpec::Entry(), PartitionSpec::Entry()}));
     const SparseMoe::Output out = moe(x);
-    const Tensor loss =
-        weighted_sum(out.output) + load_balancing_loss({out.routing}) + router_z_loss({out.routing});
+    const Tensor loss = weighted_sum(out.output) + load_balancing_loss({out.routing}) + router_z_loss({out.routing});
     loss.backward();
     mark_step();
     std::vector<Tensor> results{loss, out.output};

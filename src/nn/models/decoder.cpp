@@ -14,7 +14,9 @@ PartitionSpec one_dim_over(int ndim, int dim, const std::string& axis) {
   return PartitionSpec(std::move(entries));
 }
 
-Type heads_type(const DecoderAttentionOptions& options, Dims dims) { return Type::array(options.dtype, std::move(dims)); }
+Type heads_type(const DecoderAttentionOptions& options, Dims dims) {
+  return Type::array(options.dtype, std::move(dims));
+}
 
 }  // namespace
 
@@ -62,8 +64,8 @@ Tensor DecoderAttention::forward(const Tensor& x, const DecoderContext& context)
                                .window = options_.window,
                                .mask = context.mask,
                                .dropout = is_training() ? options_.dropout : 0});
-  const Tensor out = dot(over_dim(mixed, 2, split_), o_proj_.weight(),
-                         {.lhs_contracting = {2, 3, 4}, .rhs_contracting = {1, 2, 3}});
+  const Tensor out =
+      dot(over_dim(mixed, 2, split_), o_proj_.weight(), {.lhs_contracting = {2, 3, 4}, .rhs_contracting = {1, 2, 3}});
   return over_dim(o_proj_.bias().is_null() ? out : out + o_proj_.bias(), 1, split_);
 }
 
@@ -85,7 +87,8 @@ DecoderContext decoder_context(RotaryEmbedding& rotary, const Tensor& tokens, co
   if (inputs.attention_mask.is_null()) return out;
   require(inputs.attention_mask.dims() == tokens.dims(), "attention_mask needs the shape of the tokens {}, got {}",
           tokens.type(), inputs.attention_mask.type());
-  const Tensor seen = inputs.attention_mask.dtype() == DType::kPred ? inputs.attention_mask : inputs.attention_mask != 0.0;
+  const Tensor seen =
+      inputs.attention_mask.dtype() == DType::kPred ? inputs.attention_mask : inputs.attention_mask != 0.0;
   out.mask = seen.reshape({tokens.dim(0), 1, 1, t});
   return out;
 }

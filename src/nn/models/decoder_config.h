@@ -74,17 +74,17 @@ void check_decoder(const Config& config, const std::string& origin) {
           config.groups());
   require(config.head_size() % 2 == 0, "{}: heads of {} have no rotary positions; the size must be even", origin,
           config.head_size());
-  require(std::find(activation_names().begin(), activation_names().end(), config.hidden_act) !=
-              activation_names().end(),
-          "{}: unknown hidden_act \"{}\"{}", origin, config.hidden_act,
-          [&] { return suggest_name(config.hidden_act, activation_names()); });
+  require(
+      std::find(activation_names().begin(), activation_names().end(), config.hidden_act) != activation_names().end(),
+      "{}: unknown hidden_act \"{}\"{}", origin, config.hidden_act,
+      [&] { return suggest_name(config.hidden_act, activation_names()); });
   check_config_probability(origin, "attention_dropout", config.attention_dropout);
   require(config.rms_norm_eps > 0, "{}: rms_norm_eps must be above 0, got {}", origin, config.rms_norm_eps);
   require(config.initializer_range >= 0, "{}: initializer_range must not be negative, got {}", origin,
           config.initializer_range);
-  require(!config.pad_token_id ||
-              (*config.pad_token_id >= -config.vocab_size && *config.pad_token_id < config.vocab_size),
-          "{}: pad_token_id {} is not one of {} tokens", origin, config.pad_token_id.value_or(0), config.vocab_size);
+  require(
+      !config.pad_token_id || (*config.pad_token_id >= -config.vocab_size && *config.pad_token_id < config.vocab_size),
+      "{}: pad_token_id {} is not one of {} tokens", origin, config.pad_token_id.value_or(0), config.vocab_size);
   config.rope.check(origin);
 }
 

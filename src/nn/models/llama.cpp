@@ -23,9 +23,7 @@ DecoderAttentionOptions attention_of(const LlamaConfig& config) {
           .dtype = config.dtype};
 }
 
-RMSNorm::Options norm_of(const LlamaConfig& config) {
-  return {.epsilon = config.rms_norm_eps, .dtype = config.dtype};
-}
+RMSNorm::Options norm_of(const LlamaConfig& config) { return {.epsilon = config.rms_norm_eps, .dtype = config.dtype}; }
 
 }  // namespace
 
@@ -56,10 +54,9 @@ void LlamaDecoderLayer::shard_tensor_parallel(const ActivationSplit& split) {
 
 LlamaModel::LlamaModel(const LlamaConfig& config)
     : positions_(config.max_position_embeddings),
-      embed_tokens_(config.vocab_size, config.hidden_size,
-                    {.padding_idx = config.pad_token_id,
-                     .standard_deviation = config.initializer_range,
-                     .dtype = config.dtype}),
+      embed_tokens_(
+          config.vocab_size, config.hidden_size,
+          {.padding_idx = config.pad_token_id, .standard_deviation = config.initializer_range, .dtype = config.dtype}),
       norm_(config.hidden_size, norm_of(config)),
       rotary_(config.head_size(), config.max_position_embeddings, config.rope) {
   register_module("embed_tokens", embed_tokens_);

@@ -10,8 +10,9 @@ constexpr double kLlamaTheta = 10000;
 const ConfigForm kLlamaForm{.class_name = "LlamaConfig",
                             .model_type = "llama",
                             .architecture = "LlamaForCausalLM",
-                            .kept = "pretraining_tp rope_scaling rope_theta rope_parameters num_key_value_heads head_dim "
-                                    "pad_token_id"};
+                            .kept =
+                                "pretraining_tp rope_scaling rope_theta rope_parameters num_key_value_heads head_dim "
+                                "pad_token_id"};
 
 template <class Config, class Visit>
 void visit_llama_keys(Config& config, Visit&& visit) {

@@ -11,8 +11,9 @@ const ConfigForm kMixtralForm{
     .class_name = "MixtralConfig",
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
-    .kept = "rope_scaling rope_theta rope_parameters num_key_value_heads head_dim pad_token_id sliding_window "
-            "expert_capacity_factor router_z_loss_coef"};
+    .kept =
+        "rope_scaling rope_theta rope_parameters num_key_value_heads head_dim pad_token_id sliding_window "
+        "expert_capacity_factor router_z_loss_coef"};
 
 template <class Config, class Visit>
 void visit_mixtral_keys(Config& config, Visit&& visit) {

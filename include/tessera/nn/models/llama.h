@@ -51,7 +51,9 @@ struct LlamaConfig {
   static LlamaConfig from_file(const std::string& path);
   /// Returns all keys that were read, with the values of the fields above.
   [[nodiscard]] std::string to_json() const;
-  [[nodiscard]] std::int64_t groups() const { return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads; }
+  [[nodiscard]] std::int64_t groups() const {
+    return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
+  }
   [[nodiscard]] std::int64_t head_size() const { return head_dim == 0 ? hidden_size / num_attention_heads : head_dim; }
   void check() const;
 };
