@@ -66,6 +66,7 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .text_or_bare("fsdp", fsdp, "true", "full_shard or shard_grad_op, with auto_wrap, hybrid_shard; true: full_shard")
       .flag("fsdp_config", fsdp_config, "JSON file: fsdp_transformer_layer_cls_to_wrap or fsdp_min_num_params, …")
       .flag("tensor_parallel", tensor_parallel, "axis over which attention heads and MLPs are sharded")
+      .flag("expert_parallel", expert_parallel, "axis over which the experts of a mixture and the rows are sharded")
       .flag("dry_run", dry_run, "partition and plan for the mesh, print memory and collectives, do not train")
       .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process (also --num_cores)");
   parser.group("output")
@@ -118,12 +119,12 @@ void check_mesh_flags(const TrainingArguments& arguments) {
     throw error.prefix("--mesh: ");
   }
   const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-  const std::string& axis = arguments.tensor_parallel;
-  require(axis.empty() || has(axis), "--tensor_parallel: --mesh {} has no axis \"{}\"{}", arguments.mesh, axis,
-          [&] { return suggest_name(axis, names); });
-  const std::string& rows = arguments.spatial_sharding;
-  require(rows.empty() || has(rows), "--spatial_sharding: --mesh {} has no axis \"{}\"{}", arguments.mesh, rows,
-          [&] { return suggest_name(rows, names); });
+  for (const auto& [flag, axis] : std::initializer_list<std::pair<const char*, const std::string&>>{
+           {"--tensor_parallel", arguments.tensor_parallel},
+           {"--expert_parallel", arguments.expert_parallel},
+           {"--spatial_sharding", arguments.spatial_sharding}})
+    require(axis.empty() || has(axis), "{}: --mesh {} has no axis \"{}\"{}", flag, arguments.mesh, axis,
+            [&, name = axis] { return suggest_name(name, names); });
   require(!parse_fsdp_mode(arguments.fsdp).enabled || has("fsdp") || has("data"),
           "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", arguments.mesh);
 }

@@ -27,16 +27,6 @@ std::string hosts_text(const JobInfo& job) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// Whether the name is that of a parameter in a block other than the first: transformer.h.3.ln_1.weight.
-bool is_in_later_block(const std::string& name) {
-  const std::vector<std::string> parts = split(name, '.');
-  const auto is_number = [](const std::string& part) {
-    return part.find_first_not_of("0123456789") == std::string::npos;
-  };
-  const auto block = std::find_if(parts.begin() + std::min<std::ptrdiff_t>(2, isize(parts)), parts.end(), is_number);
-  return block != parts.end() && *block != "0";
-}
-
 }  // namespace
 
 std::string clm_model_text(const ClmModel& setup) {
@@ -71,20 +61,39 @@ std::string banner(const TrainingArguments& arguments, const TrainingSetup& setu
   return out;
 }
 
+namespace {
+
+// The matrices of a block that are drawn: the first and the last of its feed-forward layer.
+constexpr const char* kDrawn[] = {"mlp.c_fc.weight",      "mlp.c_proj.weight",   "mlp.gate_proj.weight",
+                                  "mlp.down_proj.weight", "experts.*.w1.weight", "experts.*.w2.weight", "intermediate.dense.weight",
+                                   "output.dense.weight"};
+
+// The paths of the repeated blocks, each with a dot at its end.
+std::vector<std::string> block_paths(nn::PretrainedModel& model) {
+  std::vector<std::string> out;
+  for (const auto& [path, module] : model.named_modules())
+    if (module->class_name() == model.block_class()) out.push_back(path + ".");
+  return out;
+}
+
+}  // namespace
+
 std::string sharding_report(const TrainingSetup& setup) {
   std::string out = "parameters of one block and outside the blocks:\n";
   std::string pictures;
+  const std::vector<std::string> blocks = block_paths(*setup.network);
   for (const auto& parameter : setup.network->named_parameters()) {
-    if (is_in_later_block(parameter.name)) continue;
+    const auto block = std::find_if(blocks.begin(), blocks.end(),
+                                    [&](const std::string& path) { return parameter.name.starts_with(path); });
+    if (block != blocks.end() && block != blocks.begin()) continue;
     const Type& type = parameter.tensor.type();
     const auto sharding = parameter.tensor.sharding();
     const std::string text = sharding ? sharding->str() : "fully replicated";
     const Type local = sharding ? shard_type(type, *sharding) : type;
     out += fmt::format("  {:<36} {:<18} {:<24} {} per device\n", parameter.name, type.str(), text, local.str());
-    const bool drawn = parameter.name.ends_with("h.0.mlp.c_fc.weight") ||
-                       parameter.name.ends_with("h.0.mlp.c_proj.weight") ||
-                       parameter.name.ends_with("layer.0.intermediate.dense.weight") ||
-                       parameter.name.ends_with("layer.0.output.dense.weight");
+    const bool drawn = block != blocks.end() && std::any_of(std::begin(kDrawn), std::end(kDrawn), [&](const char* end) {
+                         return parameter.name.ends_with(end);
+                       });
     constexpr std::int64_t kMostDevices = 16;
     if (drawn && sharding && setup.mesh.device_count() <= kMostDevices)
       pictures += fmt::format("{} {} {}\n{}", parameter.name, type.str(), text, visualize_sharding(parameter.tensor));

@@ -21,6 +21,13 @@ std::int64_t block_size_of(const TrainingArguments& arguments, std::int64_t posi
   return arguments.block_size;
 }
 
+// Experts are sharded before the model is divided into units.
+void shard_experts(const TrainingArguments& arguments, ClmModel& out) {
+  if (arguments.expert_parallel.empty()) return;
+  check_axis(arguments, out.mesh, "--expert_parallel", arguments.expert_parallel, "data=-1,expert=2");
+  out.model->shard_experts(out.mesh, arguments.expert_parallel);
+}
+
 // Attention is sharded by heads.
 std::string uneven_heads_note(const TrainingArguments& arguments, const ClmModel& setup) {
   if (arguments.tensor_parallel.empty()) return "";
@@ -43,6 +50,7 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   out.network = out.model.get();
   out.block_size = block_size_of(arguments, out.model->shape().positions);
   if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
+  shard_experts(arguments, out);
   finish_setup(arguments, out);
   if (std::string note = uneven_heads_note(arguments, out); !note.empty()) out.notes.push_back(std::move(note));
   return out;

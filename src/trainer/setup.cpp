@@ -29,6 +29,17 @@ Mesh mesh_of(const TrainingArguments& arguments) {
   return mesh;
 }
 
+void check_axis(const TrainingArguments& arguments, const Mesh& mesh, const char* flag, const std::string& axis,
+                const char* example) {
+  try {
+    (void)mesh.axis_index(axis);
+  } catch (Error& error) {
+    if (arguments.mesh.empty())
+      error.note(fmt::format("  the mesh is the default; --mesh {} has such an axis", example));
+    throw error.prefix(fmt::format("{}: ", flag));
+  }
+}
+
 namespace {
 
 WrapPolicy wrap_policy(const FsdpConfig& config, nn::Module& model) {
@@ -63,12 +74,7 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   out.compute_dtype = dtype;
   if (dtype) out.network->set_compute_dtype(*dtype);
   if (!arguments.tensor_parallel.empty()) {
-    try {
-      (void)out.mesh.axis_index(arguments.tensor_parallel);
-    } catch (Error& error) {
-      if (arguments.mesh.empty()) error.note("  the mesh is the default; --mesh data=-1,model=2 has such an axis");
-      throw error.prefix("--tensor_parallel: ");
-    }
+    check_axis(arguments, out.mesh, "--tensor_parallel", arguments.tensor_parallel, "data=-1,model=2");
     out.network->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
   }
   if (!mode.enabled) return;
@@ -136,7 +142,7 @@ void begin_setup(const TrainingArguments& arguments, TrainingSetup& out) {
   set_default_mesh(out.mesh);
   manual_seed(static_cast<std::uint64_t>(arguments.seed));
   for (const auto& axis : out.mesh.axes()) {
-    if (axis.name != "data" && axis.name != "fsdp") continue;
+    if (axis.name != "data" && axis.name != "fsdp" && axis.name != arguments.expert_parallel) continue;
     out.data_axes.push_back(axis.name);
     out.data_shards *= axis.size;
   }

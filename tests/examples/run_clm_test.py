@@ -113,6 +113,29 @@ def resumed():
     check(logged("uninterrupted") == expected, logged("uninterrupted"))
 
 
+def other_models():
+    """Every causal model of the table trains by its config.json, equally on several ranks, and its files load again."""
+    sizes = {"hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3,
+             "max_position_embeddings": 16, "vocab_size": 259}
+    mixture = {"model_type": "mixtral", "num_local_experts": 4, "output_router_logits": True, "expert_capacity_factor": 1.5}
+    for config, layouts in (({"model_type": "llama"}, (["--mesh", "fsdp=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model"],)),
+                            (mixture, (["--mesh", "data=2,expert=2", "--expert_parallel", "expert"],))):
+        path = FOLDER / "other.json"
+        path.write_text(json.dumps({**sizes, **config}))
+        name = config["model_type"]
+        one = losses(f"{name}_1", "--config_name", path)
+        for layout in layouts:
+            several = losses(f"{name}_4", "--config_name", path, "--virtual_ranks", 4, *layout)
+            check(all(abs(a - b) < 1e-9 for a, b in zip(one, several, strict=True)), f"{name}, {layout}: {one} and {several}")
+        loaded = run("--model_name_or_path", FOLDER / f"{name}_4", "--train_file", FOLDER / "text.txt", "--block_size", 16, "--do_train", "false",
+                     "--sample_tokens", 0, "--dtype", "float64")
+        check(loaded.returncode == 0, loaded.stderr)
+        check(abs(held_out_loss(loaded) - one[-1]) < 1e-3, f"{name}: {one[-1]} before, {loaded.stdout[-400:]}")
+    wrong = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--virtual_ranks", 2, "--mesh", "expert=2",
+                "--expert_parallel", "expert")
+    check("GPT2LMHeadModel is no mixture of experts" in wrong.stderr, wrong.stderr)
+
+
 def best_model():
     """The model of the checkpoint with the smallest loss on held-out text is kept, and loaded at the end. The learning rate
     becomes far too high, so the loss grows again."""
@@ -260,7 +283,7 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
-    for part in (sampling, pretrained, resumed, best_model, best_model_is_lost, advice, peaks):
+    for part in (sampling, pretrained, other_models, resumed, best_model, best_model_is_lost, advice, peaks):
         part()
 
 

@@ -19,7 +19,6 @@
 #include "tessera/checkpoint/save.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/nn/models/mixtral.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/tensor/safetensors.h"
 
@@ -52,7 +51,7 @@ Arguments parse(int argc, char** argv) {
       .flag("mesh", out.mesh, "the mesh; default: data over all ranks")
       .flag("fsdp", out.fsdp, "shard the blocks as FSDP units")
       .flag("tensor_parallel", out.tensor_parallel, "the axis that shards products")
-      .flag("expert_parallel", out.expert_parallel, "the axis that shards the experts of Mixtral");
+      .flag("expert_parallel", out.expert_parallel, "the axis that shards the experts of a mixture");
   require(argc >= 4, "usage: model_values FOLDER INPUTS.safetensors OUTPUTS.safetensors [flags]");
   parser.parse(static_cast<int>(flags.size()), flags.data());
   return out;
@@ -77,9 +76,9 @@ nn::ModelInputs read_inputs(const Arguments& arguments, const Mesh& mesh) {
 
 void shard(const Arguments& arguments, const Mesh& mesh, nn::PretrainedModel& model) {
   if (!arguments.expert_parallel.empty()) {
-    auto* const mixtral = dynamic_cast<nn::MixtralForCausalLM*>(&model);
-    require(mixtral != nullptr, "--expert_parallel needs a mixture of experts; {} is none", model.class_name());
-    mixtral->shard_experts(mesh, arguments.expert_parallel);
+    auto* const decoder = dynamic_cast<nn::CausalLM*>(&model);
+    require(decoder != nullptr, "--expert_parallel needs a mixture of experts; {} is none", model.class_name());
+    decoder->shard_experts(mesh, arguments.expert_parallel);
   }
   if (!arguments.tensor_parallel.empty()) model.shard_tensor_parallel(mesh, arguments.tensor_parallel);
   if (!arguments.fsdp) return;

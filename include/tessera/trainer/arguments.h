@@ -82,6 +82,7 @@ struct TrainingArguments {
   std::string fsdp;
   std::string fsdp_config;
   std::string tensor_parallel;
+  std::string expert_parallel;
   bool dry_run = false;
   std::int64_t virtual_ranks = 0;
 

@@ -38,6 +38,10 @@ void PretrainedModel::shard_tensor_parallel(const Mesh& /*mesh*/, const std::str
   fail("{} has no tensor parallelism; its weights cannot be sharded over {}", class_name(), axis);
 }
 
+void CausalLM::shard_experts(const Mesh& /*mesh*/, const std::string& axis) {
+  fail("{} is no mixture of experts; it has no experts to shard over {}", class_name(), axis);
+}
+
 CausalLM::Output CausalLM::traced(const Tensor& tokens, const CausalInputs& inputs) {
   require(tokens.ndim() == 2, "{} takes tokens [batch, time], got {}", class_name(), tokens.type());
   const TraceScope own(path(), unit());

@@ -118,7 +118,7 @@ class MixtralForCausalLM : public Callable<MixtralForCausalLM, CausalLM> {
   /// them by time.
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   /// Shards the experts of every layer over the axis (nn::shard_experts).
-  void shard_experts(const Mesh& mesh, const std::string& axis);
+  void shard_experts(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "MixtralForCausalLM"; }
   [[nodiscard]] FileNames file_names() const override { return {"model.", {".rotary_emb.inv_freq"}}; }
 

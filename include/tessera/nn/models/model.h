@@ -68,6 +68,8 @@ struct CausalLossParts : CrossEntropyParts {
 class CausalLM : public PretrainedModel {
  public:
   [[nodiscard]] virtual CausalShape shape() const = 0;
+  /// Shards the experts of a mixture over an axis. Error unless the model overrides it.
+  virtual void shard_experts(const Mesh& mesh, const std::string& axis);
   /// s32 or s64 [b, t] -> [b, t, vocabulary].
   Tensor logits(const Tensor& tokens, const CausalInputs& inputs = {});
   /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i], and the auxiliary loss. Labels of -100
