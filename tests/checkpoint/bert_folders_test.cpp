@@ -14,7 +14,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-std::vector<float> values_of(const nn::Module& module, const std::string& name) {
+std::vector<float> floats_of(const nn::Module& module, const std::string& name) {
   return module.parameter(name).to_vector<float>();
 }
 
@@ -27,19 +27,19 @@ TEST(BertFolders, TheFolderOfAMaskedLanguageModelLoadsIntoTheOthers) {
 
   nn::BertModel body(nn::BertConfig::tiny(), {.pooler = false});
   load_pretrained(body, folder.file("mlm"));
-  EXPECT_EQ(values_of(body, query), values_of(model, "bert." + query));
+  EXPECT_EQ(floats_of(body, query), floats_of(model, "bert." + query));
 
   nn::BertForSequenceClassification classifier(nn::BertConfig::tiny());
   const LoadStateResult result = load_pretrained(classifier, folder.file("mlm"), {.strict = false});
   EXPECT_EQ(result.missing_keys, (std::vector<std::string>{"bert.pooler.dense.weight", "bert.pooler.dense.bias",
                                                            "classifier.weight", "classifier.bias"}));
   EXPECT_TRUE(result.unexpected_keys.empty());
-  EXPECT_EQ(values_of(classifier, "bert." + query), values_of(model, "bert." + query));
+  EXPECT_EQ(floats_of(classifier, "bert." + query), floats_of(model, "bert." + query));
 
   save_pretrained(body, folder.file("body"));
   nn::BertForMaskedLM again(nn::BertConfig::tiny());
   load_pretrained(again, folder.file("body"), {.strict = false});
-  EXPECT_EQ(values_of(again, "bert." + query), values_of(model, "bert." + query));
+  EXPECT_EQ(floats_of(again, "bert." + query), floats_of(model, "bert." + query));
 }
 
 TEST(BertFolders, OldNamesOfNormsAreRead) {
@@ -56,7 +56,7 @@ TEST(BertFolders, OldNamesOfNormsAreRead) {
   write_safetensors(folder.file("old/model.safetensors"), file);
   const auto read = from_pretrained(folder.file("old"));
   EXPECT_EQ(read->class_name(), "BertModel");
-  EXPECT_EQ(values_of(*read, "embeddings.LayerNorm.weight"), values_of(model, "embeddings.LayerNorm.weight"));
+  EXPECT_EQ(floats_of(*read, "embeddings.LayerNorm.weight"), floats_of(model, "embeddings.LayerNorm.weight"));
 }
 
 TEST(ResNetFolders, BuffersAreSavedAndLoaded) {
