@@ -42,8 +42,8 @@ def main(about, model, unit, sizes, layouts):
         torch = [arguments.python, str(HERE / "model_step_torch.py"), *given, "--threads", str(ranks)]
         contenders = {"tessera": [*launcher, f"{arguments.bin}/model_step", *given]}
         for name, flags in layouts.items():
-            contenders[f"torch {name} eager"] = [*torch, *flags]
-            contenders[f"torch {name} compile"] = [*torch, *flags, "--compile"]
+            contenders[" ".join(f"torch {name} eager".split())] = [*torch, *flags]
+            contenders[" ".join(f"torch {name} compile".split())] = [*torch, *flags, "--compile"]
         measure(contenders, cores[:ranks], ranks, unit, arguments.rounds)
 
 

@@ -120,6 +120,7 @@ def bert_inputs():
 
 
 def main():
+    torch.set_num_threads(1)
     torch.manual_seed(2)
     inputs = bert_inputs()
     labels = torch.where((torch.rand(5, 23) < 0.3) & (inputs["attention_mask"] == 1), torch.randint(0, 211, (5, 23)), -100)

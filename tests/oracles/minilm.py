@@ -79,6 +79,7 @@ def compare_tokens(what, ours, tokenizer, lines):
 
 
 def main():
+    torch.set_num_threads(1)
     folder = model_folder()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
