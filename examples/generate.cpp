@@ -96,8 +96,8 @@ int run(int argc, char** argv) {
   Arguments a;
   parser_of(a).parse(argc, argv);
   check(a);
-  const ts::Mesh mesh = a.mesh.empty() ? ts::Mesh({{"model", runtime.rank_count()}})
-                                       : ts::Mesh::parse(a.mesh, runtime.rank_count());
+  const ts::Mesh mesh =
+      a.mesh.empty() ? ts::Mesh({{"model", runtime.rank_count()}}) : ts::Mesh::parse(a.mesh, runtime.rank_count());
   ts::set_default_mesh(mesh);
   const auto model = model_of(a);
   if (mesh.has_axis("model") && mesh.device_count() > 1) ts::nn::shard_tensor_parallel(*model, mesh, "model");

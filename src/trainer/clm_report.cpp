@@ -64,9 +64,9 @@ std::string banner(const TrainingArguments& arguments, const TrainingSetup& setu
 namespace {
 
 // The matrices of a block that are drawn: the first and the last of its feed-forward layer.
-constexpr const char* kDrawn[] = {"mlp.c_fc.weight",      "mlp.c_proj.weight",   "mlp.gate_proj.weight",
-                                  "mlp.down_proj.weight", "experts.*.w1.weight", "experts.*.w2.weight", "intermediate.dense.weight",
-                                   "output.dense.weight"};
+constexpr const char* kDrawn[] = {"mlp.c_fc.weight",           "mlp.c_proj.weight",   "mlp.gate_proj.weight",
+                                  "mlp.down_proj.weight",      "experts.*.w1.weight", "experts.*.w2.weight",
+                                  "intermediate.dense.weight", "output.dense.weight"};
 
 // The paths of the repeated blocks, each with a dot at its end.
 std::vector<std::string> block_paths(nn::PretrainedModel& model) {

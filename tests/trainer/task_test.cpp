@@ -24,13 +24,34 @@ TrainingArguments parsed_for(TrainingArguments arguments, const std::vector<std:
 
 // The command line of Hugging Face's page on PyTorch/XLA, without the launcher.
 TEST(ProgramFlags, TheSourcesBertCommandLineIsAccepted) {
-  const auto a = parsed_for(
-      mlm_defaults(),
-      {"--dataset_name", "wikitext", "--dataset_config_name", "wikitext-103-raw-v1", "--max_seq_length", "512",
-       "--pad_to_max_length", "--logging_dir", "./tensorboard-metrics", "--cache_dir", "./cache_dir", "--do_train", "--do_eval",
-       "--output_dir", "language-modeling", "--overwrite_output_dir", "--overwrite_cache", "--tpu_metrics_debug",
-       "--model_name_or_path", "bert-large-uncased", "--num_train_epochs", "3", "--per_device_train_batch_size", "8",
-       "--per_device_eval_batch_size", "8", "--save_steps", "500000"});
+  const auto a = parsed_for(mlm_defaults(), {"--dataset_name",
+                                             "wikitext",
+                                             "--dataset_config_name",
+                                             "wikitext-103-raw-v1",
+                                             "--max_seq_length",
+                                             "512",
+                                             "--pad_to_max_length",
+                                             "--logging_dir",
+                                             "./tensorboard-metrics",
+                                             "--cache_dir",
+                                             "./cache_dir",
+                                             "--do_train",
+                                             "--do_eval",
+                                             "--output_dir",
+                                             "language-modeling",
+                                             "--overwrite_output_dir",
+                                             "--overwrite_cache",
+                                             "--tpu_metrics_debug",
+                                             "--model_name_or_path",
+                                             "bert-large-uncased",
+                                             "--num_train_epochs",
+                                             "3",
+                                             "--per_device_train_batch_size",
+                                             "8",
+                                             "--per_device_eval_batch_size",
+                                             "8",
+                                             "--save_steps",
+                                             "500000"});
   a.check();
   EXPECT_EQ(a.max_seq_length, 512);
   EXPECT_EQ(a.save_steps, 500000);
@@ -39,7 +60,8 @@ TEST(ProgramFlags, TheSourcesBertCommandLineIsAccepted) {
 }
 
 TEST(ProgramFlags, TheFlagsOfPyTorchXlasImageNetAreAccepted) {
-  const auto a = parsed_for(image_defaults(), {"--fake_data", "--batch_size", "16", "--num_epochs", "2", "--lr", "0.2"});
+  const auto a =
+      parsed_for(image_defaults(), {"--fake_data", "--batch_size", "16", "--num_epochs", "2", "--lr", "0.2"});
   a.check();
   EXPECT_EQ(a.micro_batch_rows(2), 32);
   EXPECT_EQ(a.num_train_epochs, 2);

@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "tensor/labelled.h"
+#include "tensor/functions/labelled.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/products.h"
 #include "tessera/ops/contraction.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tensor/along_dim.h"
+#include "tensor/functions/along_dim.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tensor/reductions.h"

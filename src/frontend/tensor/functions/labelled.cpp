@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/labelled.h"
+#include "tensor/functions/labelled.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tensor/labelled.h"
+#include "tensor/functions/labelled.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tracing/recorded.h"

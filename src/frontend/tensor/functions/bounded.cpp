@@ -2,7 +2,7 @@
 // Functions with a bound on the number of results: a running sum of the mask gives each result its position.
 #include "tessera/frontend/tensor/bounded.h"
 
-#include "tensor/along_dim.h"
+#include "tensor/functions/along_dim.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/sorting.h"
 #include "tessera/ops/contraction.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/along_dim.h"
+#include "tensor/functions/along_dim.h"
 #include "tensor/softmax_parts.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/pointwise.h"
