@@ -141,7 +141,11 @@ void step(benchmark::State& state) {
   else
     run_steps<Unrolled>(state);
 }
-BENCHMARK(step)->ArgNames({"layers", "scan"})->ArgsProduct({{4, 48}, {0, 1}})->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(step)
+    ->ArgNames({"layers", "scan"})
+    ->ArgsProduct({{4, 48}, {0, 1}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace tessera

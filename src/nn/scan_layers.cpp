@@ -39,8 +39,9 @@ class ParametersScope {
 }  // namespace
 
 void stack_layers(Module& layer, std::int64_t count) {
-  require(layer.named_buffers().empty(), "ScanLayers: {} has the buffer {}, but the layers of a loop cannot assign buffers",
-          layer.class_name(), [&] { return layer.named_buffers().front().name; });
+  require(layer.named_buffers().empty(),
+          "ScanLayers: {} has the buffer {}, but the layers of a loop cannot assign buffers", layer.class_name(),
+          [&] { return layer.named_buffers().front().name; });
   for (const Tensor& parameter : layer.parameters()) make_stack(parameter, count);
 }
 

@@ -153,8 +153,9 @@ TEST(ScanLayers, TrainsAsTheLayersOneAfterTheOther) {
     bool fsdp;
     bool checkpoint;
   };
-  for (const Case& one : {Case{2, "data=2", false, false}, Case{2, "fsdp=2", true, false}, Case{3, "fsdp=3", true, true},
-                          Case{4, "data=2,fsdp=2", true, false}, Case{6, "data=2,fsdp=3", true, false}}) {
+  for (const Case& one :
+       {Case{2, "data=2", false, false}, Case{2, "fsdp=2", true, false}, Case{3, "fsdp=3", true, true},
+        Case{4, "data=2,fsdp=2", true, false}, Case{6, "data=2,fsdp=3", true, false}}) {
     SCOPED_TRACE(std::string(one.mesh) + (one.fsdp ? " with FSDP" : ""));
     Courses both;
     std::mutex mutex;

@@ -42,8 +42,8 @@ class ScanLayers : public Callable<ScanLayers<M>> {
     detail::stack_layers(layer_, count);
   }
   Tensor forward(const Tensor& x) {
-    return detail::scan_layers(layer_, x, checkpoint_, [this](const Tensor& h) { return layer_(h); },
-                               std::source_location::current());
+    return detail::scan_layers(
+        layer_, x, checkpoint_, [this](const Tensor& h) { return layer_(h); }, std::source_location::current());
   }
   /// The layer that stands for all. Its parameters are stacks.
   [[nodiscard]] M& layer() { return layer_; }

@@ -30,8 +30,8 @@ std::string name_of_row(const std::string& stack, std::int64_t row) {
 }
 
 Sharding without_dim_0(Sharding sharding, const std::string& name) {
-  require(sharding.tiles(0) == 1, "{} is sharded over its stacked dim 0 ({}), so its variables cannot be read one by one",
-          name, sharding);
+  require(sharding.tiles(0) == 1,
+          "{} is sharded over its stacked dim 0 ({}), so its variables cannot be read one by one", name, sharding);
   sharding.dims.erase(sharding.dims.begin());
   return sharding;
 }
