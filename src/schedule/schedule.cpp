@@ -7,11 +7,11 @@
 #include <set>
 
 #include "groups.h"
+#include "loops/rows.h"
 #include "memory_plan.h"
 #include "order.h"
 #include "overlap.h"
 #include "overwrites.h"
-#include "rows.h"
 #include "scratch.h"
 #include "shared_gathers.h"
 
@@ -382,33 +382,13 @@ class Planner {
 };
 
 }  // namespace
+
+std::shared_ptr<const Schedule> plan_once(const Program& program, const ScheduleOptions& options) {
+  Memo memo;
+  return std::make_shared<Schedule>(Planner(program, program.entry, false, options, memo).run());
+}
+
 }  // namespace schedule
-
-namespace {
-
-std::shared_ptr<const Schedule> planned(const Program& program, const ScheduleOptions& options) {
-  schedule::Memo memo;
-  return std::make_shared<Schedule>(schedule::Planner(program, program.entry, false, options, memo).run());
-}
-
-}  // namespace
-
-std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options) {
-  auto out = planned(program, options);
-  const bool overlaps =
-      std::any_of(out->steps.begin(), out->steps.end(), [](const Step& step) { return step.overlapped; });
-  if (!overlaps || options.overlap_memory == std::numeric_limits<std::int64_t>::max()) return out;
-  ScheduleOptions fewer = options;
-  fewer.overlap = false;
-  const std::int64_t most = planned(program, fewer)->arena_bytes + options.overlap_memory;
-  fewer.overlap = true;
-  fewer.overlapped_bytes = std::min(options.overlapped_bytes, out->arena_bytes);
-  while (out->arena_bytes > most && fewer.overlapped_bytes > 0) {
-    fewer.overlapped_bytes /= 2;
-    out = planned(program, fewer);
-  }
-  return out;
-}
 
 std::int64_t peak_bytes(const Program& program) { return make_schedule(program)->peak_bytes(); }
 

@@ -39,7 +39,8 @@ Program loop_over_rows(const std::string& index, const std::string& more_in_body
   %sum = f32[64] add(%h, %sorted)
   %y = f32[1,64] reshape(%sorted)
   )" + more_in_body + R"(
-  %written = f32[5,64] dynamic-update-slice(%ys, %y, )" + index + R"(, %zero)
+  %written = f32[5,64] dynamic-update-slice(%ys, %y, )" +
+                           index + R"(, %zero)
   %next = s32[] add(%i, %one)
   ROOT %state = (s32[], f32[64], f32[5,64], f32[5,64]) tuple(%next, %sum, %w, %written)
 }
@@ -85,8 +86,9 @@ TEST(Rows, ThatAreNotAllWrittenBeginWithZeros) {
 }
 
 TEST(Rows, OfAStackThatTheBodyReadsOtherwiseAreCopied) {
-  const std::string before = "%before = f32[1,64] dynamic-slice(%ys, %zero, %zero), dynamic_slice_sizes={1,64}\n"
-                             "  %also = f32[1,64] add(%before, %y)";
+  const std::string before =
+      "%before = f32[1,64] dynamic-slice(%ys, %zero, %zero), dynamic_slice_sizes={1,64}\n"
+      "  %also = f32[1,64] add(%before, %y)";
   std::string text = before;
   const Program program = loop_over_rows("%i", text + "\n  %kept = f32[64] reshape(%also)");
   const auto schedule = make_schedule(program);

@@ -11,10 +11,7 @@
 #include "tracing/error_context.h"
 
 namespace tessera {
-namespace {
-
-
-}  // namespace
+namespace {}  // namespace
 
 namespace detail {
 
@@ -39,8 +36,10 @@ std::vector<Tensor> host_results(const std::string& name, const std::vector<Tens
                                  const std::vector<Tensor>& inputs, const std::source_location& where) {
   return in_context("", {}, where, [&] {
     for (const Tensor& result : results)
-      require(result.is_materialized(), "host_region {}: the function must return tensors made from host data, but {} was "
-              "traced", name, result.type());
+      require(result.is_materialized(),
+              "host_region {}: the function must return tensors made from host data, but {} was "
+              "traced",
+              name, result.type());
     Trace& current = trace();
     Builder& outer = current.builder();
     const std::vector<Value> values = control::values_of(results);
@@ -48,12 +47,13 @@ std::vector<Tensor> host_results(const std::string& name, const std::vector<Tens
     for (const Value& input : control::values_of(inputs)) operands.push_back(input);
     Builder inner = current.program().computation("host_region");
     std::vector<Value> parameters;
-    for (const Value& operand : operands) parameters.push_back(ops::parameter(inner, isize(parameters), operand.type()));
+    for (const Value& operand : operands)
+      parameters.push_back(ops::parameter(inner, isize(parameters), operand.type()));
     parameters.resize(values.size());
     const Value root = ops::tuple(inner, parameters);
     const ComputationId id = current.program().add(std::move(inner), root);
-    const std::string message =
-        fmt::format("!host_region {} has no gradient: give it a backward function, or stop_gradient() its inputs", name);
+    const std::string message = fmt::format(
+        "!host_region {} has no gradient: give it a backward function, or stop_gradient() its inputs", name);
     outer.default_notes = with_frontend_attribute(current.notes(where), kGradientAttribute, message);
     const Value call = ops::call(outer, operands, id);
     outer.default_notes = current.notes(where);

@@ -69,10 +69,10 @@ TEST(TypedCompile, TakesAndReturnsStructsVectorsMapsAndNumbers) {
     EXPECT_EQ(m.power, 2);
   }
   EXPECT_EQ(traces, 1);
-  EXPECT_EQ(step(Batch{f64s({1, 2}), {}}, 2, std::pair(two, 3.0)).parts.size(), 0U);       // another map
-  EXPECT_EQ(step(Batch{f64s({1, 2}), {}}, 3, std::pair(two, 3.0)).loss.item(), 6 * 9);     // another number
+  EXPECT_EQ(step(Batch{f64s({1, 2}), {}}, 2, std::pair(two, 3.0)).parts.size(), 0U);    // another map
+  EXPECT_EQ(step(Batch{f64s({1, 2}), {}}, 3, std::pair(two, 3.0)).loss.item(), 6 * 9);  // another number
   EXPECT_EQ(step(Batch{f64s({1, 2}), {}}, 3, std::pair(two, 3.5)).loss.item(), 7 * 9);
-  EXPECT_EQ(step(Batch{f64s({1, 2, 3}), {}}, 3, std::pair(two, 3.5)).loss.item(), 7 * 36); // another shape
+  EXPECT_EQ(step(Batch{f64s({1, 2, 3}), {}}, 3, std::pair(two, 3.5)).loss.item(), 7 * 36);  // another shape
   EXPECT_EQ(traces, 5);
   EXPECT_EQ(step(Batch{f64s({2, 2}), {}}, 2, std::pair(two, 3.0)).power, 2);
   EXPECT_EQ(traces, 5);
@@ -128,15 +128,18 @@ TEST(TypedCompile, RefusesMoreDifferentGraphsThanAllowed) {
   by_shape(f64s({1}));
   by_shape(f64s({1, 2}));
   EXPECT_EQ(by_shape(f64s({5, 6})).item(), 11);
-  EXPECT_EQ(error_of([&] { by_shape(f64s({1, 2, 3})); }),
+  EXPECT_EQ(error_of([&] {
+              by_shape(f64s({1, 2, 3}));
+            }),
             "compile: evaluate was called with arguments (f64[3]) that fit none of its 2 programs, and "
             "max_different_graphs is 2; the last program is for (f64[2])");
-  auto by_number = compile([](const Tensor& x, int n) { return sum(x) * static_cast<double>(n); },
-                           {.max_different_graphs = 1});
+  auto by_number =
+      compile([](const Tensor& x, int n) { return sum(x) * static_cast<double>(n); }, {.max_different_graphs = 1});
   by_number(f64s({1}), 3);
-  EXPECT_EQ(error_of([&] { by_number(f64s({1}), 4); }),
-            "compile: the function was called with arguments of the structure (2,*,4,, which fit none of its 1 programs, "
-            "and max_different_graphs is 1");
+  EXPECT_EQ(
+      error_of([&] { by_number(f64s({1}), 4); }),
+      "compile: the function was called with arguments of the structure (2,*,4,, which fit none of its 1 programs, "
+      "and max_different_graphs is 1");
 }
 
 TEST(TypedCompile, ItsNameIsInReports) {
@@ -155,7 +158,9 @@ TEST(TypedCompile, WithoutFullGraphAFunctionMayReadValues) {
     return y.item() > 10 ? y * 2.0 : y;
   };
   auto strict = compile(body);
-  EXPECT_NE(error_of([&] { strict(f64s({1, 2})); }).find("the function reads a value that it computes"),
+  EXPECT_NE(error_of([&] {
+              strict(f64s({1, 2}));
+            }).find("the function reads a value that it computes"),
             std::string::npos);
   auto loose = compile(body, {.full_graph = false});
   EXPECT_EQ(loose(f64s({1, 2})).item(), 5);
@@ -167,11 +172,14 @@ TEST(TypedCompile, WithoutFullGraphAFunctionMayReadValues) {
 
 // Sorts on the host.
 Tensor sorted(const Tensor& x) {
-  return host_region("sort", [](const Tensor& on_host) {
-    auto values = on_host.to_vector<double>();
-    std::sort(values.begin(), values.end());
-    return f64s(values);
-  }, x);
+  return host_region(
+      "sort",
+      [](const Tensor& on_host) {
+        auto values = on_host.to_vector<double>();
+        std::sort(values.begin(), values.end());
+        return f64s(values);
+      },
+      x);
 }
 
 TEST(HostRegion, RunsInTheMiddleOfAStepAndIsCounted) {
@@ -230,7 +238,9 @@ TEST(HostRegion, BreaksACompiledFunctionOnlyWithoutFullGraph) {
   const FreshRank rank;
   const auto body = [](const Tensor& x) { return sorted(x) * 2.0; };
   auto strict = compile(body);
-  EXPECT_NE(error_of([&] { strict(f64s({2, 1})); }).find("the function contains the host_region sort"),
+  EXPECT_NE(error_of([&] {
+              strict(f64s({2, 1}));
+            }).find("the function contains the host_region sort"),
             std::string::npos);
   auto loose = compile(body, {.full_graph = false});
   EXPECT_EQ(loose(f64s({2, 1})).to_vector<double>(), (std::vector<double>{2, 4}));

@@ -59,8 +59,8 @@ class TypedFunction {
   struct Entry {
     std::type_index types;
     std::string structure;
-    std::any last_result;               // of the last trace
-    std::vector<std::any> results;      // a result for each form, which shows its structure
+    std::any last_result;           // of the last trace
+    std::vector<std::any> results;  // a result for each form, which shows its structure
     CompiledFunction compiled;
   };
 
@@ -80,7 +80,8 @@ class TypedFunction {
     }
     auto entry = std::make_unique<Entry>(Entry{types, structure_.text, {}, {}, CompiledFunction(nothing, {})});
     Entry* place = entry.get();
-    const auto traced = [function = function_, place, example = std::tuple<Args...>(given)](const std::vector<Tensor>& leaves) {
+    const auto traced = [function = function_, place,
+                         example = std::tuple<Args...>(given)](const std::vector<Tensor>& leaves) {
       const std::tuple<Args...> arguments = tree_with_leaves(example, leaves);
       if constexpr (std::is_void_v<Result>) {
         std::apply(*function, arguments);

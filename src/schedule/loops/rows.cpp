@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rows.h"
+#include "loops/rows.h"
 
 #include <algorithm>
 #include <optional>
@@ -82,8 +82,8 @@ class RowFinder {
   [[nodiscard]] bool is_free(const Slot& value) const {
     const Slot& origin = at(flow_.slots, value.origin);
     return !value.view && !origin.view && at(flow_.in_memory, origin.id) && !at(flow_.is_result, value.origin) &&
-           value.type.byte_size() == origin.type.byte_size() &&
-           computation_[origin.id].called.empty() && !computation_[origin.id].op->updates_operand_in_place;
+           value.type.byte_size() == origin.type.byte_size() && computation_[origin.id].called.empty() &&
+           !computation_[origin.id].op->updates_operand_in_place;
   }
   [[nodiscard]] bool is_available(const Row& row) const {
     const Id maker = at(flow_.slots, row.index).id;
@@ -118,8 +118,8 @@ std::optional<std::int64_t> scalar_of(const Computation& computation, Id id) {
 // The element of the parameter that an instruction is, or -1.
 int element_of(const Computation& body, Id id) {
   const Instruction& instruction = body[id];
-  const bool is_element = instruction.op->role == Role::kGetTupleElement &&
-                          body[instruction.operands.front()].op->role == Role::kParameter;
+  const bool is_element =
+      instruction.op->role == Role::kGetTupleElement && body[instruction.operands.front()].op->role == Role::kParameter;
   return is_element ? static_cast<int>(attributes_as<IndexAttributes>(instruction.attributes).index) : -1;
 }
 

@@ -14,11 +14,11 @@
 namespace tessera::schedule {
 
 struct Row {
-  int slot = -1;     // the origin that is a row
-  int stack = -1;    // the slot of the parameter
-  int index = -1;    // the origin of the first row's number
-  int step = -1;     // the step before which the address is computed
-  Id access = -1;    // the dynamic-slice or dynamic-update-slice, which does nothing at run time
+  int slot = -1;            // the origin that is a row
+  int stack = -1;           // the slot of the parameter
+  int index = -1;           // the origin of the first row's number
+  int step = -1;            // the step before which the address is computed
+  Id access = -1;           // the dynamic-slice or dynamic-update-slice, which does nothing at run time
   std::int64_t stride = 0;  // bytes from row to row
   std::int64_t last = 0;    // the greatest number of a first row
 };
