@@ -24,7 +24,7 @@ Program program_of(const std::vector<Type>& types, const Body& body) {
 
 struct Prepared {
   Prepared(const std::vector<Type>& types, const Body& body, bool fuse) {
-    CompileOptions options;
+    ExecutableOptions options;
     options.fuse = fuse;
     executable = compile(program_of(types, body), *world, options);
     for (const Type& type : types) {

@@ -188,11 +188,40 @@ class FlowBuilder {
         break;
       default: break;
     }
+    if (instruction.op->role == Role::kWhile) return add_loop(id, leaves);
     const OpKind kind = at(flow_.kinds, id);
     flow_.in_memory[static_cast<std::size_t>(id)] =
         kind != OpKind::kParameter && kind != OpKind::kConstant && (kind != OpKind::kIota || needed);
     for (int leaf = 0; leaf < isize(leaves); ++leaf)
       flow_.slots.push_back({id, leaf, at(leaves, leaf), isize(flow_.slots), std::nullopt});
+  }
+
+  // A loop computes the leaves of its state that its body changes. The others are those of its operand.
+  void add_loop(Id id, const std::vector<Type>& leaves) {
+    flow_.in_memory[static_cast<std::size_t>(id)] = true;
+    const Instruction& loop = (*flow_.computation)[id];
+    const std::vector<bool> passed_on = unchanged_leaves((*flow_.program)[loop.called.back()]);
+    const int first = flow_.slot_range(loop.operands.front()).first;
+    for (int leaf = 0; leaf < isize(leaves); ++leaf) {
+      const Slot given = at(flow_.slots, first + leaf);
+      const bool is_same = leaf < isize(passed_on) && at(passed_on, leaf) && !given.view &&
+                           !at(flow_.slots, given.origin).view && !flow_.is_recomputed(given.origin) &&
+                           given.type.byte_size() == at(flow_.slots, given.origin).type.byte_size();
+      flow_.slots.push_back({id, leaf, at(leaves, leaf), is_same ? given.origin : isize(flow_.slots), std::nullopt});
+    }
+  }
+  // Which elements of its parameter the body passes on. Empty if an element is a tuple.
+  static std::vector<bool> unchanged_leaves(const Computation& body) {
+    const Instruction& root = body[body.root];
+    const bool is_flat =
+        root.op->role == Role::kTuple && body.parameters.size() == 1 && root.type.leaf_count() == isize(root.operands);
+    std::vector<bool> out;
+    for (int e = 0; is_flat && e < isize(root.operands); ++e) {
+      const Instruction& next = body[at(root.operands, e)];
+      out.push_back(next.op->role == Role::kGetTupleElement && next.operands.front() == body.parameters.front() &&
+                    attributes_as<IndexAttributes>(next.attributes).index == e);
+    }
+    return out;
   }
 
   // Aliases the operands' slots in order or, for get-tuple-element, a range of them.

@@ -113,3 +113,24 @@ std::vector<std::vector<Id>> prefetch(const Flow& flow, std::vector<std::vector<
 }
 
 }  // namespace tessera::schedule
+
+namespace tessera {
+
+std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options) {
+  auto out = schedule::plan_once(program, options);
+  const bool overlaps =
+      std::any_of(out->steps.begin(), out->steps.end(), [](const Step& step) { return step.overlapped; });
+  if (!overlaps || options.overlap_memory == std::numeric_limits<std::int64_t>::max()) return out;
+  ScheduleOptions fewer = options;
+  fewer.overlap = false;
+  const std::int64_t most = schedule::plan_once(program, fewer)->arena_bytes + options.overlap_memory;
+  fewer.overlap = true;
+  fewer.overlapped_bytes = std::min(options.overlapped_bytes, out->arena_bytes);
+  while (out->arena_bytes > most && fewer.overlapped_bytes > 0) {
+    fewer.overlapped_bytes /= 2;
+    out = schedule::plan_once(program, fewer);
+  }
+  return out;
+}
+
+}  // namespace tessera

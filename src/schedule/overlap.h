@@ -14,4 +14,7 @@ std::vector<bool> overlapped(const Flow& flow, const ScheduleOptions& options);
 std::vector<std::vector<Id>> prefetch(const Flow& flow, std::vector<std::vector<Id>> steps,
                                       const std::vector<bool>& is_overlapped);
 
+/// The plan with exactly these options (schedule.cpp). make_schedule() overlaps fewer collectives if memory requires it.
+std::shared_ptr<const Schedule> plan_once(const Program& program, const ScheduleOptions& options);
+
 }  // namespace tessera::schedule

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "groups.h"
+#include "loops/rows.h"
 #include "memory_plan.h"
 #include "order.h"
 #include "overlap.h"
@@ -51,6 +52,7 @@ class Planner {
     add_outside_buffers();
     aim_at_results();
     plan_nested();
+    if (options_.look_through_views) out_.unwritten = unread_stacks(flow_);
     for (int t = 0; t < end_; ++t) plan_step(t);
     deliver();
     place_in_arena(out_);
@@ -81,6 +83,22 @@ class Planner {
       at(last_read_, operand) = std::max(at(last_read_, operand), at(peers_read_, operand));
     }
     buffer_of_.assign(flow_.slots.size(), kNoBuffer);
+    if (in_place_ && options_.look_through_views) plan_rows();
+  }
+
+  void plan_rows() {
+    std::vector<int> results;
+    const auto [first, last] = flow_.slot_range(computation_.root);
+    for (int s = first; s < last; ++s) results.push_back(s);
+    for (const Row& row : find_rows(flow_, step_of_, parameter_slots_, results)) rows_.emplace(row.slot, row);
+  }
+  // The value is a row of a stack.
+  void give_row(const Row& row, std::int64_t bytes, int t, int until) {
+    const BufferId stack = at(buffer_of_, row.stack);
+    at(buffer_of_, row.slot) = isize(out_.buffers);
+    out_.rows.push_back(
+        {isize(out_.buffers), stack, at(buffer_of_, row.index), row.step, row.stride, row.last, row.access});
+    out_.buffers.push_back({Place::kRow, bytes, 0, stack, t, until});
   }
 
   // A collective is complete when its first reader begins; until then its operands must not change.
@@ -170,7 +188,8 @@ class Planner {
     for (const Id id : step.instructions) {
       const auto [first, last] = flow_.slot_range(id);
       for (int s = first; s < last; ++s)
-        if (at(flow_.slots, s).type.is_array() && needs_buffer(s, step)) give_buffer(s, t);
+        if (at(flow_.slots, s).origin == s && at(flow_.slots, s).type.is_array() && needs_buffer(s, step))
+          give_buffer(s, t);
     }
     if (step.fused) return;
     const Id id = step.instructions.front();
@@ -192,6 +211,7 @@ class Planner {
     const std::int64_t bytes = at(flow_.slots, slot).type.byte_size();
     const int leaf = at(aim_, slot);
     const int until = std::max(at(last_read_, slot), t);
+    if (const auto row = rows_.find(slot); row != rows_.end()) return give_row(row->second, bytes, t, until);
     if (share(slot, until)) return;
     if (leaf >= 0 && at(partner_, leaf) >= 0) {
       const int owner = at(parameter_slots_, at(partner_, leaf));
@@ -351,6 +371,7 @@ class Planner {
   std::vector<int> step_of_;
   std::vector<int> last_read_;                // per origin slot; end_ for results
   std::vector<BufferId> buffer_of_;           // per origin slot
+  std::map<int, Row> rows_;                   // of a loop body, by origin slot
   SharedLeaves shared_;                       // the all-gathers that a node stores once
   std::vector<int> peers_read_;               // per origin slot: the last step at which peers read it in place
   std::vector<int> parameter_slots_;          // per parameter leaf
@@ -361,33 +382,13 @@ class Planner {
 };
 
 }  // namespace
+
+std::shared_ptr<const Schedule> plan_once(const Program& program, const ScheduleOptions& options) {
+  Memo memo;
+  return std::make_shared<Schedule>(Planner(program, program.entry, false, options, memo).run());
+}
+
 }  // namespace schedule
-
-namespace {
-
-std::shared_ptr<const Schedule> planned(const Program& program, const ScheduleOptions& options) {
-  schedule::Memo memo;
-  return std::make_shared<Schedule>(schedule::Planner(program, program.entry, false, options, memo).run());
-}
-
-}  // namespace
-
-std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options) {
-  auto out = planned(program, options);
-  const bool overlaps =
-      std::any_of(out->steps.begin(), out->steps.end(), [](const Step& step) { return step.overlapped; });
-  if (!overlaps || options.overlap_memory == std::numeric_limits<std::int64_t>::max()) return out;
-  ScheduleOptions fewer = options;
-  fewer.overlap = false;
-  const std::int64_t most = planned(program, fewer)->arena_bytes + options.overlap_memory;
-  fewer.overlap = true;
-  fewer.overlapped_bytes = std::min(options.overlapped_bytes, out->arena_bytes);
-  while (out->arena_bytes > most && fewer.overlapped_bytes > 0) {
-    fewer.overlapped_bytes /= 2;
-    out = planned(program, fewer);
-  }
-  return out;
-}
 
 std::int64_t peak_bytes(const Program& program) { return make_schedule(program)->peak_bytes(); }
 

@@ -55,7 +55,9 @@ class Shadow {
   void write(Id id) {
     for (int leaf = 0; leaf < isize(at(plan_.access, id)); ++leaf) {
       const Access& access = at(at(plan_.access, id), leaf);
-      if (access.buffer != kNoBuffer) overwrite(access.buffer, at(flow_.first_slot, id) + leaf);
+      const int slot = at(flow_.first_slot, id) + leaf;  // a loop does not write the leaves that it passes on
+      const bool is_written = at(flow_.slots, slot).origin == slot || at(flow_.kinds, id) != OpKind::kPlain;
+      if (access.buffer != kNoBuffer && is_written) overwrite(access.buffer, slot);
     }
   }
   void overwrite(BufferId buffer, int value) {

@@ -160,7 +160,7 @@ TEST_F(AttentionChunks, RandomAttentionEqualsTheReference) {
     EXPECT_TRUE(testing::close(run_at(program, most), expected, 64)) << a.str() << " at " << most;
     constexpr std::int64_t kWorkspace = 16384;  // for kernels: not part of the plan whose size must shrink
     EXPECT_LE(arena_at(program, most), arena_at(program, 0) + kWorkspace) << a.str() << " at " << most;
-    CompileOptions by_reference;
+    ExecutableOptions by_reference;
     by_reference.reference = true;
     EXPECT_TRUE(
         testing::close(run_program(program, *world_, random_arguments(program, 7), by_reference), expected, 64));

@@ -60,6 +60,7 @@ enum class Place : std::uint8_t {
   kParameter,  // memory of the caller: leaf `index` of the parameters (in pre-order over all parameters)
   kResult,     // memory of the caller: leaf `index` of the root
   kConstant,   // the literal of instruction `index`
+  kRow,        // a row of buffer `index` (RowAddress)
   kPeers,      // the members' operands or slices of an all-gather (buffer `index` here), mapped next to each other
 };
 struct Buffer {
@@ -93,6 +94,17 @@ struct SharedGather {
   /// slices of all members. They may do so when all have completed step `claimed` (-1: from the start).
   bool assembled = false;
   std::int32_t claimed = -1;
+};
+
+/// A row of a stack that the state of a loop contains. Its address is computed at run time, before step `step`.
+struct RowAddress {
+  BufferId row = kNoBuffer;
+  BufferId stack = kNoBuffer;
+  BufferId index = kNoBuffer;  // an s32, clamped to [0, last]
+  std::int32_t step = 0;
+  std::int64_t stride = 0;  // bytes
+  std::int64_t last = 0;
+  Id access = -1;  // the op that would copy the row, which does nothing
 };
 
 /// One unit of execution.
@@ -155,6 +167,8 @@ struct Schedule {
   std::vector<std::vector<NestedSchedule>>
       nested;  // [instruction][called]; empty for ops whose callees are scalar functions
   std::vector<SharedGather> shared_gathers;
+  std::vector<RowAddress> rows;             // in order of steps
+  std::vector<Id> unwritten;                // values whose content nothing reads
   std::vector<Await> end_awaits;            // waits before the program ends
   std::vector<std::int32_t> end_completes;  // started steps that complete before the program ends
   std::int64_t arena_bytes = 0;

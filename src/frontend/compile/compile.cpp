@@ -99,7 +99,7 @@ Session::Compiled compile_once(const Program& program, const RunReason& reason) 
   Session::Compiled out;
   const Computation& entry = program.entry_computation();
   out.results = *entry[entry.root].sharding;
-  CompileOptions options;
+  ExecutableOptions options;
   options.name = reason.text;
   const WorkScope work(*state.world, fmt::format("compiles {} for {}", program.name, reason.text));
   out.executable = compile(made.program, *state.world, options);

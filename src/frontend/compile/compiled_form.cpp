@@ -103,6 +103,7 @@ class CompiledFunction::Form::StandIns {
 };
 
 std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function, const std::vector<Tensor>& arguments,
+                                                       const CompileOptions& options,
                                                        const std::source_location& where) {
   await_execution();
   world_ = session().world->identity();
@@ -113,8 +114,10 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
   }
   const StandIns stand_ins(arguments);
   Trace::Capture capture;
+  capture.may_break = !options.full_graph;
   std::vector<Tensor> out = trace_function(function, stand_ins.tensors(), capture);
   reason_ = run_reason(RunReason::Kind::kMarkStep, where);
+  if (!options.name.empty()) reason_.text.replace(0, std::string_view("mark_step").size(), options.name);
   StepResults results;
   try {
     results = pending_results();

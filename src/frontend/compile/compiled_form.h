@@ -23,7 +23,9 @@ bool is_same(const std::weak_ptr<A>& known, const std::shared_ptr<B>& object) {
 struct CompiledFunction::Form {
   [[nodiscard]] bool fits(const std::vector<Tensor>& arguments) const;
   std::vector<Tensor> first_call(const Function& function, const std::vector<Tensor>& arguments,
-                                 const std::source_location& where);
+                                 const CompileOptions& options, const std::source_location& where);
+  /// The types and shardings of its arguments: `f32[4,8] {data,-}, s32[4]`.
+  [[nodiscard]] std::string arguments_text() const;
   std::vector<Tensor> call(const std::vector<Tensor>& arguments);
 
  private:

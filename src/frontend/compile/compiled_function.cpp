@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/compile/compiled_function.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "compile/compiled_form.h"
 #include "execution/debug_report.h"
+#include "tessera/base/text.h"
 #include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
@@ -45,6 +48,13 @@ int CompiledFunction::Form::tie(const std::vector<Tensor>& arguments, std::size_
   if (!has_gradient && !assigns_arguments_) return -1;
   const auto same = [&](const Tensor& other) { return other.impl_pointer() == own; };
   return static_cast<int>(std::find_if(arguments.begin(), arguments.end(), same) - arguments.begin());
+}
+
+std::string CompiledFunction::Form::arguments_text() const {
+  std::vector<std::string> out;
+  for (const ArgumentKey& key : keys_)
+    out.push_back(key.type.str() + (is_replicated_under(key.sharding) ? "" : " " + key.sharding->str()));
+  return fmt::format("{}", fmt::join(out, ", "));
 }
 
 // ---- later calls ----------------------------------------------------------------------------------------------------------
@@ -171,8 +181,11 @@ std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& argu
 
 // ---- the function ---------------------------------------------------------------------------------------------------------
 
-CompiledFunction::CompiledFunction(Function function) : function_(std::move(function)) {
+CompiledFunction::CompiledFunction(Function function, CompileOptions options)
+    : function_(std::move(function)), options_(std::move(options)) {
   require(function_ != nullptr, "compile: the function is empty");
+  require(options_.max_different_graphs >= 0, "compile: max_different_graphs must not be negative, got {}",
+          options_.max_different_graphs);
 }
 CompiledFunction::~CompiledFunction() = default;
 CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
@@ -185,12 +198,47 @@ std::vector<Tensor> CompiledFunction::operator()(const std::vector<Tensor>& argu
             "compile: argument {} has no value: it is a variable that was never used, or a tensor that was traced but "
             "not computed; call mark_step() first",
             i);
-  for (const auto& form : forms_)
-    if (form->fits(arguments)) return form->call(arguments);
+  for (last_form_ = 0; last_form_ < isize(forms_); ++last_form_)
+    if (at(forms_, last_form_)->fits(arguments)) return at(forms_, last_form_)->call(arguments);
+  last_form_ = -1;
+  return has_graph_break_ ? run_uncompiled(arguments, where) : add_form(arguments, where);
+}
+
+std::vector<Tensor> CompiledFunction::add_form(const std::vector<Tensor>& arguments,
+                                               const std::source_location& where) {
+  check_form_count(arguments);
   auto form = std::make_unique<Form>();
-  std::vector<Tensor> out = form->first_call(function_, arguments, where);
+  std::vector<Tensor> out;
+  try {
+    out = form->first_call(function_, arguments, options_, where);
+  } catch (const GraphBreak&) {
+    has_graph_break_ = true;
+    return run_uncompiled(arguments, where);
+  }
+  last_form_ = isize(forms_);
   forms_.push_back(std::move(form));
   return out;
+}
+
+std::vector<Tensor> CompiledFunction::run_uncompiled(const std::vector<Tensor>& arguments,
+                                                     const std::source_location& where) {
+  metrics().count("GraphBreak");
+  std::vector<Tensor> out = function_(arguments);
+  if (!pending_results().nodes.empty()) mark_step(where);
+  return out;
+}
+
+void CompiledFunction::check_form_count(const std::vector<Tensor>& arguments) const {
+  if (options_.max_different_graphs == 0 || isize(forms_) < options_.max_different_graphs) return;
+  const std::string known = forms_.back()->arguments_text();
+  std::vector<std::string> types;
+  for (const Tensor& argument : arguments) types.push_back(argument.type().str());
+  fail(
+      "compile: {} was called with arguments ({}) that fit none of its {} programs, and max_different_graphs is {}; "
+      "the "
+      "last program is for ({})",
+      options_.name.empty() ? "the function" : options_.name, fmt::join(types, ", "), forms_.size(),
+      options_.max_different_graphs, known);
 }
 
 }  // namespace tessera

@@ -57,6 +57,10 @@ void Trace::require_no_function(std::string_view what) const {
       what);
 }
 
+void Trace::note_graph_break() const {
+  if (capture_ != nullptr && capture_->may_break) throw GraphBreak("compile: the function needs a value on the host");
+}
+
 FunctionTrace::FunctionTrace(const std::string& name) : trace_(trace()) {
   frame_ = std::make_shared<Trace::Frame>(trace_.program(), name, trace_.next_frame());
   frame_->builder.default_notes = trace_.builder().default_notes;

@@ -56,6 +56,7 @@ void mark_step(StepOptions options, std::source_location where) {
 }
 
 void mark_step(std::source_location where) {
+  trace().note_graph_break();
   metrics().count("MarkStep");
   ++session().counters.mark_steps;
   Trace& current = trace();
@@ -109,6 +110,7 @@ std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const s
                                      const std::source_location& where) {
   Trace& current = trace();
   current.require_no_function("a tensor is read");
+  current.note_graph_break();
   metrics().count("ForcedExecution");
   ++session().counters.forced_reads;
   std::vector<ExtractedOutput> outputs;

@@ -66,7 +66,7 @@ std::int64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
 
 class PlannedExecutable final : public Executable {
  public:
-  PlannedExecutable(ExecutionPlan plan, ProcessGroup& world, const CompileOptions& options, std::size_t hash,
+  PlannedExecutable(ExecutionPlan plan, ProcessGroup& world, const ExecutableOptions& options, std::size_t hash,
                     std::string dump_folder)
       : dump_folder_(std::move(dump_folder)),
         program_(std::move(plan.program)),
@@ -288,7 +288,7 @@ struct CompileCache {
   PerGroup<std::map<std::size_t, std::shared_ptr<Executable>>> executables;
 };
 
-ExecutionOptions execution_options(const CompileOptions& options, const ProcessGroup& world) {
+ExecutionOptions execution_options(const ExecutableOptions& options, const ProcessGroup& world) {
   ExecutionOptions out = ExecutionOptions::from_environment(world.size(), world.nodes());
   const bool may_fuse = options.fuse && !options.reference;
   out.lowering.rewrite = out.lowering.rewrite && may_fuse;
@@ -297,7 +297,7 @@ ExecutionOptions execution_options(const CompileOptions& options, const ProcessG
   return out;
 }
 
-std::size_t executable_hash(const Program& program, const CompileOptions& options, const ExecutionOptions& how) {
+std::size_t executable_hash(const Program& program, const ExecutableOptions& options, const ExecutionOptions& how) {
   std::size_t hash = hash_mix(program.hash(), options.reference ? 1U : 0U);
   hash = hash_mix(hash_mix(hash, how.hash()), hash_text(kernels::kernel_set().name));
   return hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_NUM_THREADS")));
@@ -316,7 +316,7 @@ Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::
 
 }  // namespace
 
-std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options) {
+std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options) {
   check_backend();
   const ExecutionOptions how = execution_options(options, world);
   const std::size_t hash = executable_hash(program, options, how);
@@ -339,7 +339,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
 
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes) {
   AbsentWorld world(ranks, nodes);
-  CompileOptions options;
+  ExecutableOptions options;
   options.use_cache = false;
   return compile(program, world, options)->memory();
 }
@@ -347,7 +347,7 @@ ExecutableMemory planned_memory(const Program& program, int ranks, const std::ve
 void clear_compile_cache() { RankContext::current().get<CompileCache>().executables = {}; }
 
 Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
-                    const CompileOptions& options) {
+                    const ExecutableOptions& options) {
   const auto executable = compile(program, world, options);
   const std::vector<DeviceArray> results = executable->run(to_device(arguments));
   std::size_t next = 0;

@@ -188,6 +188,8 @@ void Plan::add_step(CompileContext& context, const Step& step) {
                                           static_cast<std::uint32_t>(context.world.rank()));
   } else if (instruction.type.byte_size() == 0 && !has_side_effect(instruction)) {
     return;  // tokens and arrays without elements
+  } else if (has_no_work(id)) {
+    return;
   } else {
     const OpView view = view_of(context.program, computation, instruction);
     OperandViews views;
@@ -237,11 +239,13 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
       case Place::kArena: pointers_[b] = arena + buffer.offset; break;
       case Place::kParameter: pointers_[b] = at(parameters, buffer.index); break;
       case Place::kResult: pointers_[b] = at(results, buffer.index); break;
-      case Place::kPeers: break;
+      case Place::kPeers:
+      case Place::kRow: break;
       case Place::kConstant: pointers_[b] = const_cast<std::byte*>(constant_of_[b]); break;  // NOLINT: never written
     }
   }
   results_.assign(results.begin(), results.end());
+  next_row_ = 0;
   const auto& gathers = schedule_->shared_gathers;
   for (std::size_t k = 0; k < gathers.size(); ++k) at(pointers_, gathers[k].result) = shared_views_->address(k);
   const Frame frame{pointers_, state, shared_views_.get()};
@@ -285,11 +289,28 @@ void Plan::run_steps(const Frame& frame) {
 // Performs the waits before a step of the schedule, including those of steps without a kernel, because peers may wait
 // for them.
 void Plan::prepare(std::size_t step, const Frame& frame) {
+  if (!schedule_->rows.empty()) find_rows(static_cast<std::int32_t>(step));
   if (world_ != nullptr && !waits_[step].empty()) {
     world_->advance(frame.state.progress + step);
     await(waits_[step], frame.state);
   }
   if (!schedule_->steps[step].completes.empty()) complete(schedule_->steps[step].completes, frame);
+}
+
+void Plan::find_rows(std::int32_t step) {
+  for (; next_row_ < schedule_->rows.size() && schedule_->rows[next_row_].step <= step; ++next_row_) {
+    const RowAddress& row = schedule_->rows[next_row_];
+    std::int32_t index = 0;
+    std::memcpy(&index, at(pointers_, row.index), sizeof index);
+    at(pointers_, row.row) = at(pointers_, row.stack) + std::clamp<std::int64_t>(index, 0, row.last) * row.stride;
+  }
+}
+
+bool Plan::has_no_work(Id id) const {
+  const auto& unwritten = schedule_->unwritten;
+  if (std::find(unwritten.begin(), unwritten.end(), id) != unwritten.end()) return true;
+  return std::any_of(schedule_->rows.begin(), schedule_->rows.end(),
+                     [&](const RowAddress& row) { return row.access == id; });
 }
 
 void Plan::start(std::size_t i, const Frame& frame) {

@@ -57,7 +57,7 @@ class PlanStep {
 struct CompileContext {
   const Program& program;
   ProcessGroup& world;
-  const CompileOptions& options;
+  const ExecutableOptions& options;
   std::int64_t workspace_bytes = 0;         // the maximum of all kernels
   std::int64_t sequence = 0;                // number of the next collective, for the labels of the watchdog
   std::vector<std::string> fallbacks = {};  // ops that run by reference evaluation
@@ -96,6 +96,8 @@ class Plan {
   using Waits = std::vector<Wait>;
   void await(const Waits& waits, const RunState& state);
   void count_times(RunState& state);
+  void find_rows(std::int32_t step);
+  [[nodiscard]] bool has_no_work(Id id) const;
 
   std::shared_ptr<const Schedule> schedule_;
   std::vector<Literal> constants_;             // in the order of constant buffers
@@ -118,6 +120,7 @@ class Plan {
   // For each element of steps_, its step in the schedule, where some steps have no kernel.
   std::vector<std::size_t> step_of_;
   ProcessGroup* world_ = nullptr;
+  std::size_t next_row_ = 0;  // in the current run: the next row whose address is computed
   // Set for the entry computation in a world of several ranks: ranks that wait for this one can print what it runs.
   ProcessGroup* told_ = nullptr;
   std::vector<std::string> works_;  // for each step

@@ -38,7 +38,7 @@ TEST(Samples, GiveTheResultsOfTheReferenceEvaluation) {
     const Literal expected = evaluate(made.program, arguments);
     testing::on_each_isa([&] {
       for (const bool fuse : {true, false}) {
-        CompileOptions how;
+        ExecutableOptions how;
         how.fuse = fuse;
         EXPECT_TRUE(testing::close(run_program(made.program, *world, arguments, how), expected, 64)) << "fuse " << fuse;
       }
@@ -54,7 +54,7 @@ TEST(Samples, TheReferenceOptionRunsEveryOpByReferenceEvaluation) {
     const auto made = conformance::program_of(sample);
     const auto arguments = conformance::random_arguments(sample, 3);
     SCOPED_TRACE(conformance::name_of(sample));
-    CompileOptions how;
+    ExecutableOptions how;
     how.reference = true;
     EXPECT_TRUE(testing::close(run_program(made.program, *world, arguments, how), evaluate(made.program, arguments)));
   }

@@ -26,16 +26,28 @@
 #include <functional>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <vector>
 
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera {
 
+/// Options of compile(), with the names of torch_xla.compile().
+struct CompileOptions {
+  /// The name of the steps in reports and errors; "": `mark_step`.
+  std::string name{};
+  /// True: a function that reads a value, ends the step or calls host_region() is an error. False: such a function is not
+  /// compiled; every call traces it and ends the step, and is counted as `GraphBreak`.
+  bool full_graph = true;
+  /// The number of programs that may be traced for different arguments; 0: any number.
+  int max_different_graphs = 0;
+};
+
 class CompiledFunction {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
-  explicit CompiledFunction(Function function);
+  explicit CompiledFunction(Function function, CompileOptions options = {});
   ~CompiledFunction();
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
@@ -45,13 +57,26 @@ class CompiledFunction {
   std::vector<Tensor> operator()(const std::vector<Tensor>& arguments,
                                  std::source_location where = std::source_location::current());
 
+  /// The number of programs traced so far.
+  [[nodiscard]] int form_count() const { return static_cast<int>(forms_.size()); }
+  /// The program that the last call ran; -1: the call was not compiled.
+  [[nodiscard]] int last_form() const { return last_form_; }
+
  private:
+  std::vector<Tensor> add_form(const std::vector<Tensor>& arguments, const std::source_location& where);
+  std::vector<Tensor> run_uncompiled(const std::vector<Tensor>& arguments, const std::source_location& where);
+  void check_form_count(const std::vector<Tensor>& arguments) const;
   struct Form;  // the program for some argument types and shardings
   Function function_;
+  CompileOptions options_;
   std::vector<std::unique_ptr<Form>> forms_;
+  int last_form_ = -1;
+  bool has_graph_break_ = false;
 };
 
 /// Traces `function` at its first call. Everything that `function` refers to must outlive the result.
-inline CompiledFunction compile(CompiledFunction::Function function) { return CompiledFunction(std::move(function)); }
+inline CompiledFunction compile(CompiledFunction::Function function, CompileOptions options = {}) {
+  return CompiledFunction(std::move(function), std::move(options));
+}
 
 }  // namespace tessera

@@ -52,6 +52,11 @@ class TensorImpl {
   [[nodiscard]] TensorImpl& with_gradient() { return argument ? *argument : *this; }
 };
 
+/// Thrown inside of a function that is being compiled with full_graph = false, where it cannot be compiled.
+struct GraphBreak : Error {
+  using Error::Error;
+};
+
 class Trace {
  public:
   Trace();
@@ -129,6 +134,7 @@ class Trace {
     };
     std::vector<EachCall> each_call;
     bool takes_gradients = false;
+    bool may_break = false;                   // a read or the end of the step throws a GraphBreak
     bool reads_late = false;                  // an argument is read after an assignment to it
     std::vector<std::function<void()>> undo;  // undoes the changes of a function to variables if it fails
   };
@@ -146,6 +152,8 @@ class Trace {
   /// in a step. `undo` reverts it if the call fails.
   void at_each_call(const std::function<void()>& action, const std::function<void()>& undo = {});
   [[nodiscard]] bool is_capturing() const { return capture_ != nullptr; }
+  /// Called before a value is read or a step ends: throws a GraphBreak in a function that may be run without compiling.
+  void note_graph_break() const;
   /// Call these before a variable gets another value, before it gets another gradient, and before gradients are
   /// computed.
   void note_assignment(const std::shared_ptr<TensorImpl>& variable);

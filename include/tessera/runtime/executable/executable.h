@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-struct CompileOptions {
+struct ExecutableOptions {
   /// The name of the executable in messages and reports; "": the program's name.
   std::string name;
   bool fuse = true;
@@ -92,7 +92,7 @@ class Executable {
 /// Compiles the per-device program for the ranks of `world`. Collective over `world` if the program contains
 /// collectives. Errors: the number of partitions is not the number of ranks (1 is allowed for a program without
 /// collectives); no code can run an op.
-std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options = {});
+std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options = {});
 
 /// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes().
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
@@ -102,6 +102,6 @@ void clear_compile_cache();
 
 /// Compiles and runs a program once: takes one literal for each parameter and returns the literal of the root.
 Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
-                    const CompileOptions& options = {});
+                    const ExecutableOptions& options = {});
 
 }  // namespace tessera

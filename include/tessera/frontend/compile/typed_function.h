@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile() for functions of any trees of tensors (tree.h): structs, vectors, maps, tuples, numbers.
+//
+//   auto step = compile([&](const Batch& batch, double smoothing) { …; return Metrics{loss, accuracy}; });
+//   Metrics metrics = step(batch, 0.1);
+//
+// A call behaves as that of a CompiledFunction. Numbers, strings and sizes belong to the structure of the arguments: the
+// function is traced again if one of them differs. Pass a Tensor::scalar for a number that changes often.
+#pragma once
+
+#include <any>
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/tensor/tree.h"
+
+namespace tessera {
+
+/// The result of compile() for a function of trees.
+template <class F>
+class TypedFunction {
+ public:
+  TypedFunction(F function, CompileOptions options, std::source_location where)
+      : function_(std::make_shared<F>(std::move(function))), options_(std::move(options)), where_(where) {}
+
+  /// Runs one step. Collective. Errors: those of CompiledFunction; more programs than max_different_graphs.
+  template <class... Args>
+    requires std::invocable<F&, const Args&...>
+  auto operator()(const Args&... args) {
+    using Result = std::decay_t<std::invoke_result_t<F&, const Args&...>>;
+    const std::tuple<const Args&...> given(args...);
+    structure_.text.clear();
+    visit_tree(given, structure_);
+    Entry& entry = entry_for<Result, Args...>(given);
+    entry.last_result.reset();
+    const std::vector<Tensor> leaves = entry.compiled(tree_leaves(given), where_);
+    if constexpr (!std::is_void_v<Result>) return result_of<Result>(entry, leaves);
+  }
+
+  /// The number of programs traced so far.
+  [[nodiscard]] int form_count() const {
+    int count = 0;
+    for (const auto& entry : entries_) count += entry->compiled.form_count();
+    return count;
+  }
+
+ private:
+  // The programs for one structure of arguments.
+  struct Entry {
+    std::type_index types;
+    std::string structure;
+    std::any last_result;           // of the last trace
+    std::vector<std::any> results;  // a result for each form, which shows its structure
+    CompiledFunction compiled;
+  };
+
+  template <class Result, class... Args>
+  Entry& entry_for(const std::tuple<const Args&...>& given) {
+    const std::type_index types(typeid(std::tuple<Args...>));
+    for (const auto& entry : entries_)
+      if (entry->types == types && entry->structure == structure_.text) return *entry;
+    CompileOptions options = options_;
+    if (options.max_different_graphs > 0) {
+      require(form_count() < options.max_different_graphs,
+              "compile: {} was called with arguments of the structure {}, which fit none of its {} programs, and "
+              "max_different_graphs is {}",
+              options.name.empty() ? std::string("the function") : options.name, structure_.text, form_count(),
+              options.max_different_graphs);
+      options.max_different_graphs -= form_count();
+    }
+    auto entry = std::make_unique<Entry>(Entry{types, structure_.text, {}, {}, CompiledFunction(nothing, {})});
+    Entry* place = entry.get();
+    const auto traced = [function = function_, place,
+                         example = std::tuple<Args...>(given)](const std::vector<Tensor>& leaves) {
+      const std::tuple<Args...> arguments = tree_with_leaves(example, leaves);
+      if constexpr (std::is_void_v<Result>) {
+        std::apply(*function, arguments);
+        return std::vector<Tensor>{};
+      } else {
+        Result result = std::apply(*function, arguments);
+        auto out = tree_leaves(result);
+        place->last_result = std::move(result);
+        return out;
+      }
+    };
+    entry->compiled = CompiledFunction(traced, std::move(options));
+    return *entries_.emplace_back(std::move(entry));
+  }
+
+  template <class Result>
+  static Result result_of(Entry& entry, const std::vector<Tensor>& leaves) {
+    const int form = entry.compiled.last_form();
+    if (form < 0) return std::any_cast<Result>(entry.last_result);  // not compiled
+    const auto place = static_cast<std::size_t>(form);
+    if (place >= entry.results.size()) entry.results.resize(place + 1);
+    if (entry.last_result.has_value())
+      entry.results[place] = tree_with_leaves(std::any_cast<Result>(entry.last_result), no_tensors(leaves.size()));
+    return tree_with_leaves(std::any_cast<const Result&>(entry.results[place]), leaves);
+  }
+  // The structure must not keep the tensors of the first call.
+  static std::vector<Tensor> no_tensors(std::size_t count) { return std::vector<Tensor>(count); }
+  static std::vector<Tensor> nothing(const std::vector<Tensor>& leaves) { return leaves; }
+
+  std::shared_ptr<F> function_;
+  CompileOptions options_;
+  std::source_location where_;  // of compile()
+  detail::StructureText structure_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+};
+
+/// Compiles a function of trees. A function that takes and returns a vector of tensors, or a generic lambda that can, is
+/// compiled as a CompiledFunction.
+template <class F>
+  requires(!std::convertible_to<F, CompiledFunction::Function>)
+auto compile(F function, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
+  return TypedFunction<F>(std::move(function), std::move(options), where);
+}
+
+}  // namespace tessera
