@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
-#include "best_model.h"
-#include "resume.h"
-#include "run_figures.h"
-#include "run_saver.h"
-#include "stop_signals.h"
+#include "run/best_model.h"
+#include "run/resume.h"
+#include "run/run_figures.h"
+#include "run/run_saver.h"
+#include "run/stop_signals.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"

@@ -225,8 +225,7 @@ def streams():
         check(said.count("cannot write to standard output") == 1, f"{arguments}: {said}")
         check(error in said or "--help" in arguments, f"{arguments}: {said}")
     full(*short, "--logging_steps", 1, stream="stderr")
-    folder = FOLDER / "full"
-    folder.mkdir()
+    (folder := FOLDER / "full").mkdir()
     (folder / "trainer_state.json").symlink_to("/dev/full")
     result = run(*short, "--output_dir", folder, "--overwrite_output_dir")
     check(result.returncode == 1 and "trainer_state.json: No space left on device" in result.stderr, f"full state: {result}")
@@ -257,8 +256,7 @@ class Job:
 
     def state(self, name):
         """The log of the stopped run: its last entry is that of the last step, with a loss."""
-        path = self.folder / "trainer_state.json"
-        check(path.exists(), f"{name}: no trainer_state.json\n{self.text()}")
+        check((path := self.folder / "trainer_state.json").exists(), f"{name}: no trainer_state.json\n{self.text()}")
         if not path.exists():
             return
         state = json.loads(path.read_text())
@@ -270,8 +268,7 @@ class Job:
 def folders():
     """An output folder that another run uses, remains of interrupted saves, and folders that are not checkpoints."""
     job = Job("used")
-    output = ["--output_dir", FOLDER / "used", "--overwrite_output_dir"]
-    expect([*base(), *output], "another run uses used; give another --output_dir, or wait for its end")
+    expect([*base(), *(output := ["--output_dir", FOLDER / "used", "--overwrite_output_dir"])], "another run uses used; give another --output_dir, or wait for its end")
     job.process.send_signal(signal.SIGKILL)
     job.process.wait()
     left = ["model.safetensors.partial", "trainer_state.json.tmp7.0"]
@@ -294,9 +291,8 @@ def evaluations():
     short = write("short_validation.txt", "In the begin")
     expect([*base(), "--validation_file", short],
            "--validation_file short_validation.txt has less than a block of 16 tokens; give a longer text or a smaller --block_size")
-    expect([*base(), "--eval_strategy", "steps", "--validation_split_percentage", 0],
-           "--eval_strategy steps needs held-out text, and there is less than a block of 16 tokens; give a --validation_file or a larger "
-           "--validation_split_percentage")
+    expect([*base(), "--eval_strategy", "steps", "--validation_split_percentage", 0], "--eval_strategy steps needs held-out samples, and there "
+           "are none; give a longer --validation_file or a larger --validation_split_percentage")
     expect([*base(), "--metric_for_best_model", "accuracy"],
            'run_clm: --metric_for_best_model takes one of loss, eval_loss, perplexity, eval_perplexity, bits_per_byte, eval_bits_per_byte, '
            'got "accuracy"', 2)

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "bert_parts.h"
-#include "output_folder.h"
+#include "run/output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"

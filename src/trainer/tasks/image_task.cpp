@@ -7,7 +7,7 @@
 
 #include "bert_parts.h"
 #include "image_sources.h"
-#include "output_folder.h"
+#include "run/output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "bert_parts.h"
-#include "output_folder.h"
+#include "run/output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"

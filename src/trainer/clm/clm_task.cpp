@@ -7,7 +7,7 @@
 #include <memory>
 #include <numbers>
 
-#include "output_folder.h"
+#include "run/output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"

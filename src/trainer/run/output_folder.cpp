@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "output_folder.h"
+#include "run/output_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

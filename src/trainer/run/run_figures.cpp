@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run_figures.h"
+#include "run/run_figures.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resume.h"
+#include "run/resume.h"
 
 #include <optional>
 

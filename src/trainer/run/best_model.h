@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "run_saver.h"
+#include "run/run_saver.h"
 #include "tessera/trainer/arguments.h"
 #include "tessera/trainer/task.h"
 #include "tessera/trainer/trainer_state.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "best_model.h"
+#include "run/best_model.h"
 
 #include <fmt/format.h>
 

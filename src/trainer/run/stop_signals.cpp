@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stop_signals.h"
+#include "run/stop_signals.h"
 
 #include <fmt/core.h>
 

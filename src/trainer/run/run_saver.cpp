@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run_saver.h"
+#include "run/run_saver.h"
 
 #include <fmt/format.h>
 
