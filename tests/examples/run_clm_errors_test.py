@@ -279,7 +279,7 @@ def folders():
     for name in left:
         check(f"{name}, which an interrupted save left" in again.stderr and not (FOLDER / "used" / name).exists(), again.stderr)
     expect([*base(), "--resume_from_checkpoint", FOLDER / "no"],
-           "no is not a checkpoint: cannot read no/manifest.json: No such file or directory")
+           "cannot load a checkpoint: there is no folder no")
     checkpoint = FOLDER / "used/checkpoint-1"
     expect([*base(), "--model_name_or_path", checkpoint],
            "used/checkpoint-1 is a checkpoint, not a model folder; write one with: tessera checkpoint consolidate used/checkpoint-1 -o FOLDER")

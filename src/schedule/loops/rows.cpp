@@ -78,10 +78,10 @@ class RowFinder {
     if (row.step < at(step_of_, id) && is_available(row)) add(row);
   }
 
-  // Whether the value can be computed in another place: it is no value of the caller, no result, and has no layout.
+  // Whether the value can be computed in another place: it is no value of the caller and no result.
   [[nodiscard]] bool is_free(const Slot& value) const {
     const Slot& origin = at(flow_.slots, value.origin);
-    return !value.view && !origin.view && at(flow_.in_memory, origin.id) && !at(flow_.is_result, value.origin) &&
+    return !value.view && at(flow_.in_memory, origin.id) && !at(flow_.is_result, value.origin) &&
            value.type.byte_size() == origin.type.byte_size() && computation_[origin.id].called.empty() &&
            !computation_[origin.id].op->updates_operand_in_place;
   }
