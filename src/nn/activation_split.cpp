@@ -17,6 +17,7 @@ std::vector<PartitionSpec::Entry> batch_only(const Tensor& x) {
 
 Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSplit>& split) {
   if (!split) return x;
+  if (x.dim(dim) == 1) return whole(x, split);  // a single token
   auto entries = batch_only(x);
   at(entries, dim) = PartitionSpec::Entry(split->axis);
   return mark_sharding_with_gradients(x, split->mesh, PartitionSpec(std::move(entries)));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tessera/frontend/tensor/attention.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/initializers.h"
 
@@ -36,10 +37,21 @@ Tensor causal(std::int64_t t, std::int64_t s, std::int64_t window) {
   return window == 0 || window >= s ? before : (before && query - key < static_cast<double>(window));
 }
 
-}  // namespace
+// The op has neither windows nor masks of both kinds.
+bool is_of_op(const AttentionOptions& options, std::int64_t keys) {
+  return (options.window == 0 || options.window >= keys) && (options.bias.is_null() || options.mask.is_null());
+}
 
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  check_attention(q, k, v);
+Tensor attend_by_op(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  const Tensor mask = options.bias.is_null() ? options.mask : options.bias.to(q.dtype());
+  const AttentionSettings settings{
+      .causal = options.is_causal, .mask = mask, .scale = options.scale, .dropout = options.dropout};
+  if (q.ndim() == 4) return dot_product_attention(q, k, v, settings);
+  const Tensor heads = q.reshape({q.dim(0), q.dim(1), q.dim(2) * q.dim(3), q.dim(4)});
+  return dot_product_attention(heads, k, v, settings).reshape({q.dim(0), q.dim(1), q.dim(2), q.dim(3), v.dim(-1)});
+}
+
+Tensor attend_by_products(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const std::int64_t b = q.dim(0), t = q.dim(1), d = q.dim(-1), s = k.dim(1), g = k.dim(2);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(d)));
   const Tensor grouped = q.ndim() == 5 ? q : q.reshape({b, t, g, q.dim(2) / g, d});
@@ -61,6 +73,13 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
       dot(weights, v, {.lhs_contracting = {4}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
   const Tensor by_time = mixed.transpose({0, 2, 1, 3, 4});
   return q.ndim() == 5 ? by_time : by_time.reshape(q.dims());
+}
+
+}  // namespace
+
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  check_attention(q, k, v);
+  return is_of_op(options, k.dim(1)) ? attend_by_op(q, k, v, options) : attend_by_products(q, k, v, options);
 }
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const Options& options)

@@ -18,6 +18,14 @@ Type heads_type(const DecoderAttentionOptions& options, Dims dims) {
   return Type::array(options.dtype, std::move(dims));
 }
 
+// Adds to the visible slots of a step that a row sees only the `window` slots up to its own: [b | 1, 1, time, slots].
+Tensor within_window(const StepPlace& place, std::int64_t time, std::int64_t slots, std::int64_t window) {
+  const Type type = Type::array(DType::kS32, {time, slots});
+  const Tensor distance = Tensor::iota(type, 0) + place.start - Tensor::iota(type, 1);
+  const Tensor near = (distance < static_cast<double>(window)).reshape({1, 1, time, slots});
+  return place.visible.is_null() ? near : (place.visible && near);
+}
+
 }  // namespace
 
 DecoderAttention::Projection::Projection(const Type& weight, const Type& bias, Dims file_dims, bool has_bias,
@@ -55,17 +63,28 @@ Tensor DecoderAttention::projected(const Tensor& x, const Projection& projection
   return over_dim(projection.bias().is_null() ? y : y + projection.bias(), 2, split_);
 }
 
+// Attention of q [b, t, g, r, d] over the keys of this call, or in a step over those of the cache.
+Tensor DecoderAttention::mixed(const Tensor& q, const Tensor& k, const Tensor& v, const DecoderContext& context) const {
+  if (context.cache == nullptr)
+    return attend(q, k, v,
+                  {.is_causal = true,
+                   .window = options_.window,
+                   .mask = context.mask,
+                   .dropout = is_training() ? options_.dropout : 0});
+  StepPlace place = *context.place;
+  if (options_.window > 0)
+    place.visible = within_window(place, q.dim(1), context.cache->keys.front().dim(1), options_.window);
+  const Tensor heads = q.reshape({q.dim(0), q.dim(1), q.dim(2) * q.dim(3), q.dim(4)});
+  return cached_attention(*context.cache, context.layer, place, heads, k, v).reshape(q.dims());
+}
+
 Tensor DecoderAttention::forward(const Tensor& x, const DecoderContext& context) {
   const Tensor given = whole(x, split_);
   const Tensor q = apply_rotary(projected(given, q_proj_), context.rotary);  // [b, t, g, r, d]
   const Tensor k = apply_rotary(projected(given, k_proj_), context.rotary);  // [b, t, g, d]
-  const Tensor mixed = attend(q, k, projected(given, v_proj_),
-                              {.is_causal = true,
-                               .window = options_.window,
-                               .mask = context.mask,
-                               .dropout = is_training() ? options_.dropout : 0});
+  const Tensor heads = mixed(q, k, projected(given, v_proj_), context);
   const Tensor out =
-      dot(over_dim(mixed, 2, split_), o_proj_.weight(), {.lhs_contracting = {2, 3, 4}, .rhs_contracting = {1, 2, 3}});
+      dot(over_dim(heads, 2, split_), o_proj_.weight(), {.lhs_contracting = {2, 3, 4}, .rhs_contracting = {1, 2, 3}});
   return over_dim(o_proj_.bias().is_null() ? out : out + o_proj_.bias(), 1, split_);
 }
 

@@ -21,11 +21,6 @@ const GPT2Config& checked(const GPT2Config& config) {
   return config;
 }
 
-// Between its products, the activations [b, t, c] are sharded by time; a single token is not.
-Tensor between_products(const Tensor& x, const std::optional<ActivationSplit>& split) {
-  return x.dim(1) > 1 ? over_dim(x, 1, split) : whole(x, split);
-}
-
 Tensor activated(const Tensor& x, const std::string& name) {
   if (name == "gelu") return gelu(x);
   if (name == "relu") return relu(x);
@@ -66,7 +61,7 @@ GPT2Attention::Projections GPT2Attention::project(const Tensor& x) const {
 // Multiplies the heads [b, t, h, d] with c_proj: [b, t, c].
 Tensor GPT2Attention::joined(const Tensor& mixed) {
   const Tensor heads = mixed.reshape({mixed.dim(0), mixed.dim(1), heads_ * head_size_});
-  return resid_dropout_(between_products(c_proj_(over_dim(heads, 2, split_)), split_));
+  return resid_dropout_(over_dim(c_proj_(over_dim(heads, 2, split_)), 1, split_));
 }
 
 Tensor GPT2Attention::forward(const Tensor& x) {
@@ -93,7 +88,7 @@ GPT2MLP::GPT2MLP(const GPT2Config& config)
 }
 Tensor GPT2MLP::forward(const Tensor& x) {
   const Tensor inner = over_dim(c_fc_(whole(x, split_)), 2, split_);
-  return dropout_(between_products(c_proj_(activated(inner, activation_)), split_));
+  return dropout_(over_dim(c_proj_(activated(inner, activation_)), 1, split_));
 }
 
 GPT2Block::GPT2Block(const GPT2Config& config)
@@ -145,7 +140,7 @@ Tensor GPT2Model::forward(const Tensor& tokens) {
 
 Tensor GPT2Model::step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache) {
   const TraceScope scope(path(), unit());
-  Tensor x = between_products(wte_(tokens) + wpe_(place.positions), split_);
+  Tensor x = over_dim(wte_(tokens) + wpe_(place.positions), 1, split_);
   for (int i = 0; i < h_.size(); ++i) x = h_[i].step(x, i, place, cache);
   return whole(ln_f_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_).select(1, 0);
 }

@@ -73,6 +73,17 @@ Tensor LlamaModel::forward(const Tensor& tokens, const CausalInputs& inputs) {
   return whole(norm_(x), split_);
 }
 
+Tensor LlamaModel::step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope scope(path(), unit());
+  Tensor x = over_dim(embed_tokens_(tokens), 1, split_);
+  DecoderContext context{.rotary = rotary_(place.positions, x.dtype()), .place = &place, .cache = &cache};
+  for (auto& layer : layers_) {
+    x = (*layer)(x, context);
+    ++context.layer;
+  }
+  return whole(norm_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_);
+}
+
 void LlamaModel::shard_tensor_parallel(const ActivationSplit& split) {
   split_ = split;
   for (auto& layer : layers_) layer->shard_tensor_parallel(split);
@@ -99,6 +110,19 @@ CausalShape LlamaForCausalLM::shape() const {
 
 CausalLM::Output LlamaForCausalLM::compute(const Tensor& tokens, const CausalInputs& inputs) {
   return {lm_head_(model_(tokens, inputs))};
+}
+
+Tensor LlamaForCausalLM::step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope scope(path(), unit());
+  return lm_head_(model_.step(ids, place, cache)).select(1, 0);
+}
+
+CacheSizes LlamaForCausalLM::cache_sizes() const {
+  return {.layers = config_.num_hidden_layers,
+          .key_heads = config_.groups(),
+          .head_size = config_.head_size(),
+          .most_positions = config_.max_position_embeddings,
+          .dtype = config_.dtype};
 }
 
 void LlamaForCausalLM::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {

@@ -88,6 +88,17 @@ MixtralModel::Output MixtralModel::forward(const Tensor& tokens, const CausalInp
   return out;
 }
 
+Tensor MixtralModel::step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope scope(path(), unit());
+  Tensor x = over_dim(embed_tokens_(tokens), 1, split_);
+  DecoderContext context{.rotary = rotary_(place.positions, x.dtype()), .place = &place, .cache = &cache};
+  for (auto& layer : layers_) {
+    x = (*layer)(x, context).hidden;
+    ++context.layer;
+  }
+  return whole(norm_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_);
+}
+
 void MixtralModel::shard_tensor_parallel(const ActivationSplit& split) {
   split_ = split;
   for (auto& layer : layers_) layer->shard_tensor_parallel(split);
@@ -121,6 +132,19 @@ CausalLM::Output MixtralForCausalLM::compute(const Tensor& tokens, const CausalI
   const Tensor z_loss = router_z_loss(body.routing) * config_.router_z_loss_coef;
   out.auxiliary = out.auxiliary.is_null() ? z_loss : out.auxiliary + z_loss;
   return out;
+}
+
+Tensor MixtralForCausalLM::step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) {
+  const TraceScope scope(path(), unit());
+  return lm_head_(model_.step(ids, place, cache)).select(1, 0);
+}
+
+CacheSizes MixtralForCausalLM::cache_sizes() const {
+  return {.layers = config_.num_hidden_layers,
+          .key_heads = config_.groups(),
+          .head_size = config_.head_size(),
+          .most_positions = config_.max_position_embeddings,
+          .dtype = config_.dtype};
 }
 
 void MixtralForCausalLM::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {

@@ -61,7 +61,10 @@ struct LlamaConfig {
 /// What the layers of a model share in one call.
 struct DecoderContext {
   RotaryEmbedding::Tables rotary;
-  Tensor mask{};  // booleans [b, 1, 1, t]: false for padding; null: none
+  Tensor mask{};                     // booleans [b, 1, 1, t]: false for padding; null: none
+  const StepPlace* place = nullptr;  // in a step of generation, with the cache and the number of the layer
+  KeyValueCache* cache = nullptr;
+  std::int64_t layer = 0;
 };
 /// The sizes of attention.
 struct DecoderAttentionOptions {
@@ -98,6 +101,7 @@ class DecoderAttention : public Callable<DecoderAttention> {
     Tensor weight_, bias_;
   };
   [[nodiscard]] Tensor projected(const Tensor& x, const Projection& projection) const;
+  [[nodiscard]] Tensor mixed(const Tensor& q, const Tensor& k, const Tensor& v, const DecoderContext& context) const;
 
   DecoderAttentionOptions options_;
   std::string_view class_name_;
@@ -129,6 +133,9 @@ class LlamaModel : public Callable<LlamaModel> {
  public:
   explicit LlamaModel(const LlamaConfig& config);
   Tensor forward(const Tensor& tokens, const CausalInputs& inputs = {});  // [b, t] -> [b, t, c]
+  /// The hidden states of the last tokens of a step of generation, [b, 1, c].
+  Tensor step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache);
+  [[nodiscard]] const std::optional<ActivationSplit>& activation_split() const { return split_; }
   [[nodiscard]] Embedding& embed_tokens() { return embed_tokens_; }
   [[nodiscard]] ModuleList<LlamaDecoderLayer>& layers() { return layers_; }
   void shard_tensor_parallel(const ActivationSplit& split);
@@ -173,6 +180,9 @@ class LlamaForCausalLM : public Callable<LlamaForCausalLM, CausalLM> {
   /// Shards groups of heads, the inner dim of feed-forward layers and the vocabulary over the axis, and the activations
   /// between them by time.
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
+  Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
+  [[nodiscard]] CacheSizes cache_sizes() const override;
+  [[nodiscard]] std::optional<ActivationSplit> head_split() const override { return model_.activation_split(); }
   [[nodiscard]] std::string_view class_name() const override { return "LlamaForCausalLM"; }
   [[nodiscard]] FileNames file_names() const override { return {"model.", {".rotary_emb.inv_freq"}}; }
 

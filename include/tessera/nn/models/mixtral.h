@@ -88,6 +88,9 @@ class MixtralModel : public Callable<MixtralModel> {
   };
   explicit MixtralModel(const MixtralConfig& config);
   Output forward(const Tensor& tokens, const CausalInputs& inputs = {});
+  /// The hidden states of the last tokens of a step of generation, [b, 1, c].
+  Tensor step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache);
+  [[nodiscard]] const std::optional<ActivationSplit>& activation_split() const { return split_; }
   [[nodiscard]] Embedding& embed_tokens() { return embed_tokens_; }
   [[nodiscard]] ModuleList<MixtralDecoderLayer>& layers() { return layers_; }
   void shard_tensor_parallel(const ActivationSplit& split);
@@ -119,6 +122,9 @@ class MixtralForCausalLM : public Callable<MixtralForCausalLM, CausalLM> {
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   /// Shards the experts of every layer over the axis (nn::shard_experts).
   void shard_experts(const Mesh& mesh, const std::string& axis) override;
+  Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
+  [[nodiscard]] CacheSizes cache_sizes() const override;
+  [[nodiscard]] std::optional<ActivationSplit> head_split() const override { return model_.activation_split(); }
   [[nodiscard]] std::string_view class_name() const override { return "MixtralForCausalLM"; }
   [[nodiscard]] FileNames file_names() const override { return {"model.", {".rotary_emb.inv_freq"}}; }
 
