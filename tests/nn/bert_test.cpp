@@ -103,7 +103,7 @@ TEST(Bert, HiddenPositionsHaveNoEffectOnTheOthers) {
   auto tokens = given.input_ids.to_vector<std::int32_t>();
   const auto mask = given.attention_mask.to_vector<std::int32_t>();
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    if (mask[i] == 0) tokens[i] = (tokens[i] + 5) % kWords;
+    if (mask[i] == 0) tokens[i] = static_cast<std::int32_t>((tokens[i] + 5) % kWords);
   given.input_ids = Tensor::from<std::int32_t>({kRows, kTime}, tokens);
   expect_close(model.embed(given).to_vector<double>(), before, "mean", 1e-12);
   const auto cls = model.embed(given, {.pooling = BertPooling::kCls}).to_vector<double>();
