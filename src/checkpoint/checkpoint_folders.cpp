@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -60,6 +62,18 @@ std::vector<std::string> remove_partial_checkpoints(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (is_left(entry.path().filename().string())) out.push_back(entry.path().string());
   for (const std::string& path : out) fs::remove_all(path, error);
+  return out;
+}
+
+std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::int64_t step) {
+  std::vector<std::string> out;
+  for (const auto& [number, path] : checkpoints_in(folder)) {
+    if (number <= step) continue;
+    std::string name = path + ".replaced";
+    for (int i = 2; fs::exists(name); ++i) name = fmt::format("{}.replaced{}", path, i);
+    fs::rename(path, name);
+    out.push_back(path);
+  }
   return out;
 }
 

@@ -204,6 +204,9 @@ class Run {
     ResumeState run;
     resumed_from_ = resume_run(arguments_, setup_, state_, run);
     if (resumed_from_.empty()) return;
+    if (is_master_ && state_.train_batch_size != rows_)
+      log_warning("the run had batches of {0} rows, now they have {1}; --global_batch_size {0} continues it as it was",
+                  state_.train_batch_size, rows_);
     loader_.seek(run.samples);
     resumed_loss_ = run.unlogged_loss;
     resumed_steps_ = run.unlogged_steps;

@@ -34,6 +34,11 @@ double largest_difference(const std::map<std::string, Literal>& a, const std::ma
   return most;
 }
 
+void write_file_in(const std::string& folder, const std::string& name) {
+  make_folder(folder);
+  write_file(folder + "/" + name, "{}");
+}
+
 TEST(Checkpoints, AChainOfRanksAndMeshesContinuesTheRun) {
   const TemporaryFolder folder;
   std::map<std::string, Literal> expected;
@@ -332,6 +337,18 @@ TEST(Checkpoints, WhatInterruptedSavesLeaveIsDeleted) {
   for (const std::string& name : left) expected.push_back(folder.file(name));
   EXPECT_EQ(deleted, expected);
   for (const std::string& name : others) EXPECT_TRUE(fs::exists(folder.file(name))) << name;
+}
+
+TEST(Checkpoints, LaterOnesAreSetAside) {
+  const TemporaryFolder folder;
+  for (const int step : {2, 4, 6}) write_file_in(folder.file("checkpoint-" + std::to_string(step)), "manifest.json");
+  EXPECT_EQ(set_checkpoints_aside(folder.file(""), 2),
+            (std::vector{folder.file("checkpoint-4"), folder.file("checkpoint-6")}));
+  write_file_in(folder.file("checkpoint-6"), "manifest.json");
+  set_checkpoints_aside(folder.file(""), 4);
+  EXPECT_EQ(checkpoints_in(folder.file("")), (std::map<std::int64_t, std::string>{{2, folder.file("checkpoint-2")}}));
+  for (const char* name : {"checkpoint-4.replaced", "checkpoint-6.replaced", "checkpoint-6.replaced2"})
+    EXPECT_TRUE(fs::exists(folder.file(name) + "/manifest.json")) << name;
 }
 
 TEST(Checkpoints, OnlyTheNewestAreKept) {

@@ -207,6 +207,15 @@ class LaunchTest(unittest.TestCase):
         made = self.folder / "made"
         self.assertEqual(out.splitlines(), [f"words {made}", f"words {made} --from {made}/checkpoint-1", f"words {made} --from {made}/checkpoint-2"])
 
+    def test_a_job_that_begins_with_a_certain_checkpoint_begins_with_it_again(self):
+        made = self.folder / "made"
+        for step in (2, 9):
+            (made / f"checkpoint-{step}").mkdir(parents=True)
+            (made / f"checkpoint-{step}/manifest.json").write_text("{}")
+        program = self.program('echo "$4"; if [ $TESSERA_RESTART = 0 ]; then exit 7; fi')
+        code, out, err = Job("-np", 1, *program, "--output_dir", made, "--resume_from_checkpoint", made / "checkpoint-2").end()
+        self.assertEqual((code, out.splitlines()), (0, 2 * [str(made / "checkpoint-2")]), err)
+
     def test_a_launcher_that_does_not_exist_is_named(self):
         code, _, err = Job("-np", 2, "--launcher", self.folder / "absent", "true").end()
         self.assertEqual(code, 127, err)

@@ -103,6 +103,8 @@ def resumed():
         check(len(losses_now) == 6, losses_now)
         check(name != "same" or losses_now == expected, f"{losses_now} instead of {expected}")
         check(all(abs(a - b) < 1e-9 for a, b in zip(losses_now, expected)), f"{name}: {losses_now} instead of {expected}")
+    other = train("other", "--global_batch_size", 4, "--resume_from_checkpoint", FOLDER / "uninterrupted/checkpoint-3")
+    check("batches of 5 rows, now they have 4; --global_batch_size 5 continues" in other.stderr, other.stderr)
     replaced = train("same", *two, "--overwrite_output_dir", "--save_strategy", "no")
     check("deleted 1 checkpoints of the run" in replaced.stderr and not list((FOLDER / "same").glob("checkpoint-*")), replaced.stderr)
     damaged = FOLDER / "uninterrupted/checkpoint-6/state-00002-of-00002.safetensors"
@@ -111,6 +113,10 @@ def resumed():
     check("have another checksum than when they were saved" in again.stderr and "checkpoint-3: step 3 of 6" in again.stdout,
           again.stdout + again.stderr)
     check(logged("uninterrupted") == expected, logged("uninterrupted"))
+    check((FOLDER / "uninterrupted/checkpoint-6.replaced").exists(), "the damaged checkpoint still counts")
+    back = train("uninterrupted", *two, "--max_steps", 5, "--save_steps", 1, "--save_total_limit", 1, "--resume_from_checkpoint", FOLDER / "uninterrupted/checkpoint-3")
+    folders = sorted(path.name for path in (FOLDER / "uninterrupted").glob("checkpoint-?"))
+    check(folders == ["checkpoint-5"] and "checkpoint-6 to " in back.stderr, f"{folders} {back.stderr}")
 
 
 def other_models():

@@ -142,6 +142,9 @@ std::string damage_of(const std::string& folder);
 /// Deletes what interrupted saves left in a folder, also of model folders, and returns the paths. On one rank, while no
 /// rank saves.
 std::vector<std::string> remove_partial_checkpoints(const std::string& folder);
+/// Renames the checkpoints in a folder after `step` to NAME.replaced, so that they are no checkpoints of the run anymore
+/// that continues from `step`. Returns their paths. On one rank.
+std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::int64_t step);
 /// Deletes all but the newest `most` checkpoints in a folder. The checkpoint `best`, if given, stays and counts as one of
 /// them; the newest one stays too. On one rank.
 void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best = "");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/resume.h"
 
+#include <exception>
 #include <optional>
 
 #include "tessera/base/error.h"
@@ -45,6 +46,16 @@ Checkpoint loaded_checkpoint(const TrainingArguments& arguments, const std::map<
   return *std::move(newest);
 }
 
+// Damaged ones, and those of a run that this run leaves. They would count as the newest ones of this run.
+void set_later_checkpoints_aside(const std::string& folder, std::int64_t step) {
+  try {
+    for (const std::string& path : set_checkpoints_aside(folder, step))
+      log_warning("renamed {} to {}.replaced, because the run continues from step {}", path, path, step);
+  } catch (const std::exception& error) {  // the folder cannot be written; saves will say so
+    log_warning("{}", error.what());
+  }
+}
+
 }  // namespace
 
 CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
@@ -68,6 +79,8 @@ std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup,
   setup.optimizer->set_step_count(static_cast<std::int64_t>(optimizer.find("step")->tensor.item()));
   state = TrainerState::from_json(from.document("trainer_state"));
   run = read_run(from.document("run_state"));
+  if (RankContext::current().rank() == 0 && !arguments.output_dir.empty())
+    set_later_checkpoints_aside(arguments.output_dir, state.global_step);
   return from.folder();
 }
 

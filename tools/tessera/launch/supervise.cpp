@@ -175,10 +175,20 @@ int signal_within(std::chrono::seconds time) {
   return std::max(0, sigtimedwait(&signals, nullptr, &most));
 }
 
+bool is_resume_flag(const std::string& word) {
+  return word.starts_with("--resume_from_checkpoint") || word.starts_with("--resume-from-checkpoint");
+}
+// True if the word after flag `i` is its value.
+bool has_next_value(const std::vector<std::string>& program, std::size_t i) {
+  return program[i].find('=') == std::string::npos && i + 1 < program.size() && !program[i + 1].starts_with("-");
+}
+
 class Supervisor {
  public:
   explicit Supervisor(const LaunchPlan& plan)
-      : plan_(plan), ranks_(plan.ranks), checkpoints_(plan.checkpoints, plan.resumes_first || resumes(plan.program)) {
+      : plan_(plan),
+        ranks_(plan.ranks),
+        checkpoints_(plan.checkpoints, plan.resumes_first || resumes_newest(plan.program)) {
     owns_output_ = !holds_run() || (plan.resumes_first && checkpoints_.newest().empty());
   }
 
@@ -210,10 +220,17 @@ class Supervisor {
   }
 
  private:
-  static bool resumes(const std::vector<std::string>& program) {
-    return std::any_of(program.begin(), program.end(), [](const std::string& word) {
-      return word.find("resume_from_checkpoint") != std::string::npos;
-    });
+  // Until there is a newer one, a job that begins with a certain checkpoint continues from that one.
+  static bool resumes_newest(const std::vector<std::string>& program) {
+    for (std::size_t i = 0; i < program.size(); ++i) {
+      if (!is_resume_flag(program[i])) continue;
+      const auto equals = program[i].find('=');
+      const std::string value = equals != std::string::npos  ? program[i].substr(equals + 1)
+                                : has_next_value(program, i) ? program[i + 1]
+                                                             : "";
+      return value.empty() || value == "true" || value == "True";
+    }
+    return false;
   }
 
   [[nodiscard]] bool holds_run() const {
@@ -288,13 +305,11 @@ std::vector<std::string> program_words(const LaunchPlan& plan, const std::string
   std::vector<std::string> out;
   for (std::size_t i = 0; i < plan.program.size(); ++i) {
     const std::string& word = plan.program[i];
-    if (!word.starts_with("--resume_from_checkpoint") && !word.starts_with("--resume-from-checkpoint")) {
+    if (!is_resume_flag(word)) {
       out.push_back(word);
       continue;
     }
-    const bool has_value =
-        word.find('=') == std::string::npos && i + 1 < plan.program.size() && !plan.program[i + 1].starts_with("-");
-    if (has_value) ++i;
+    if (has_next_value(plan.program, i)) ++i;
   }
   for (std::string word : plan.resume_words) {
     constexpr std::string_view kPlace = "{checkpoint}";
