@@ -195,13 +195,21 @@ class Run {
 
   void save_run() {
     read_loss();
-    const ResumeState run{loader_.state().samples, window_.loss, window_.steps};
+    ResumeState run = state_of_data();
+    run.samples = loader_.state().samples;
+    run.unlogged_loss = window_.loss;
+    run.unlogged_steps = window_.steps;
     saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
+  }
+
+  [[nodiscard]] ResumeState state_of_data() const {
+    return {.data_seed = arguments_.data_seed.value_or(arguments_.seed),
+            .samples_per_epoch = loader_.samples_per_epoch()};
   }
 
   // Continues the run of a checkpoint.
   void resume() {
-    ResumeState run;
+    ResumeState run = state_of_data();
     resumed_from_ = resume_run(arguments_, setup_, state_, run);
     if (resumed_from_.empty()) return;
     if (is_master_ && state_.train_batch_size != rows_)

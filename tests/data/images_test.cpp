@@ -70,6 +70,8 @@ TEST(Idx, DamagedGzipIsNamed) {
   EXPECT_TRUE(error_of([&] { read_idx(cut); }).starts_with(cut + ": gzip data is damaged or truncated: "));
   const std::string more = folder.write("more.gz", good + "xx");
   EXPECT_EQ(error_of([&] { read_idx(more); }), more + ": 2 bytes follow the gzip data");
+  const std::string bomb = folder.write("bomb.gz", gzip(idx(0x08, {5000}, std::string(3'000'000, 'q'))));
+  EXPECT_EQ(error_of([&] { read_idx(bomb); }), bomb + ": unpacks to more than the 5008 bytes of its idx header");
 }
 
 TEST(Idx, RandomDamageIsReadOrRefusedByName) {

@@ -22,11 +22,13 @@ JsonObject run_json(const ResumeState& run) {
   out.set("random_step", static_cast<std::int64_t>(random.step));
   out.set("unlogged_loss", run.unlogged_loss);
   out.set("unlogged_steps", run.unlogged_steps);
+  out.set("data_seed", run.data_seed);
+  out.set("samples_per_epoch", run.samples_per_epoch);
   return out;
 }
 
-ResumeState read_run(const JsonObject& json) {
-  ResumeState out;
+ResumeState read_run(const JsonObject& json, const ResumeState& now) {
+  ResumeState out = now;
   std::int64_t seed = 0;
   std::int64_t step = 0;
   json.read("samples", out.samples);
@@ -34,6 +36,14 @@ ResumeState read_run(const JsonObject& json) {
   json.read("random_step", step);
   json.read("unlogged_loss", out.unlogged_loss);
   json.read("unlogged_steps", out.unlogged_steps);
+  json.read("data_seed", out.data_seed);
+  json.read("samples_per_epoch", out.samples_per_epoch);
+  const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;
+  if (!has_same_order && RankContext::current().rank() == 0)
+    log_warning(
+        "the run had {} samples in an epoch and the data seed {}, now they are {} and {}: samples are repeated or left "
+        "out",
+        out.samples_per_epoch, out.data_seed, now.samples_per_epoch, now.data_seed);
   set_random_state({static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)});
   return out;
 }
@@ -78,7 +88,7 @@ std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup,
       loaded_checkpoint(arguments, {{"model", setup.network->state_dict()}, {"optimizer", optimizer}});
   setup.optimizer->set_step_count(static_cast<std::int64_t>(optimizer.find("step")->tensor.item()));
   state = TrainerState::from_json(from.document("trainer_state"));
-  run = read_run(from.document("run_state"));
+  run = read_run(from.document("run_state"), run);
   if (RankContext::current().rank() == 0 && !arguments.output_dir.empty())
     set_later_checkpoints_aside(arguments.output_dir, state.global_step);
   return from.folder();

@@ -16,11 +16,14 @@ struct ResumeState {
   std::int64_t samples = 0;  // that the loader has given
   double unlogged_loss = 0;  // the sum since the last entry of the log
   std::int64_t unlogged_steps = 0;
+  std::int64_t data_seed = 0;  // of the order of samples
+  std::int64_t samples_per_epoch = 0;
 };
 
 /// The groups model and optimizer, and the documents trainer_state and run_state.
 CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
                                 const TrainerState& state, const ResumeState& run);
+/// `run` contains the seed and the samples of this run; a warning says if the checkpoint has others.
 /// With --resume_from_checkpoint, gives model, optimizer, random numbers, `state` and `run` the values of the checkpoint,
 /// and returns its folder; else "". Collective.
 std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup, TrainerState& state, ResumeState& run);
