@@ -170,9 +170,15 @@ void ArgumentParser::read_file(const std::string& path) {
   for (const auto& key : json.keys()) {
     Row& row = *find(key);
     if (json.is_null(key)) continue;
+    row.was_given = true;
+    if (auto* text = std::get_if<std::string*>(&row.target); text != nullptr && row.bare && json.is_bool(key)) {
+      bool is_given = false;
+      json.read(key, is_given);
+      **text = is_given ? *row.bare : "";  // as the flag without a value, and as no flag
+      continue;
+    }
     std::visit([&](auto* target) { json.read(key, *target); }, row.target);
     if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target));  // checks the choices
-    row.was_given = true;
   }
 }
 

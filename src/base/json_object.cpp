@@ -104,6 +104,11 @@ bool JsonObject::is_null(std::string_view key) const {
   return value != nullptr && value->is_null();
 }
 
+bool JsonObject::is_bool(std::string_view key) const {
+  const json::value* value = node_->find(key);
+  return value != nullptr && value->is_bool();
+}
+
 bool JsonObject::read(std::string_view key, bool& value) const {
   const json::value* found = node_->find(key);
   if (found == nullptr) return false;

@@ -95,6 +95,10 @@ TEST(ArgumentParser, AJsonFileAloneHoldsFlags) {
   EXPECT_EQ(s.rows, 2);
   EXPECT_EQ(s.kind, "b");
   EXPECT_EQ(s.name, "none");
+  ASSERT_TRUE(s.parser.parse({folder.write("d.json", R"({"shard": true})")}));
+  EXPECT_EQ(s.shard, "true");
+  ASSERT_TRUE(s.parser.parse({folder.write("d.json", R"({"shard": false})")}));
+  EXPECT_EQ(s.shard, "");
   const std::string unknown = folder.write("b.json", R"({"max_stepz": 3})");
   EXPECT_EQ(error_of([&] { s.parser.parse({unknown}); }),
             unknown + ": unknown key \"max_stepz\"; did you mean \"max_steps\"?");

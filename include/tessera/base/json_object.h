@@ -32,6 +32,7 @@ class JsonObject {
   [[nodiscard]] std::vector<std::string> keys() const;
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] bool is_null(std::string_view key) const;
+  [[nodiscard]] bool is_bool(std::string_view key) const;
 
   /// Puts the value of `key` into `value` and returns true. If the key is absent, returns false and does not change
   /// `value`. Error, with the key, if the value has another type or does not fit.
