@@ -10,6 +10,7 @@
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/initializers.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::nn {
 namespace {
@@ -142,6 +143,7 @@ class Generator::State {
     next_slot_ += time;
     if (!needs_tokens) return {};
     const Literal value = result.to_host();
+    metrics().count("GenerationSteps");
     if (!draws) return {value.data<std::int32_t>().begin(), value.data<std::int32_t>().end()};
     return drawn(value);
   }

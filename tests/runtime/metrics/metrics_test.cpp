@@ -80,6 +80,17 @@ TEST(Metrics, AdviceNamesTooFrequentEvents) {
   EXPECT_TRUE(performance_advice(all, 50).empty());
 }
 
+TEST(Metrics, AdviceDoesNotCountTheReadsOfGeneration) {
+  Metrics all;
+  for (int i = 0; i < 45; ++i) all.add_sample("TransferFromDeviceTime", MetricUnit::kTime, 1);
+  all.count("GenerationSteps", 40);
+  EXPECT_TRUE(performance_advice(all, 60).empty());
+  for (int i = 0; i < 6; ++i) all.add_sample("TransferFromDeviceTime", MetricUnit::kTime, 1);
+  EXPECT_EQ(
+      performance_advice(all, 60),
+      std::vector<std::string>{"pt-xla-profiler: TransferFromDeviceTime too frequent: 11 counts during 20 steps"});
+}
+
 TEST(Metrics, AdviceNamesSlowEventsAndOpsRunByReferenceEvaluation) {
   Metrics all;
   all.add_sample("CompileTime", MetricUnit::kTime, 300e9);
