@@ -281,7 +281,7 @@ class LaunchTest(unittest.TestCase):
         code, _, err = job.end()
         self.assertEqual(code, 128 + signal.SIGUSR1, err)
         self.assertIn("the ranks that are left have not ended in time and are killed", err)
-        self.assertFalse(any(map(is_alive, ranks)))
+        wait_for(lambda: not any(map(is_alive, ranks)), "end of the ranks")
 
     # ---- what is left -------------------------------------------------------------------------------------------------
 
