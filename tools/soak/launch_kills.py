@@ -137,7 +137,8 @@ class LaunchKills:
 
     def losses(self, folder):
         try:
-            return [entry["loss"] for entry in json.loads((folder / "out/trainer_state.json").read_text())["log_history"]]
+            history = json.loads((folder / "out/trainer_state.json").read_text())["log_history"]
+            return [entry["loss"] for entry in history if "loss" in entry]
         except FileNotFoundError:
             return []
 
