@@ -40,9 +40,20 @@ void read_keys(const T* x, std::int64_t step, std::int64_t n, bool descending, O
   }
 }
 
+void insertion_sort(OrderedKey* keys, std::int64_t n) {
+  for (std::int64_t i = 1; i < n; ++i) {
+    const OrderedKey moved = keys[i];
+    std::int64_t place = i;
+    for (; place > 0 && keys[place - 1].key > moved.key; --place) keys[place] = keys[place - 1];
+    keys[place] = moved;
+  }
+}
+
 // Sorts n pairs; equal keys keep their order. Uses as much memory at `other`; returns where the result is.
 const OrderedKey* merge_keys(OrderedKey* keys, OrderedKey* other, std::int64_t n) {
-  for (std::int64_t width = 1; width < n; width *= 2, std::swap(keys, other))
+  constexpr std::int64_t kRun = 16;
+  for (std::int64_t begin = 0; begin < n; begin += kRun) insertion_sort(keys + begin, std::min(kRun, n - begin));
+  for (std::int64_t width = kRun; width < n; width *= 2, std::swap(keys, other))
     for (std::int64_t begin = 0; begin < n; begin += 2 * width) {
       const std::int64_t middle = std::min(begin + width, n);
       const std::int64_t end = std::min(begin + 2 * width, n);

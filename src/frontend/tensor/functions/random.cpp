@@ -26,7 +26,6 @@ constexpr int kPhiloxRounds = 10;
 // Different uses of a key change its first word.
 constexpr std::uint32_t kSplitMark = 0x53504C54U;
 constexpr std::uint32_t kFoldMark = 0x464F4C44U;
-constexpr std::uint32_t kSecondStream = 0x5345434FU;
 
 Words philox_block(Words counter, std::uint32_t key) {
   for (int round = 0; round < kPhiloxRounds; ++round, key += kPhiloxStep) {
@@ -114,19 +113,17 @@ void require_float_type(DType dtype) {
   require(is_float(dtype), "needs a float element type, got {}", dtype_name(dtype));
 }
 
-// A key for a second, independent field of numbers.
-Value second_key(Value key) {
-  return ops::logical_xor(key, ops::constant(*key.builder, Literal::from<std::uint32_t>({2}, {kSecondStream, 0})));
-}
-
 DType drawing_type(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-// The Box-Muller transform of two uniform fields.
+// The Box-Muller transform of the two halves of a uniform field.
 Value normal_field(Value key, const Dims& dims, DType dtype) {
-  const DType wide = drawing_type(dtype);
-  const Value u = ops::random_uniform(key, dims, wide);
-  const Value v = ops::random_uniform(second_key(key), dims, wide);
-  const Value logarithm = ops::log_plus_one(ops::negate(u));  // u < 1
+  Dims pairs = dims;
+  pairs.insert(pairs.begin(), 2);
+  const Value uniform = ops::random_uniform(key, pairs, drawing_type(dtype));
+  const auto half = [&](std::int64_t i) { return ops::reshape(ops::slice_dim(uniform, 0, i, i + 1), dims); };
+  const Value u = half(0);
+  const Value v = half(1);
+  const Value logarithm = ops::log(ops::subtract(constant_like(u, 1), u));  // 1 - u is exact and not 0
   const Value radius = ops::sqrt(ops::multiply(logarithm, constant_like(u, -2)));
   const Value angle = ops::cos(ops::multiply(v, constant_like(v, 2 * std::numbers::pi)));
   return narrowed(ops::multiply(radius, angle), dtype);
