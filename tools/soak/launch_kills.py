@@ -206,10 +206,14 @@ class LaunchKills:
             return f"{len(losses)} losses, which differ by up to {worst:.1e}"
         return ""
 
+    def unused_folders(self):
+        return [path for path in pathlib.Path("/dev/shm").glob("tessera*") if not is_used(path) and path.exists()]
+
     def left(self, job):
         wait_until(lambda: not job.processes(), 5)
         processes = job.processes()
-        folders = [path for path in pathlib.Path("/dev/shm").glob("tessera*") if not is_used(path) and path.exists()]
+        wait_until(lambda: not self.unused_folders(), 5)  # a job that starts makes its folder before it locks it
+        folders = self.unused_folders()
         files = [path for path in job.folder.rglob("*") if ".partial" in path.name or ".tmp" in path.name]
         for process in processes:
             kill(process)
