@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check/summand_magnitudes.h"
+#include "tessera/base/text.h"
 #include "tessera/partitioner/check/check.h"
 #include "tessera/tensor/literal.h"
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "tessera/base/text.h"
 #include "tessera/ir/program.h"
 #include "tessera/sharding/topology.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/base/text.h"
+#include "tessera/base/text_detail.h"
 
 #include <xxhash.h>
 
@@ -9,7 +9,7 @@
 
 #include "tessera/base/error.h"
 
-namespace tessera {
+namespace tessera::detail {
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -147,4 +147,4 @@ std::int64_t product(std::span<const std::int64_t> numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-}  // namespace tessera
+}  // namespace tessera::detail

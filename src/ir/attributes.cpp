@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ir/attributes.h"
+#include "tessera/base/text.h"
 
 #include <fmt/format.h>
 

@@ -3,6 +3,7 @@
 
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::nn {
 namespace {

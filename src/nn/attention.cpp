@@ -5,6 +5,7 @@
 
 #include "tessera/frontend/tensor/attention.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

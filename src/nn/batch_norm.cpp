@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

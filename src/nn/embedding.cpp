@@ -2,6 +2,7 @@
 #include "tessera/nn/embedding.h"
 
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"

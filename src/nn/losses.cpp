@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::nn {
 namespace {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "tessera/base/text.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::nn {
 namespace {
@@ -54,6 +55,13 @@ std::string class_of(const std::type_info& type) {
 }
 
 }  // namespace
+
+detail::CallScope::CallScope(const std::string& path, const std::string& unit, const std::source_location& where) {
+  trace().push_scope({path, unit, where});
+}
+detail::CallScope::~CallScope() { trace().pop_scope(); }
+std::source_location detail::current_call() { return trace().call_site({}); }
+void detail::note_call(Error& error) { trace().note_call(error); }
 
 std::string_view Module::class_name() const {
   const std::type_info& type = typeid(*this);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/activation.h"
 #include "tessera/nn/initializers.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

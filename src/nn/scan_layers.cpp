@@ -6,7 +6,7 @@
 #include "tessera/frontend/control/checkpoint.h"
 #include "tessera/frontend/control/control_flow.h"
 #include "tessera/frontend/tensor/stack.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::nn::detail {
 namespace {

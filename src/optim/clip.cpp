@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/error.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera::optim {

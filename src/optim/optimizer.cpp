@@ -2,7 +2,7 @@
 #include "tessera/optim/optimizer.h"
 
 #include "tessera/base/error.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::optim {
 namespace {

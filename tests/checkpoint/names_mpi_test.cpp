@@ -10,6 +10,7 @@
 #include "support/mpi_main.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 #include "tessera/checkpoint/save.h"
 #include "tessera/frontend/execution/rendezvous.h"
 #include "tessera/frontend/sharding/mark_sharding.h"

@@ -6,6 +6,7 @@
 
 #include "support/temporary_folder.h"
 #include "tessera/base/error.h"
+#include "tessera/base/text.h"
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/tokenizer.h"
 

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 

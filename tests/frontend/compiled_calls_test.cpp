@@ -10,7 +10,7 @@
 #include "tessera/frontend/compile/compiled_function.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera {

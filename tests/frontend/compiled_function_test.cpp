@@ -8,7 +8,7 @@
 #include "support/temporary_folder.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/layers.h"
 #include "tessera/optim/optimizer.h"
 

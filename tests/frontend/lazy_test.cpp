@@ -9,7 +9,7 @@
 #include "tessera/base/options.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tensor/tensor.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/runtime/metrics/metrics.h"

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "frontend/on_ranks.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/sharding/meshes.h"
 #include "tessera/frontend/sharding/placements.h"

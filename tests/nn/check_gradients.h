@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 
 namespace tessera {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "module_checks.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/nn/batch_norm.h"
 #include "tessera/nn/pools.h"

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "frontend/on_ranks.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/optim/optimizer.h"
 

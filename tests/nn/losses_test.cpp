@@ -7,6 +7,7 @@
 
 #include "frontend/on_ranks.h"
 #include "nn/check_gradients.h"
+#include "tessera/base/text.h"
 #include "tessera/nn/losses.h"
 
 namespace tessera::nn {

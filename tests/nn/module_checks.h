@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "frontend/on_ranks.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/module.h"
 #include "tessera/optim/optimizer.h"

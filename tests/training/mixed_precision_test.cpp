@@ -7,7 +7,7 @@
 
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/nn/initializers.h"
 #include "training/gpt2_training.h"

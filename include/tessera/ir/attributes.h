@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/base/text.h"
+#include "tessera/base/text_detail.h"
 #include "tessera/tensor/literal.h"
 
 namespace tessera {
@@ -92,7 +92,7 @@ void parse_field(std::string_view text, std::vector<bool>& value);
 /// The hash of a field: of its text, with overloads for common and large types.
 template <class T>
 std::size_t field_hash(const T& value) {
-  return hash_text(field_text(value));
+  return detail::hash_text(field_text(value));
 }
 inline std::size_t field_hash(std::int64_t value) { return static_cast<std::size_t>(value); }
 inline std::size_t field_hash(bool value) { return value ? 1 : 0; }
@@ -146,7 +146,8 @@ class AttributesOf final : public AttributesBase {
   }
   [[nodiscard]] std::size_t hash() const override {
     std::size_t seed = 17;
-    T::fields(value, [&](std::string_view, const auto& field, Presence) { seed = hash_mix(seed, field_hash(field)); });
+    T::fields(value,
+              [&](std::string_view, const auto& field, Presence) { seed = detail::hash_mix(seed, field_hash(field)); });
     return seed;
   }
 };

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/text.h"
 #include "tessera/ir/program.h"
 
 namespace tessera {

@@ -5,10 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/ir/op_def.h"
 #include "tessera/ir/program.h"
 
 namespace tessera {
+
+class OpTable;
 
 struct ParseOptions {
   std::string file_name = "<input>";  // for messages

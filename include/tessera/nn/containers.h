@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/base/text.h"
 #include "tessera/nn/module.h"
 
 namespace tessera::nn {

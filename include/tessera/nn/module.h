@@ -32,7 +32,6 @@
 #include "tessera/base/error.h"
 #include "tessera/frontend/tensor/state_dict.h"
 #include "tessera/frontend/tensor/tensor.h"
-#include "tessera/frontend/tracing/trace.h"
 #include "tessera/nn/hooks.h"
 
 namespace tessera::nn {
@@ -171,6 +170,23 @@ class Module {
   mutable std::string type_name_;
 };
 
+namespace detail {
+
+/// The trace scope of a call of a module: ops belong to the module at `path` and, unless empty, to the FSDP unit.
+class CallScope {
+ public:
+  CallScope(const std::string& path, const std::string& unit, const std::source_location& where);
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+};
+/// The source location of the innermost call of a module.
+std::source_location current_call();
+/// Adds the location of the outermost call of a module to an error.
+void note_call(Error& error);
+
+}  // namespace detail
+
 /// Gives Self a call operator that runs Self::forward in the trace scope of the module, with the module's hooks. It
 /// takes the arguments of forward(), of any number and type, and returns its result. Errors name the source location
 /// of the call. Base is Module, or an interface derived from it.
@@ -200,14 +216,14 @@ class Callable : public Base {
   template <class A, class B, class C, class D, class E, class... More>
     requires(!std::is_same_v<std::remove_cvref_t<E>, std::source_location>)
   auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, More&&... more) {
-    return call(trace().call_site({}), std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d),
+    return call(detail::current_call(), std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d),
                 std::forward<E>(e), std::forward<More>(more)...);
   }
 
  private:
   template <class... Args>
   auto call(const std::source_location& where, Args&&... args) {
-    const TraceScope scope(this->path(), this->unit(), where);
+    const detail::CallScope scope(this->path(), this->unit(), where);
     try {
       Self& self = static_cast<Self&>(*this);
       const auto forward = [&self](auto&&... given) { return self.forward(std::forward<decltype(given)>(given)...); };
@@ -216,7 +232,7 @@ class Callable : public Base {
     } catch (InternalError&) {
       throw;
     } catch (Error& error) {
-      trace().note_call(error);
+      detail::note_call(error);
       throw;
     }
   }

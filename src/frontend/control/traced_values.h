@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/frontend/tracing/function_trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::control {
 

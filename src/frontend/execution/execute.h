@@ -12,7 +12,7 @@
 
 #include "tessera/collectives/process_group.h"
 #include "tessera/frontend/execution/runtime.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/runtime/executable/executable.h"
 

@@ -2,7 +2,7 @@
 // Variables from the shards of the ranks.
 #pragma once
 
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

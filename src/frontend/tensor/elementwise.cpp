@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "tessera/frontend/tensor/pointwise.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"

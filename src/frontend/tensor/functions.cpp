@@ -10,7 +10,7 @@
 
 #include "tensor/softmax_parts.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"

@@ -9,7 +9,7 @@
 #include "tensor/stack_views.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera {

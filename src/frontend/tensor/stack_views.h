@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tessera/frontend/tensor/state_dict.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera {
 

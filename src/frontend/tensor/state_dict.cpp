@@ -10,7 +10,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tensor/stack.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera {
 namespace {

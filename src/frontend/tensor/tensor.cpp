@@ -101,7 +101,7 @@ Tensor Tensor::iota(const Type& type, int dim, std::source_location where) {
   return trace().record(where, [&](Builder& builder) { return ops::iota(builder, type, dim); });
 }
 
-Tensor stored_tensor(const Tensor& variable) {
+Tensor detail::stored_tensor(const Tensor& variable) {
   Tensor out = new_variable(variable.impl().node, variable.name());
   out.impl().stands_for = variable.impl().stands_for ? variable.impl().stands_for : variable.impl_pointer();
   return out;

@@ -3,7 +3,7 @@
 
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera {
 namespace {

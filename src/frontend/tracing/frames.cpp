@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of enclosing computations in a function that is being traced.
-#include "tessera/frontend/tracing/function_trace.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "tessera/autodiff/gradients.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ir/builder.h"
 
 namespace tessera {

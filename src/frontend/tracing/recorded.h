@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tensor/broadcast.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tracing/error_context.h"

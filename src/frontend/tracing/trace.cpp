@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 #include <cctype>
 
@@ -40,7 +40,7 @@ Literal two_words(std::uint64_t x) { return Literal::from<std::uint32_t>({2}, {h
 
 }  // namespace
 
-Trace& trace() { return RankContext::current().get<Trace>(); }
+Trace& detail::trace() { return RankContext::current().get<Trace>(); }
 
 void manual_seed(std::uint64_t seed) { trace().set_seed(seed); }
 RandomState random_state() { return trace().random_state(); }

@@ -3,6 +3,7 @@
 #include "config_form.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/models/bert.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/activation.h"
 
 namespace tessera::nn {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of decoders that several models use.
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/models/llama.h"
 

@@ -3,9 +3,11 @@
 
 #include <cmath>
 
+#include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/attention.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

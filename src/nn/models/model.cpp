@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::nn {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "config_form.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

@@ -2,6 +2,7 @@
 #include "tessera/nn/models/vit.h"
 
 #include "config_form.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

@@ -9,6 +9,7 @@
 
 #include "frontend/control/finite_gradients.h"
 #include "frontend/on_ranks.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/control/checkpoint.h"
 #include "tessera/frontend/control/control_flow.h"
 #include "tessera/frontend/tensor/functions.h"

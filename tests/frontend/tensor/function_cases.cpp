@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/tensor/function_cases.h"
+#include "tessera/base/text.h"
 
 #include <cmath>
 

@@ -10,6 +10,7 @@
 
 #include "frontend/on_ranks.h"
 #include "frontend/tensor/numbers.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {

@@ -33,8 +33,10 @@
 namespace tessera {
 
 class Builder;
-class TensorImpl;
 struct Value;
+namespace detail {
+class TensorImpl;
+}
 
 /// Emits the complete initial value of a variable into a program when it is first needed. The value is sharded like
 /// the variable, so no rank holds more than its shard.
@@ -277,15 +279,15 @@ class Tensor {
   [[nodiscard]] Tensor cumsum(int dim, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor cumprod(int dim, std::source_location where = std::source_location::current()) const;
 
-  [[nodiscard]] TensorImpl& impl() const;
-  [[nodiscard]] const std::shared_ptr<TensorImpl>& impl_pointer() const { return impl_; }
-  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
+  [[nodiscard]] detail::TensorImpl& impl() const;
+  [[nodiscard]] const std::shared_ptr<detail::TensorImpl>& impl_pointer() const { return impl_; }
+  explicit Tensor(std::shared_ptr<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
   /// True if both refer to the same variable.
   friend bool same_variable(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }
 
  private:
   static Tensor from_elements(std::span<const std::byte> elements, DType dtype, const Shape& shape);
-  std::shared_ptr<TensorImpl> impl_;
+  std::shared_ptr<detail::TensorImpl> impl_;
 };
 
 /// A tensor that is printed, with the source location of the `<<`.

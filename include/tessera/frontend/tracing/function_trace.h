@@ -16,7 +16,7 @@
 #include "tessera/frontend/tracing/trace.h"
 #include "tessera/ir/program.h"
 
-namespace tessera {
+namespace tessera::detail {
 
 class FunctionTrace {
  public:
@@ -49,4 +49,4 @@ class FunctionTrace {
   bool is_closed_ = false;
 };
 
-}  // namespace tessera
+}  // namespace tessera::detail

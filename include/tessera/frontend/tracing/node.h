@@ -15,7 +15,7 @@
 #include "tessera/ir/builder.h"
 #include "tessera/runtime/executable/buffer.h"
 
-namespace tessera {
+namespace tessera::detail {
 
 /// A value: data, traced, or deferred. Several variables may hold the same value.
 struct Node {
@@ -80,4 +80,4 @@ class NodeHandle {
   std::shared_ptr<Node> node_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::detail

@@ -21,7 +21,7 @@
 #include "tessera/frontend/tracing/node.h"
 #include "tessera/ir/builder.h"
 
-namespace tessera {
+namespace tessera::detail {
 
 /// How ops use a parameter of an FSDP unit: it is gathered at the use.
 struct Unshard {
@@ -264,4 +264,4 @@ inline Operand at_call(const Tensor& tensor, const std::source_location& here = 
   return {tensor, trace().call_site(here)};
 }
 
-}  // namespace tessera
+}  // namespace tessera::detail

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/activation_split.h"
 #include "tessera/nn/layers.h"

@@ -5,7 +5,7 @@
 #include "tensor/size_of.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"

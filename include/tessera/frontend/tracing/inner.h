@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of traces and variables without `detail::`. The sources of Tessera include this header, and programs that
+// define functions of their own may. The headers that users include do not.
+#pragma once
+
+#include "tessera/frontend/tracing/function_trace.h"
+#include "tessera/frontend/tracing/trace.h"
+
+namespace tessera {
+
+using detail::at_call;
+using detail::FunctionTrace;
+using detail::GraphBreak;
+using detail::Node;
+using detail::NodeHandle;
+using detail::stored_tensor;
+using detail::TensorImpl;
+using detail::Trace;
+using detail::trace;
+using detail::TraceScope;
+using detail::Unshard;
+
+}  // namespace tessera
