@@ -214,11 +214,11 @@ class Emitter {
 
 }  // namespace
 
-Program collective_matmul(const Program& program, const Topology& topology) {
-  if (topology.is_uniform()) return program;
+Program collective_matmul(const Program& program, const MachineModel& machine) {
+  if (machine.links().is_uniform()) return program;
   std::unordered_map<const Computation*, std::vector<Chain>> found;
   for (const ComputationRef& computation : program.computations)
-    if (auto chains = find_chains(program, *computation, topology); !chains.empty())
+    if (auto chains = find_chains(program, *computation, machine); !chains.empty())
       found.emplace(computation.get(), std::move(chains));
   if (found.empty()) return program;
   std::int64_t next_channel = free_channel(program);

@@ -8,7 +8,7 @@
 
 #include "tessera/base/text.h"
 #include "tessera/ir/program.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
@@ -39,6 +39,6 @@ struct Chain {
 };
 
 /// The chains of a computation that reduce its modelled time, best first. No dot is in two chains.
-std::vector<Chain> find_chains(const Program& program, const Computation& computation, const Topology& topology);
+std::vector<Chain> find_chains(const Program& program, const Computation& computation, const MachineModel& machine);
 
 }  // namespace tessera

@@ -6,7 +6,7 @@
 #include "collective_passes/collective_match.h"
 #include "collective_passes/collective_matmul.h"
 #include "explain/explain.h"
-#include "strategy/strategy.h"
+#include "strategy/work_seconds.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/structural.h"
@@ -33,8 +33,8 @@ std::vector<DotDim> dims_of(const DotAttributes& dot, int lhs_ndim, int rhs_ndim
 
 class Finder {
  public:
-  Finder(const Program& program, const Computation& computation, const Topology& topology)
-      : program_(program), c_(computation), topology_(topology) {}
+  Finder(const Program& program, const Computation& computation, const MachineModel& machine)
+      : program_(program), c_(computation), machine_(machine) {}
 
   std::vector<Chain> run() {
     std::vector<Chain> found;
@@ -197,7 +197,7 @@ class Finder {
   // permute and a part.
   [[nodiscard]] double gain_of(const Chain& chain) const {
     const Instruction& collective = c_[chain.collective];
-    const Link link = link_of(program_, collective, topology_);
+    const Link link = link_of(program_, collective, machine_.links());
     const auto hops = chain.size() - 1;
     const auto bytes = (chain.gathers ? c_[collective.operands[0]] : collective).type.byte_size();
     double apart = exchange_seconds(link, hops, hops * bytes);
@@ -205,11 +205,13 @@ class Finder {
     double made_room = 0;  // time to initialize the results into which parts are written
     for (const ChainDot& dot : chain.dots) {
       const double result = bytes_of(dot.id);
-      const double flops = flops_of(view_of(program_, c_, c_[dot.id])) / cost_.flops_per_second;
+      const OpView view = view_of(program_, c_, c_[dot.id]);
+      const double flops = work_seconds(view, factor_map(view), {}, flops_of(view), 0, machine_);
       const double read = bytes_of(c_[dot.id].operands[0]) + bytes_of(c_[dot.id].operands[1]);
-      apart += flops + (read + result) / cost_.memory_bytes_per_second;
-      part += flops / static_cast<double>(chain.size()) + bytes_of_part(chain, dot) / cost_.memory_bytes_per_second;
-      if (chain.gathers && dot.dim.at(kResult) >= 0) made_room += result / cost_.memory_bytes_per_second;
+      apart += flops + (read + result) / machine_.memory_bytes_per_second();
+      part +=
+          flops / static_cast<double>(chain.size()) + bytes_of_part(chain, dot) / machine_.memory_bytes_per_second();
+      if (chain.gathers && dot.dim.at(kResult) >= 0) made_room += result / machine_.memory_bytes_per_second();
     }
     const double hop = exchange_seconds(link, 1, bytes);
     return apart - (part + static_cast<double>(hops) * std::max(hop, part) + made_room);
@@ -231,16 +233,15 @@ class Finder {
 
   const Program& program_;
   const Computation& c_;
-  const Topology& topology_;
-  const CostModel cost_{};
+  const MachineModel& machine_;
   std::vector<std::vector<Id>> users_;
   std::vector<bool> ordered_;
 };
 
 }  // namespace
 
-std::vector<Chain> find_chains(const Program& program, const Computation& computation, const Topology& topology) {
-  return Finder(program, computation, topology).run();
+std::vector<Chain> find_chains(const Program& program, const Computation& computation, const MachineModel& machine) {
+  return Finder(program, computation, machine).run();
 }
 
 }  // namespace tessera

@@ -229,6 +229,12 @@ std::vector<std::string> axes_of(const Program& program, const Instruction& coll
   return axes_in(text.empty() ? axes_of_devices(program, collective) : text);
 }
 
+double collective_seconds(const Program& program, const Computation& computation, const Instruction& collective,
+                          const Topology& topology) {
+  const std::int64_t bytes = collective_bytes(computation, collective, program.num_partitions);
+  return seconds_of(program, collective, explanation(collective, "tessera.axes", 0), bytes, topology);
+}
+
 std::string shown_collective(const CollectiveNote& note) {
   return fmt::format("%{}{}{}", note.computation, note.computation.empty() ? "" : "/", note.collective);
 }

@@ -12,6 +12,10 @@ namespace tessera {
 /// Bytes one device receives when it runs a collective once.
 std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions);
 
+/// The modelled time of a collective that runs once.
+double collective_seconds(const Program& program, const Computation& computation, const Instruction& collective,
+                          const Topology& topology);
+
 /// The link that limits a collective: the slowest of its axes (`tessera.axes`), or of all axes if it names none.
 Link link_of(const Program& program, const Instruction& collective, const Topology& topology);
 

@@ -27,7 +27,7 @@ Program unless_more_expensive(const Program& before, Program after, const Collec
 
 }  // namespace
 
-void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology) {
+void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const MachineModel& machine) {
   const auto add = [&](const std::string& name, auto pass) {
     pipeline.add(name,
                  [&options, pass](const Program& p) { return unless_more_expensive(p, pass(p, options), options); });
@@ -38,8 +38,8 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   add("hoist-collectives", hoist_collectives);
   add("share-gathers", share_gathers);
   // The modelled time already includes the additions of parts.
-  pipeline.add("collective-matmul", [&options, &topology](const Program& p) {
-    return unless_more_expensive(p, collective_matmul(p, topology), options, /*compare_flops=*/false);
+  pipeline.add("collective-matmul", [&options, &machine](const Program& p) {
+    return unless_more_expensive(p, collective_matmul(p, machine), options, /*compare_flops=*/false);
   });
   for (const std::string& axis : options.int8_axes)
     require(std::find(options.bf16_axes.begin(), options.bf16_axes.end(), axis) == options.bf16_axes.end(),
@@ -59,10 +59,10 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
 Program optimize_collectives(const Program& program, const CollectivePassOptions& options,
                              const std::vector<std::string>& skip,
                              const std::function<void(const std::string& pass, const Program&)>& dump,
-                             const Topology& topology) {
+                             const MachineModel& machine) {
   Pipeline pipeline("optimize-collectives", {.skip = skip, .dump = dump});
   pipeline.add("make-synchronous", make_synchronous).add("merge-duplicates", merge_duplicates);
-  add_collective_passes(pipeline, options, topology);
+  add_collective_passes(pipeline, options, machine);
   return pipeline.run(program);
 }
 

@@ -8,7 +8,7 @@
 namespace tessera {
 
 /// The arguments must outlive the pipeline.
-void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology);
+void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const MachineModel& machine);
 
 /// Returns the program in the order, among a few candidates, with the lowest peak memory. Computations with side
 /// effects and large programs keep their order.

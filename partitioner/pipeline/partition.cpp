@@ -24,6 +24,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/passes/batch_indices.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/pipeline.h"
 #include "tessera/passes/plain_forms.h"
@@ -59,21 +60,21 @@ void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
       .add_required(
           "localize",
           [&](const Program& p) {
-            const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
+            const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.machine.links()};
             return without_origins(options.collectives.save_memory ? localize_saving_memory(p, how) : localize(p, how));
           })
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("compose-permutes", compose_permutes)
       .add("remove-dead-code", remove_dead_code);
-  add_collective_passes(pipeline, options.collectives, options.topology);
+  add_collective_passes(pipeline, options.collectives, options.machine);
 }
 
 // The unweighted sum of bytes received, operations and peak memory after all passes, because passes change costs that a
 // model of single ops cannot predict. It is too slow for large programs.
 ProgramWeight weight_of(const Program& program, const PartitionOptions& options) {
   constexpr std::int64_t kLargestCounted = 4'000;
-  if (program.instruction_count() > kLargestCounted || !options.topology.is_uniform()) return {};
+  if (program.instruction_count() > kLargestCounted || !options.machine.links().is_uniform()) return {};
   return [&options](const Program& resharded) {
     Pipeline pipeline("weigh", {.skip = options.skip_passes, .writes_dumps = false});
     add_local_passes(pipeline, options);
@@ -105,7 +106,7 @@ Partitioned partition_once(const Program& program, const PartitionOptions& optio
       without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(without_degenerate_collectives(
           with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program)))))))));
   check_input(input);
-  options.topology.check(input.meshes);
+  options.machine.links().check(input.meshes);
   Partitioned out;
   Propagated found;
   Pipeline pipeline("partition",
@@ -115,24 +116,25 @@ Partitioned partition_once(const Program& program, const PartitionOptions& optio
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("slice-first", slice_first)
+      .add("batch-indices", batch_indices)
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
       .add("separate-callees", separate_callees)
       .add_required("duplicate-cheap-values", duplicate_cheap_values)
       .add_required("propagate",
                     [&](const Program& p) {
-                      found = propagate_at_least_cost(p, options.topology, weight_of(p, options), options.trials);
+                      found = propagate_at_least_cost(p, options.machine, weight_of(p, options), options.trials);
                       return found.program;
                     })
       .add_required("insert-reshards",
-                    [&](const Program& p) { return insert_chosen_reshards(p, options.topology, found); })
+                    [&](const Program& p) { return insert_chosen_reshards(p, options.machine, found); })
       .add_required("record-global", [&](const Program& p) {
         out.global = options.try_remedies ? with_batch_sums_named(p) : p;
         return out.global;
       });
   add_local_passes(pipeline, options);
   out.program = pipeline.run(input);
-  out.notes = collective_notes(out.program, options.topology);
+  out.notes = collective_notes(out.program, options.machine.links());
   return out;
 }
 
@@ -144,7 +146,7 @@ Partitioned with_remedies(Partitioned parts, const Program& given, const Partiti
   plain.writes_dumps = false;
   const auto trial = [&](const Program& annotated) { return outcome_of(partition_once(annotated, plain)); };
   parts.program = with_tried_remedies(parts.program, parts.global, given, outcome_of(parts), trial);
-  parts.notes = collective_notes(parts.program, options.topology);
+  parts.notes = collective_notes(parts.program, options.machine.links());
   return parts;
 }
 

@@ -120,8 +120,8 @@ struct Trial {
 
 class Chooser {
  public:
-  Chooser(const Program& program, const Topology& topology, const ProgramWeight& weight, int trials)
-      : cost_{.topology = topology}, weight_(weight), variants_(variants_of(program)) {
+  Chooser(const Program& program, const MachineModel& machine, const ProgramWeight& weight, int trials)
+      : cost_{.machine = machine}, weight_(weight), variants_(variants_of(program)) {
     const auto size = static_cast<std::size_t>(program.instruction_count());
     constexpr std::size_t kMostWork = 16000;  // limit on the instructions of all trials together
     trials_ = std::min(static_cast<std::size_t>(trials), kMostWork / std::max<std::size_t>(1, size));
@@ -129,7 +129,6 @@ class Chooser {
 
   Propagated choose() {
     std::vector<Outcome> candidates = outcomes_of_orders();
-    if (candidates.size() == 1 && trials_ == 0 && !weight_) return resharded(candidates.front(), {});
     Outcome best;
     for (Outcome& candidate : candidates) {
       choose_by_weight(candidate);
@@ -165,7 +164,7 @@ class Chooser {
   }
   [[nodiscard]] Propagated resharded(const Outcome& outcome, const OpChoices& choices) const {
     Program found = written(outcome);
-    Program after = insert_reshards(found, cost_.topology, choices);
+    Program after = insert_reshards(found, cost_.machine, choices);
     return {std::move(found), choices, std::move(after)};
   }
 
@@ -239,7 +238,7 @@ class Chooser {
       const Sharding& from = source.sharding->front();
       const Sharding& to = copy.sharding->front();
       if (from.is_partial() || to.is_partial() || !from.is_tiled() || !to.is_tiled()) continue;
-      const double cost = count * reshard_cost(copy.type, from, to, cost_.topology);
+      const double cost = count * reshard_cost(copy.type, from, to, cost_.machine.links());
       if (cost <= 0) continue;
       add(names.free_slot(computation.name, source.name, copy.type), to, cost, out);
       if (const auto result = as_read(view_of(program, computation, user), i, from))
@@ -261,14 +260,14 @@ class Chooser {
 
 }  // namespace
 
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight,
+Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine, const ProgramWeight& weight,
                                    int trials) {
-  return Chooser(program, topology, weight, trials).choose();
+  return Chooser(program, machine, weight, trials).choose();
 }
 
-Program insert_chosen_reshards(const Program& program, const Topology& topology, const Propagated& found) {
+Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found) {
   const bool is_found = program.computations == found.program.computations;
-  return is_found ? found.resharded : insert_reshards(program, topology, found.choices);
+  return is_found ? found.resharded : insert_reshards(program, machine, found.choices);
 }
 
 }  // namespace tessera

@@ -13,7 +13,7 @@
 #include "propagation/propagation_graph.h"
 #include "reshard_insertion/insert_reshards.h"
 #include "tessera/ir/program.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
@@ -58,13 +58,13 @@ struct Propagated {
   Program resharded;  // the result of insert_reshards() for `program`
 };
 /// insert_reshards() with the choices that were found. For the program in `found`, returns the stored result.
-Program insert_chosen_reshards(const Program& program, const Topology& topology, const Propagated& found);
+Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
 /// Runs propagation in every order and returns the outcome of least cost, the first among equals. Without a `weight`,
 /// the cost is the modelled time of reshards and work. In programs that are not large, it then tries up to `trials`
 /// changes at the most expensive reshards: the resharded value takes the new sharding, or its consumer takes the old
 /// one (choose_propagation.cpp).
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {},
-                                   int trials = 0);
+Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
+                                   const ProgramWeight& weight = {}, int trials = 0);
 
 /// The computations that are partitioned: the entry and those reached through call, while and conditional. Others work
 /// on scalars and stay unchanged.

@@ -52,7 +52,7 @@ class Inserter {
         consumer_shardings_(program_, id, users_, root_, common.signatures),
         origins_(old_, users_),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
-        resharder_(builder_, origins_, old_, common.shardings, common.cost.topology) {}
+        resharder_(builder_, origins_, old_, common.shardings, common.cost.machine) {}
 
   Computation run() {
     leaves_.resize(old_.instructions.size());
@@ -342,10 +342,10 @@ class Inserter {
 
 }  // namespace
 
-Program insert_reshards(const Program& propagated, const Topology& topology, const OpChoices& choices) {
+Program insert_reshards(const Program& propagated, const MachineModel& machine, const OpChoices& choices) {
   const Program reduced = split_top_k(split_reductions(propagated));
   const Program program = choices.scans_by_parts ? split_scans(reduced) : reduced;
-  const CostModel cost{.topology = topology, .least_work = choices.least_work};
+  const CostModel cost{.machine = machine, .least_work = choices.least_work};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
   Common common{program, cost, targets, OpSignatures(program), OpDecisions(cost), choices.known_copies};

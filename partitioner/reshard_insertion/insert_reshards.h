@@ -8,7 +8,7 @@
 #pragma once
 
 #include "tessera/ir/program.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
@@ -34,6 +34,6 @@ struct OpChoices {
 };
 
 /// Takes a program in which every value has a sharding (propagate).
-Program insert_reshards(const Program& program, const Topology& topology = {}, const OpChoices& choices = {});
+Program insert_reshards(const Program& program, const MachineModel& machine = {}, const OpChoices& choices = {});
 
 }  // namespace tessera

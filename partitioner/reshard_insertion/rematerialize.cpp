@@ -31,13 +31,13 @@ bool is_replicated_scalar(const Instruction& instruction) {
 std::optional<Value> Rematerializer::rematerialized(Value leaf, const Sharding& target) {
   const Sharding& now = leaf.instruction().sharding->front();
   if (!target.is_tiled() || target.is_partial() || !is_computable_everywhere(leaf.id)) return std::nullopt;
-  const double moved = reshard_cost(leaf.type(), now, target, topology_);
+  const double moved = reshard_cost(leaf.type(), now, target, machine_.links());
   if (moved == 0) return std::nullopt;
   Plan plan;
   if (!add(leaf.id, target, plan)) return std::nullopt;
   constexpr double kStart = 1e-7;  // latency of a collective, on any link
-  const double seconds = kStart + (topology_.is_uniform() ? moved / topology_.other().bytes_per_second : moved);
-  if (plan.operations / CostModel{}.flops_per_second > seconds) return std::nullopt;
+  const double work = plan.operations / machine_.flops_per_second(DType::kF32, WorkClass::kOther);
+  if (work > kStart + machine_.seconds_of_moved(moved)) return std::nullopt;
   for (const Step& step : plan.steps) {
     Instruction again = step.is_copy ? copy_of(step.source) : builder_[step.source];
     for (std::size_t i = 0; i < step.operands.size(); ++i)

@@ -12,15 +12,15 @@
 
 #include "propagation/op_signatures.h"
 #include "tessera/ir/builder.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
 class Rematerializer {
  public:
   /// For values of the computation of `builder`.
-  Rematerializer(Builder& builder, SharedShardings& shardings, const Topology& topology)
-      : builder_(builder), shardings_(shardings), topology_(topology) {}
+  Rematerializer(Builder& builder, SharedShardings& shardings, const MachineModel& machine)
+      : builder_(builder), shardings_(shardings), machine_(machine) {}
 
   /// `leaf` with the sharding `target`, rematerialized. Nullopt if it depends on other values, if an op would need a
   /// reshard of its operands, or if resharding the result takes less time.
@@ -46,7 +46,7 @@ class Rematerializer {
 
   Builder& builder_;
   SharedShardings& shardings_;
-  const Topology& topology_;
+  const MachineModel& machine_;
   std::vector<signed char> follows_;  // by id; -1: not known
   std::map<Id, std::vector<std::pair<Sharding, Value>>> made_;
 };

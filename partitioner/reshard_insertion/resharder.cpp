@@ -43,7 +43,7 @@ Value Resharder::reduced(Value leaf, const Sharding& required, const Who& by) {
   const Sharding& now = sharding_of(leaf);
   const Sharding whole = now.without_partial();
   const bool to_required =
-      reshard_cost(leaf.type(), now, required, topology_) < reshard_cost(leaf.type(), now, whole, topology_);
+      reshard_cost(leaf.type(), now, required, links_) < reshard_cost(leaf.type(), now, whole, links_);
   return to(leaf, to_required ? required : whole, by);
 }
 

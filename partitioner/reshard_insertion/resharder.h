@@ -10,7 +10,7 @@
 #include "reshard_insertion/rematerialize.h"
 #include "reshard_insertion/reshard_notes.h"
 #include "tessera/ir/builder.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
@@ -23,13 +23,13 @@ class Resharder {
  public:
   /// `old`: the original of the computation in `builder`; the `mark` of to() is one of its values.
   Resharder(Builder& builder, const ValueOrigins& origins, const Computation& old, SharedShardings& shardings,
-            const Topology& topology)
+            const MachineModel& machine)
       : builder_(builder),
         origins_(origins),
         old_(old),
         shardings_(shardings),
-        topology_(topology),
-        rematerializer_(builder, shardings, topology) {}
+        links_(machine.links()),
+        rematerializer_(builder, shardings, machine) {}
 
   /// The manual axes of the region that is being rewritten.
   void set_region(std::optional<std::string> axes) { region_ = std::move(axes); }
@@ -55,7 +55,7 @@ class Resharder {
   const ValueOrigins& origins_;
   const Computation& old_;
   SharedShardings& shardings_;
-  const Topology& topology_;
+  const Topology& links_;
   Rematerializer rematerializer_;
   std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;
   std::optional<std::string> region_;

@@ -6,6 +6,7 @@
 #include "propagation/op_signatures.h"
 #include "propagation/propagate.h"
 #include "strategy/windows.h"
+#include "strategy/work_seconds.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 #include "tessera/sharding/placement.h"
@@ -62,29 +63,28 @@ class SecondsModel {
  private:
   [[nodiscard]] double of_copy(const Type& type, const Shardings& operands, const Sharding& result) const {
     if (!type.is_array() || operands.empty()) return 0;
-    const double moved = reshard_cost(type, operands.front(), result, cost_.topology);
-    return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
+    return cost_.machine.seconds_of_moved(reshard_cost(type, operands.front(), result, cost_.machine.links()));
   }
 
   [[nodiscard]] double of_borders(const Computation& computation, const Instruction& instruction) const {
     const auto reshape = realigned_reshape(computation, instruction);
     if (!reshape) return 0;
-    const double moved = realign_cost(*reshape, instruction.type.dtype(), cost_.topology);
-    return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
+    return cost_.machine.seconds_of_moved(realign_cost(*reshape, instruction.type.dtype(), cost_.machine.links()));
   }
 
   [[nodiscard]] double of_op(const OpSignature& signature, const Shardings& operands, const Shardings& results) const {
     const std::vector<Type> types = operand_leaves(signature.view);
+    const Topology& links = cost_.machine.links();
+    const Strategy strategy = strategy_of(*signature.map, operands, results);
     double seconds = 0;
     if (!signature.map->windows.empty()) {
-      const HaloCost halo = halo_cost(program_.meshes.front(), *signature.map, types,
-                                      strategy_of(*signature.map, operands, results), operands, cost_.topology);
-      seconds += cost_.topology.is_uniform() ? static_cast<double>(halo.bytes) / cost_.topology.other().bytes_per_second
-                                             : halo.seconds;
+      const HaloCost halo = halo_cost(program_.meshes.front(), *signature.map, types, strategy, operands, links);
+      seconds += cost_.machine.seconds_of_moved(links.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds);
     }
     const auto bytes = shard_bytes(types, operands) + shard_bytes(signature.view.result.leaves(), results);
-    return seconds + flops_of(signature.view) / parts(operands, results) / cost_.flops_per_second +
-           static_cast<double>(bytes) / cost_.memory_bytes_per_second;
+    return seconds + work_seconds(signature.view, *signature.map, strategy,
+                                  flops_of(signature.view) / parts(operands, results), static_cast<double>(bytes),
+                                  cost_.machine);
   }
 
   const Program& program_;

@@ -45,7 +45,7 @@ double moved_for(const OpRequest& request, double operand, const Sharding& made,
       !required.dims.empty() && std::all_of(required.dims.begin(), required.dims.end(),
                                             [](const DimSharding& dim) { return dim.open && dim.axes.empty(); });
   return is_free ? operand
-                 : operand + reshard_cost(request.signature.view.result, made, required.closed(), cost.topology);
+                 : operand + reshard_cost(request.signature.view.result, made, required.closed(), cost.machine.links());
 }
 
 // A reshape of uneven tiles may exchange elements at tile borders instead of resharding the complete array.
@@ -56,9 +56,9 @@ void realign(const OpRequest& request, OpDecision& decision, const CostModel& co
   const auto reshape = realigned_reshape(view, operand);
   if (!reshape) return;
   const double borders =
-      moved_for(request, realign_cost(*reshape, view.result.dtype(), cost.topology), reshape->result, cost);
+      moved_for(request, realign_cost(*reshape, view.result.dtype(), cost.machine.links()), reshape->result, cost);
   const double moved =
-      moved_for(request, reshard_cost(view.operands.front(), operand, decision.needed.front(), cost.topology),
+      moved_for(request, reshard_cost(view.operands.front(), operand, decision.needed.front(), cost.machine.links()),
                 decision.results->front(), cost);
   if (borders >= moved) return;
   decision.needed.front() = operand;

@@ -7,15 +7,13 @@
 
 #include "pipeline/interner.h"
 #include "propagation/factor_sharding.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
-/// The cost model's assumptions about a machine.
+/// How strategies are compared: by the costs on a machine.
 struct CostModel {
-  Topology topology;
-  double flops_per_second = 1e11;
-  double memory_bytes_per_second = 2e10;
+  MachineModel machine{};
   /// Compare by work before bytes, even below the share of the work that propagation assigned to a device.
   bool least_work = false;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "strategy/windows.h"
+#include "strategy/work_seconds.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 #include "tessera/sharding/placement.h"
@@ -11,8 +12,8 @@
 namespace tessera {
 namespace {
 
-double work_seconds(const StrategyRequest& request, const Strategy& strategy, double flops, std::int64_t operand_bytes,
-                    const CostModel& cost) {
+double seconds_of_work(const StrategyRequest& request, const Strategy& strategy, double flops,
+                       std::int64_t operand_bytes, const CostModel& cost) {
   const double parallel = parts_of(request.map, strategy);
   auto bytes = static_cast<double>(operand_bytes);
   const auto results = request.view.result.leaves();
@@ -20,7 +21,7 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, do
     const Sharding sharding = unproject(request.mesh, request.map, at(request.map.results, i), strategy);
     bytes += static_cast<double>(shard_type(at(results, i), sharding).byte_size());
   }
-  return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
+  return work_seconds(request.view, request.map, strategy, flops / parallel, bytes, cost.machine);
 }
 
 // An annotation or the computation's result determines this sharding; propagation leaves dims open.
@@ -28,10 +29,6 @@ bool is_bound(const StrategyRequest& request) {
   if (request.required.size() != 1) return false;
   const auto& dims = request.required.front().dims;
   return std::none_of(dims.begin(), dims.end(), [](const DimSharding& dim) { return dim.open; });
-}
-
-double bytes_per_second(const CostModel& cost) {  // 1 if the moved amount is in seconds
-  return cost.topology.is_uniform() ? cost.topology.other().bytes_per_second : 1;
 }
 
 // A rematerialized operand is complete wherever that helps.
@@ -44,7 +41,7 @@ HaloCost halo_cost_of(const StrategyRequest& request, const Strategy& strategy, 
   std::vector<Sharding> current;
   if (!request.map.windows.empty())
     for (int i = 0; i < isize(request.operands); ++i) current.push_back(current_operand(request, i));
-  return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, current, cost.topology);
+  return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, current, cost.machine.links());
 }
 
 // The cost of resharding the operands: bytes, or seconds if the links differ.
@@ -62,9 +59,9 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
     Sharding actual = at(request.operands, i);
     std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });
     if (!actual.is_partial()) actual.reduction = Reduction::kSum;
-    moved += reshard_cost(at(types, i), actual, needed, cost.topology);
+    moved += reshard_cost(at(types, i), actual, needed, cost.machine.links());
   }
-  return moved + (cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds);
+  return moved + (cost.machine.links().is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds);
 }
 
 // The cost of resharding a result whose computed sharding is `made`. If its dims are open, it may keep that sharding.
@@ -72,9 +69,9 @@ double moved_result(const StrategyRequest& request, int leaf, const Sharding& ma
   const Type type = request.view.result.leaves().at(static_cast<std::size_t>(leaf));
   if (!type.is_array()) return 0;
   const Sharding& required = at(request.required, leaf);
-  const double moved = reshard_cost(type, made, required.closed(), cost.topology);
+  const double moved = reshard_cost(type, made, required.closed(), cost.machine.links());
   if (!made.is_partial() || required.dims.empty() || !required.dims.front().open) return moved;
-  return std::min(moved, reshard_cost(type, made, made.without_partial(), cost.topology));
+  return std::min(moved, reshard_cost(type, made, made.without_partial(), cost.machine.links()));
 }
 
 // The number of parts into which a strategy divides the work if padding of summed dims is no work. In a product,
@@ -134,7 +131,7 @@ Sharding needed_of(const StrategyRequest& request, int operand, const Type& type
   if (request.map.windows.empty())
     return unproject(request.mesh, request.map, at(request.map.operands, operand), strategy);
   return needed_operand(request.mesh, request.map, operand, type, strategy, current_operand(request, operand),
-                        cost.topology);
+                        cost.machine.links());
 }
 
 StrategyCost strategy_cost(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
@@ -145,8 +142,8 @@ StrategyCost strategy_cost(const StrategyRequest& request, const Strategy& strat
   for (int i = 0; i < isize(request.required); ++i)
     moved += moved_result(request, i, computed_sharding(request.mesh, request.map, i, strategy), cost);
   if (is_bound(request)) late = moved - late;
-  const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
-  if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
+  const double work = seconds_of_work(request, strategy, flops, halo.operand_bytes, cost);
+  if (!cost.machine.links().is_uniform()) return {0, 0, moved + work, late};
   constexpr double kTolerance = 1.05;
   const double mine = flops / parts_of(request.map, strategy);
   if (mine <= kTolerance * share) return {0, moved, work, late};
@@ -159,8 +156,8 @@ double strategy_seconds(const StrategyRequest& request, const Strategy& strategy
                         const CostModel& cost) {
   const HaloCost halo = halo_cost_of(request, strategy, cost);
   const double moved = moved_operands(request, strategy, halo, cost) + moved_result(request, 0, made, cost);
-  return moved / bytes_per_second(cost) +
-         work_seconds(request, strategy, flops_of_request(request), halo.operand_bytes, cost);
+  return cost.machine.seconds_of_moved(moved) +
+         seconds_of_work(request, strategy, flops_of_request(request), halo.operand_bytes, cost);
 }
 
 }  // namespace tessera

@@ -5,7 +5,8 @@
 //   %row = f32[1,64] dynamic-slice(f32[8,64] %x, s32[] %i, s32[] %zero), dynamic_slice_sizes={1,64}
 //
 // Shardings: dims with complete windows pass; a dim of window size 1 may stay sharded: the device with the element
-// reads it (others add zero) or writes it.
+// reads it (others add zero) or writes it. The operand of an update may be sharded along any dim: every device writes
+// the part of the update that is in its shard.
 #include <algorithm>
 
 #include "index_support.h"
@@ -165,7 +166,7 @@ FactorMap dynamic_update_slice_factors(const OpView& view) {
   for (int d = 0; d < x.ndim(); ++d) {
     if (x.dim(d) <= 1) continue;
     const bool same = update.dim(d) == x.dim(d);
-    at(whole, d) = {map.add(x.dim(d), same || update.dim(d) == 1 ? FactorKind::kPass : FactorKind::kBlocked)};
+    at(whole, d) = {map.add(x.dim(d))};
     if (same)
       at(part, d) = at(whole, d);
     else if (update.dim(d) > 1)
@@ -182,12 +183,68 @@ Linearity dynamic_update_slice_linearity(const OpView&, int operand) {
   return operand < 2 ? Linearity::kJointlyLinear : Linearity::kNone;
 }
 
+// The part of an update for one shard, and which of its positions along the dim belong to the update.
+struct UpdatePart {
+  Value update;
+  Value start;
+  Value here;
+};
+
+// The part of a wide update that is in this shard along dim d: a window of the shard that contains it, at `start`.
+//
+//   update of 3 at 6, shard [4, 8) of 4:   start 1, here {f, t, t}, update {-, u0, u1}
+UpdatePart part_of_update(LocalizeContext& context, Value update, Value start, int d) {
+  Builder& builder = context.builder;
+  const auto number = [&](std::int64_t value) { return index_constant(builder, DType::kS32, value); };
+  const std::int64_t size = update.type().dim(d);
+  const std::int64_t shard = context.operands[0].type().dim(d);
+  const std::int64_t part = std::min(size, shard);
+  const Value first =
+      ops::subtract(clamped_start(start, size, context.view.operands[0].dim(d)), context.start_of_operand(0, d));
+  const Value begin = ops::clamp(number(0), first, number(shard - part));
+  const Value skipped = ops::subtract(begin, first);  // elements of the update before the part; may be negative
+  const Type type = update.type();
+  std::vector<PaddingDim> padding(type.dims().size());
+  at(padding, d).low = at(padding, d).high = part;
+  const Value padded = ops::pad(update, ops::constant(builder, scalar_of(type.dtype(), 0)), padding);
+  Dims dims = type.dims();
+  at(dims, d) = part;
+  std::vector<Value> starts(dims.size(), number(0));
+  at(starts, d) = ops::add(skipped, number(part));
+  const Value positions =
+      ops::add(ops::iota(builder, Type::array(DType::kS32, {part}), 0), ops::splat(skipped, {part}));
+  const Value inside = within(positions, ops::splat(number(0), {part}), ops::splat(number(size - 1), {part}));
+  return {ops::dynamic_slice(padded, starts, dims), begin, inside};
+}
+
 Value localize_dynamic_update_slice(LocalizeContext& context) {
   const Value x = context.operands[0];
   Value update = context.operands[1];
-  const LocalStarts local = local_starts(context, 2, context.view.operands[1].dims());
-  if (!local.here.is_null())  // other devices write their own elements back
-    update = ops::select(local.here, update, ops::dynamic_slice(x, local.starts, update.type().dims()));
+  const Type& global = context.view.operands[0];
+  const Type shard = x.type();  // a copy: emitting moves instructions
+  Dims narrow = context.view.operands[1].dims();
+  std::vector<int> wide;
+  for (int d = 0; d < global.ndim(); ++d) {
+    if (shard.dim(d) == global.dim(d) || at(narrow, d) == 1 || at(narrow, d) == global.dim(d)) continue;
+    wide.push_back(d);
+    at(narrow, d) = global.dim(d);  // local_starts() leaves this dim alone
+  }
+  LocalStarts local = local_starts(context, 2, narrow);
+  std::vector<Value> inside;
+  for (const int d : wide) {
+    UpdatePart part = part_of_update(context, update, at(local.starts, d), d);
+    update = part.update;
+    at(local.starts, d) = part.start;
+    inside.push_back(part.here);
+  }
+  const Dims dims = update.type().dims();
+  Value here = wide.empty() || local.here.is_null() ? local.here : ops::splat(local.here, dims);
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    const Value along = ops::broadcast(inside[i], dims, {wide[i]});
+    here = here.is_null() ? along : ops::logical_and(here, along);
+  }
+  if (!here.is_null())  // other elements are written back
+    update = ops::select(here, update, ops::dynamic_slice(x, local.starts, dims));
   return ops::dynamic_update_slice(x, update, local.starts);
 }
 

@@ -53,6 +53,34 @@ Topology Topology::from_json(const JsonObject& json) {
   return out;
 }
 
+JsonObject Topology::json() const {
+  const auto written = [](const Link& link) {
+    JsonObject out;
+    out.set("latency_us", link.latency_seconds / kMicrosecond);
+    out.set("gigabytes_per_second", link.bytes_per_second / kGigabyte);
+    return out;
+  };
+  JsonObject out;
+  JsonObject axes;
+  for (const auto& [name, link] : axes_) axes.set(name, written(link));
+  if (!axes_.empty()) out.set("axes", axes);
+  out.set("other", written(other_));
+  return out;
+}
+
+void Topology::set_link(const std::string& axis, const Link& link) {
+  if (axis.empty()) {
+    other_ = link;
+    return;
+  }
+  for (auto& [name, known] : axes_)
+    if (name == axis) {
+      known = link;
+      return;
+    }
+  axes_.emplace_back(axis, link);
+}
+
 void Topology::check(const std::vector<Mesh>& meshes) const {
   std::vector<std::string> known;
   for (const Mesh& mesh : meshes)

@@ -2,6 +2,7 @@
 // The command line: output, messages and exit codes. TESSERA_UPDATE_GOLDEN=1 rewrites the golden files.
 #include <algorithm>
 
+#include "tessera/sharding/machine.h"
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {
@@ -151,6 +152,53 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   const auto wrong = run(partition + " --topology " + file("wrong.json", R"({"axes": {"rack": {}}})"));
   EXPECT_EQ(wrong.code, 1);
   EXPECT_EQ(wrong.error, "tessera partition: the topology names the axis \"rack\", which no mesh has; known: a, b\n");
+}
+
+TEST_F(TesseraCommand, AMachineModelsTheTimeOfAStep) {
+  const auto program = file("m.hlo", R"(HloModule m
+ENTRY %main (x: f32[64,128], w: f32[128,192]) -> f32[64,192] {
+  %x = f32[64,128] parameter(0)
+  %w = f32[128,192] parameter(1)
+  ROOT %y = f32[64,192] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})");
+  const auto machine = file("machine.json", R"({"name": "toy", "memory_gigabytes_per_second": 1e9,
+    "gigaflops": {"f32": {"wide_product": 1, "narrow_product": 0.5, "other": 0.25}},
+    "links": {"other": {"latency_us": 1000, "gigabytes_per_second": 1}}})");
+  const auto stats = run(fmt::format("stats {} --machine {} --json {}", program, machine, path("s.json")));
+  EXPECT_EQ(stats.code, 0) << stats.error;
+  // 2 * 64 * 128 * 192 operations at 1 GFLOP/s.
+  EXPECT_NE(stats.out.find("3.14573 ms modelled on toy\n"), std::string::npos) << stats.out;
+  // The contraction is sharded by two: half of the work, then an all-reduce of 49,152 bytes in two messages.
+  const auto summed =
+      run(fmt::format("partition {} --mesh k=2 --annotate x=-,k --annotate w=k,- --machine {} --json {}", program,
+                      machine, path("p.json")));
+  EXPECT_EQ(summed.code, 0) << summed.error;
+  EXPECT_NE(content(path("p.json")).find("\"modelled_milliseconds\": 2.049152"), std::string::npos)
+      << content(path("p.json"));
+  EXPECT_NE(content(path("p.json")).find("\"modelled_step_milliseconds\": 3.62"), std::string::npos)
+      << content(path("p.json"));
+  const auto unknown = run(fmt::format("stats {} --machine tpu-v44", program));
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_NE(unknown.error.find("there is no machine profile \"tpu-v44\""), std::string::npos) << unknown.error;
+  EXPECT_NE(unknown.error.find("tpu-v4\""), std::string::npos) << unknown.error;
+}
+
+TEST_F(TesseraCommand, CalibrateWritesAProfileThatStatsReads) {
+  const auto program = file("m.hlo", "HloModule m\nENTRY e {\n  ROOT x = f32[64] parameter(0)\n}\n");
+  const auto measured =
+      run(fmt::format("calibrate {} --virtual-ranks 6 --mesh a=2,b=3 --milliseconds 1 --name here", path("m.json")));
+  EXPECT_EQ(measured.code, 0) << measured.error;
+  const MachineModel machine = MachineModel::load(path("m.json"));
+  EXPECT_EQ(machine.name(), "here");
+  EXPECT_TRUE(machine.memory_bytes().has_value());
+  EXPECT_GT(machine.links().link("a").latency_seconds, 0);
+  EXPECT_EQ(machine.links().other(), slower(machine.links().link("a"), machine.links().link("b")));
+  const auto stats = run(fmt::format("stats {} --machine {}", program, path("m.json")));
+  EXPECT_EQ(stats.code, 0) << stats.error;
+  EXPECT_NE(stats.out.find(" ms modelled on here\n"), std::string::npos) << stats.out;
+  const auto wrong = run(fmt::format("calibrate {} --virtual-ranks 2 --mesh a=3 --milliseconds 1", path("n.json")));
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.error.find("3"), std::string::npos) << wrong.error;
 }
 
 TEST_F(TesseraCommand, UnknownAttributesAreKeptWithOneWarning) {

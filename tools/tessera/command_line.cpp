@@ -282,7 +282,8 @@ const std::vector<const Verb*>& verbs() {
                                                 &kCheckpointReshard,
                                                 &kCheckpointDiff,
                                                 &kTokenize,
-                                                &kVisualize};
+                                                &kVisualize,
+                                                &kCalibrate};
   return kAll;
 }
 
@@ -310,7 +311,7 @@ int run_command(const std::vector<std::string>& words) {
       return kGood;
     }
     const Arguments arguments = verb.read(rest);
-    const bool has_ranks = &verb == &kRun || &verb == &kLaunch;  // rank 0 warns later
+    const bool has_ranks = &verb == &kRun || &verb == &kLaunch || &verb == &kCalibrate;  // rank 0 warns later
     if (!has_ranks) warn_of_unknown_variables();
     try {
       check_output_files(verb.options, arguments);

@@ -91,6 +91,7 @@ extern const Verb kCheckpointReshard;
 extern const Verb kCheckpointDiff;
 extern const Verb kTokenize;
 extern const Verb kVisualize;
+extern const Verb kCalibrate;
 
 inline constexpr int kGood = 0;
 inline constexpr int kInputIsWrong = 1;

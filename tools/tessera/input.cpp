@@ -111,10 +111,26 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
   options.memory_bound = arguments.number_or("memory-bound", options.memory_bound);
 }
 
+Option machine_option() {
+  return {"machine", "FILE|PRESET",
+          "the speed and memory of devices and links: a profile of `tessera calibrate`, or uniform (default),\n"
+          "                                    cpu-node or tpu-v4; choices then minimize the modelled time on it"};
+}
+
+std::optional<MachineModel> machine_of(const Arguments& arguments) {
+  const auto machine = arguments.value("machine");
+  const auto links = arguments.value("topology");
+  if (!machine && !links) return std::nullopt;
+  MachineModel out = machine ? MachineModel::load(*machine) : MachineModel();
+  if (links) out.set_links(Topology::from_file(*links));
+  return out;
+}
+
 std::vector<Option> how_to_partition_options() {
   auto out = pass_options();
   out.push_back(
       {"fewer-collectives", "", "accept passes over collectives even if a device then needs more memory or work"});
+  out.push_back(machine_option());
   out.push_back(
       {"topology", "FILE", "latency and bandwidth of the mesh axes, as JSON; plans then minimize modelled time"});
   return out;
@@ -122,7 +138,7 @@ std::vector<Option> how_to_partition_options() {
 
 PartitionOptions how_to_partition(const Arguments& arguments) {
   PartitionOptions options;
-  if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
+  options.machine = machine_of(arguments).value_or(MachineModel());
   read_pass_options(arguments, options.skip_passes, options.collectives);
   options.collectives.save_memory = !arguments.has("fewer-collectives");
   return options;
@@ -145,7 +161,7 @@ void check_skipped_passes(const Arguments& arguments, const std::function<void(c
 void check_skipped_passes(const Arguments& arguments, const PartitionOptions& options) {
   check_skipped_passes(arguments, [&](const Program& small) {
     PartitionOptions own = options;
-    own.topology = {};
+    own.machine = {};
     own.writes_dumps = false;
     (void)partition(small, own);
   });

@@ -24,7 +24,10 @@ void check_sharding_options(const Arguments& arguments, std::int64_t ranks);
 /// --disable-passes, --memory-bound, --async: options of the passes over collectives.
 std::vector<Option> pass_options();
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
-/// The pass options, --fewer-collectives and --topology: all options that influence partitioning.
+/// --machine, and the machine that it and --topology describe; nullopt if neither is given.
+Option machine_option();
+std::optional<MachineModel> machine_of(const Arguments& arguments);
+/// The pass options, --fewer-collectives, --machine and --topology: all options that influence partitioning.
 std::vector<Option> how_to_partition_options();
 PartitionOptions how_to_partition(const Arguments& arguments);
 /// Throws a UsageError if --disable-passes names a pass that `run` does not have or cannot skip. `run` is called with a

@@ -39,10 +39,9 @@ int run(const Arguments& arguments) {
     fmt::print(stderr,
                "note: {} has no collective to improve; if it is a global program, run `tessera partition` first\n",
                program.name);
-  Topology topology;
-  if (const auto path = arguments.value("topology")) topology = Topology::from_file(*path);
-  topology.check(program.meshes);
-  Program out = optimize_collectives(program, options, skip, nullptr, topology);
+  const MachineModel machine = machine_of(arguments).value_or(MachineModel());
+  machine.links().check(program.meshes);
+  Program out = optimize_collectives(program, options, skip, nullptr, machine);
   out.partitioned = !may_be_global;  // for `run`, even if the text has no mark
   const bool for_xla = arguments.has("for-xla");
   write_text(arguments.value_or("o", "-"), print_program(for_xla ? in_ops_of_hlo(out) : out, {.for_xla = for_xla}));
@@ -54,6 +53,7 @@ std::vector<Option> options() {
   std::vector<Option> out = {
       {"num-partitions", "N", "an error if the module is for another number of devices", device_number()}};
   for (const Option& option : pass_options()) out.push_back(option);
+  out.push_back(machine_option());
   out.push_back({"topology", "FILE",
                  "latency and bandwidth of the mesh axes, as JSON; collective matmul then minimizes modelled time"});
   out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});

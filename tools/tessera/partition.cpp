@@ -104,15 +104,18 @@ int run(const Arguments& arguments) {
   if (arguments.has("explain")) {
     // To another stream than the program.
     if (output == "-")
-      fmt::print(stderr, "{}", explanation(partitioned, arguments.has("topology")));
+      fmt::print(stderr, "{}", explanation(partitioned, machine_of(arguments).has_value()));
     else
-      write_text("-", explanation(partitioned, arguments.has("topology")));
+      write_text("-", explanation(partitioned, machine_of(arguments).has_value()));
   }
   if (const auto path = arguments.value("explain-json")) write_text(*path, explanation_json(partitioned));
   if (const auto path = arguments.value("json")) {
     JsonObject json = stats_json(stats_of(partitioned.program, arguments));
     json.set("milliseconds", time.count());
-    if (arguments.has("topology")) json.set("modelled_milliseconds", modelled_milliseconds(partitioned));
+    if (const auto machine = machine_of(arguments)) {
+      json.set("modelled_milliseconds", modelled_milliseconds(partitioned));
+      json.set("modelled_step_milliseconds", 1e3 * modelled_seconds(partitioned.program, *machine));
+    }
     write_text(*path, json.str());
   }
   return kGood;

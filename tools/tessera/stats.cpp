@@ -13,9 +13,17 @@ int run(const Arguments& arguments) {
                "note: {} has no collective and no mark of a partitioner; if it is a global program, these are the "
                "counts of one device that computes all of it: run `tessera partition` first\n",
                program.name);
+  std::string text = stats_text(stats);
+  JsonObject json = stats_json(stats);
+  if (const auto machine = machine_of(arguments)) {
+    constexpr double kMilliseconds = 1e3;
+    const double time = kMilliseconds * modelled_seconds(program, *machine);
+    text += fmt::format("{:.6g} ms modelled on {}\n", time, machine->name());
+    json.set("modelled_milliseconds", time);
+  }
   const auto path = arguments.value("json");
-  if (path != "-") write_text("-", stats_text(stats));
-  if (path) write_text(*path, stats_json(stats).str());
+  if (path != "-") write_text("-", text);
+  if (path) write_text(*path, json.str());
   return kGood;
 }
 
@@ -32,7 +40,8 @@ const Verb kStats = {
     "intermediate values; kernels may need a workspace in addition.",
     {{"num-partitions", "N", "an error if the module is for another number of devices", device_number()},
      {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table", {}, true},
-     as_written_option()},
+     as_written_option(),
+     machine_option()},
     run};
 
 }  // namespace tessera::command

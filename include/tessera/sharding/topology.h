@@ -30,6 +30,9 @@ class Topology {
   /// latency.
   static Topology from_file(const std::string& path);
   static Topology parse(std::string_view text, const std::string& origin = "topology");
+  static Topology from_json(const JsonObject& json);
+  /// What from_json() reads.
+  [[nodiscard]] JsonObject json() const;
 
   /// Error, with the nearest axis, if the topology names an axis that no mesh has.
   void check(const std::vector<Mesh>& meshes) const;
@@ -38,13 +41,14 @@ class Topology {
   /// The link of axes that are not named.
   [[nodiscard]] const Link& other() const { return other_; }
   [[nodiscard]] const Link& link(std::string_view axis) const;
+  /// Sets the link of an axis, or of the axes that are not named ("").
+  void set_link(const std::string& axis, const Link& link);
   /// The link that limits a group over these axes: the greatest latency and the least bandwidth among them.
   [[nodiscard]] Link slowest(const std::vector<std::string>& axes) const;
   [[nodiscard]] std::size_t hash() const;
   friend bool operator==(const Topology&, const Topology&) = default;
 
  private:
-  static Topology from_json(const JsonObject& json);
   std::vector<std::pair<std::string, Link>> axes_;  // in the order of the text
   Link other_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 const Topology kSlow = Topology::parse(R"({"other": {"latency_us": 1, "gigabytes_per_second": 0.5}})");
 
-Program chained(const Program& program) { return collective_matmul(program, kSlow); }
+Program chained(const Program& program) { return collective_matmul(program, MachineModel::with_links(kSlow)); }
 
 // ---- the model -----------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ void expect_chain(const Case& c, const Program& before) {
   const Program after = expect_collectives(chained, before, {{"collective-permute", c.ring.size - 1}});
   EXPECT_EQ(program_stats(after).total_collective_bytes, program_stats(before).total_collective_bytes);
   EXPECT_LT(modelled_end(after), modelled_end(before));
-  expect_untouched([](const Program& p) { return collective_matmul(p, Topology()); }, before);
+  expect_untouched([](const Program& p) { return collective_matmul(p, MachineModel()); }, before);
 }
 
 // ---- gathers -------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ TEST(CollectiveMatmul, PartitionedLayersAreRightWithPaddingAndAreExplained) {
     const Program program = layer(Mesh::parse(axes), rows);
     PartitionOptions options;
     options.keep_shardings = true;
-    options.topology = kSlow;
+    options.machine = MachineModel::with_links(kSlow);
     const Partitioned chains = partition(program, options);
     const auto report = check_partitioned(program, chains);
     EXPECT_TRUE(report.passed) << (report.failures.empty() ? "" : report.failures.front());
@@ -345,7 +345,7 @@ ENTRY %main {
     program = annotate(program, mesh, name, spec);
   PartitionOptions options;
   options.keep_shardings = true;
-  options.topology = kSlow;
+  options.machine = MachineModel::with_links(kSlow);
   const Partitioned parts = partition(program, options);
   EXPECT_EQ(collectives_of(parts.program), (Counts{{"collective-permute", 3}})) << print_program(parts.program);
   const auto report = check_partitioned(program, parts);

@@ -145,7 +145,7 @@ TEST(Topology, ChoosesThePlansOfAProgramAndTheirTimes) {
   ASSERT_EQ(by_bytes.notes.size(), 1U);
   EXPECT_EQ(by_bytes.notes[0].axes, "x+y");
   EXPECT_NEAR(by_bytes.notes[0].milliseconds, 448 / 10e9 * 1e3, 1e-12);
-  const Partitioned by_time = partition(program, {.topology = slow_x()});
+  const Partitioned by_time = partition(program, {.machine = MachineModel::with_links(slow_x())});
   ASSERT_EQ(by_time.notes.size(), 3U);
   EXPECT_NEAR(by_time.notes[0].milliseconds, 48 / 10e9 * 1e3, 1e-12);
   EXPECT_NEAR(by_time.notes[1].milliseconds, 64 / 1e9 * 1e3, 1e-12);

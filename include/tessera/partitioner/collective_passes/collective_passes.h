@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tessera/ir/program.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
@@ -64,11 +64,11 @@ Program hoist_collectives(const Program& program, const CollectivePassOptions& o
 Program share_gathers(const Program& program, const CollectivePassOptions& options = {});
 
 /// Replaces a collective next to dots by permutes around the ring of the group, each next to a chunk of the dots, if
-/// the modelled time of permutes that overlap with chunks is less (never on a uniform topology). As in Wang et al.,
+/// the modelled time of permutes that overlap with chunks is less (never on equal links without latency). As in Wang et al.,
 /// Overlap communication with dependent computation via decomposition, 2023:
 ///   dot(all-gather(x), w) -> dot(x, w), dot(permute(x), w), … each in its place, or added up
 ///   reduce-scatter(dot(x, w)) -> dot(slice(x), w), permute of it + dot(slice(x), w), …
-Program collective_matmul(const Program& program, const Topology& topology);
+Program collective_matmul(const Program& program, const MachineModel& machine);
 
 /// Lets collectives over any of `axes` carry f32 as bf16, half the bytes: x -> f32(all-gather(bf16(x))); also
 /// permutes and all-to-alls. Sums are accumulated in f32, and each partial value is rounded once:
@@ -98,6 +98,6 @@ Program make_asynchronous(const Program& program);
 Program optimize_collectives(const Program& program, const CollectivePassOptions& options = {},
                              const std::vector<std::string>& skip = {},
                              const std::function<void(const std::string& pass, const Program&)>& dump = nullptr,
-                             const Topology& topology = {});
+                             const MachineModel& machine = {});
 
 }  // namespace tessera

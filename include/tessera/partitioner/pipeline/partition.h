@@ -11,7 +11,7 @@
 #include "tessera/ir/program.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/partitioner/explain/remedy.h"
-#include "tessera/sharding/topology.h"
+#include "tessera/sharding/machine.h"
 
 namespace tessera {
 
@@ -37,8 +37,9 @@ struct PartitionOptions {
   bool writes_dumps = true;
   /// Keep shardings and global dims on the local instructions. check uses them to poison padding.
   bool keep_shardings = false;
-  /// The speed of the links along each mesh axis. It has an effect only if links differ or have latency.
-  Topology topology{};
+  /// The machine whose time and memory the choices minimize. On equal links without latency, as in the preset
+  /// `uniform`, bytes come first.
+  MachineModel machine{};
   CollectiveLimits limits{};
   /// The number of reshards that are tried at other places, the most expensive first, in programs that are not large.
   /// 0: the result of propagation, so that a training step gets the same shardings at every size.
@@ -130,5 +131,10 @@ ProgramStats execution_stats(const Program& program);
 /// Counts the program as written, without lowering and without sharing within nodes: an estimate that needs only one
 /// schedule. Passes of the partitioner compare candidates by it, and bench/peers/xla compares partitioners.
 ProgramStats program_stats(const Program& program);
+
+/// The modelled time of one run of a per-device program: its ops and collectives, one after the other.
+double modelled_seconds(const Program& program, const MachineModel& machine);
+/// That time, and the peak memory of program_stats().
+Cost program_cost(const Program& program, const MachineModel& machine);
 
 }  // namespace tessera

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The modelled time and the peak memory of a per-device program.
+#include "explain/explain.h"
+#include "strategy/work_seconds.h"
+#include "tessera/passes/passes.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+// Elementwise ops run in fused groups, so only their results are written.
+double touched_bytes(const OpView& view) {
+  std::int64_t bytes = 0;
+  for (const Type& leaf : view.result.leaves())
+    if (leaf.is_array()) bytes += leaf.byte_size();
+  if (!view.op.elementwise)
+    for (const Type& operand : view.operands)
+      for (const Type& leaf : operand.leaves())
+        if (leaf.is_array()) bytes += leaf.byte_size();
+  return static_cast<double>(bytes);
+}
+
+}  // namespace
+
+double modelled_seconds(const Program& scheduled, const MachineModel& machine) {
+  const Program program = with_groups_of_devices(make_synchronous(scheduled));
+  const auto counts = run_counts(program);
+  double sum = 0;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    double once = 0;
+    if (at(counts, c) == 0) continue;
+    for (const Instruction& instruction : program[c].instructions) {
+      if (instruction.op->role == Role::kCollective)
+        once += collective_seconds(program, program[c], instruction, machine.links());
+      if (instruction.op->role != Role::kPlain) continue;
+      const OpView view = view_of(program, program[c], instruction);
+      once += work_seconds(view, factor_map(view), {}, flops_of(view), touched_bytes(view), machine);
+    }
+    sum += once * at(counts, c);
+  }
+  return sum;
+}
+
+Cost program_cost(const Program& program, const MachineModel& machine) {
+  return {modelled_seconds(program, machine), program_stats(program).peak_bytes_per_device};
+}
+
+}  // namespace tessera
