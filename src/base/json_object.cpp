@@ -109,6 +109,17 @@ bool JsonObject::is_bool(std::string_view key) const {
   return value != nullptr && value->is_bool();
 }
 
+bool JsonObject::is_object(std::string_view key) const {
+  const json::value* value = node_->find(key);
+  return value != nullptr && value->is_object();
+}
+
+std::string JsonObject::text(std::string_view key) const {
+  const json::value* value = node_->find(key);
+  if (value == nullptr) return "";
+  return value->is_string() ? std::string(value->get_string()) : json::serialize(*value);
+}
+
 bool JsonObject::read(std::string_view key, bool& value) const {
   const json::value* found = node_->find(key);
   if (found == nullptr) return false;

@@ -120,12 +120,14 @@ void check_images(const TrainingArguments& a) {
 }  // namespace
 
 void add_program_flags(TrainingArguments& arguments, ArgumentParser& parser) {
+  if (arguments.program == TrainingProgram::kModel) return;
   parser.group("model and data");
   switch (arguments.program) {
     case TrainingProgram::kClm: return add_clm_flags(arguments, parser);
     case TrainingProgram::kMlm: return add_mlm_flags(arguments, parser);
     case TrainingProgram::kClassification: return add_classification_flags(arguments, parser);
     case TrainingProgram::kImages: return add_image_flags(arguments, parser);
+    case TrainingProgram::kModel: return;
   }
 }
 
@@ -143,6 +145,7 @@ void check_program_flags(const TrainingArguments& a) {
       require(!a.train_file.empty(), "--train_file is needed: a TSV file with a header");
       return;
     case TrainingProgram::kImages: return check_images(a);
+    case TrainingProgram::kModel: return;
   }
 }
 

@@ -33,6 +33,9 @@ class JsonObject {
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] bool is_null(std::string_view key) const;
   [[nodiscard]] bool is_bool(std::string_view key) const;
+  [[nodiscard]] bool is_object(std::string_view key) const;
+  /// The value of `key` as text: a string without quotation marks, anything else as JSON on one line. "" if it is absent.
+  [[nodiscard]] std::string text(std::string_view key) const;
 
   /// Puts the value of `key` into `value` and returns true. If the key is absent, returns false and does not change
   /// `value`. Error, with the key, if the value has another type or does not fit.
