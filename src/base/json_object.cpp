@@ -227,6 +227,12 @@ void JsonObject::set(std::string_view key, const std::vector<JsonObject>& value)
 }
 void JsonObject::set_null(std::string_view key) { node_->members[key] = nullptr; }
 
+void JsonObject::set_from(std::string_view key, const JsonObject& other) {
+  const json::value* value = other.node_->find(key);
+  require(value != nullptr, "{}: {} is missing", other.origin(), key);
+  node_->members[key] = *value;
+}
+
 void JsonObject::require_known(const std::vector<std::string>& known) const {
   for (const auto& key : keys()) {
     const bool is_known = std::find(known.begin(), known.end(), key) != known.end();

@@ -67,7 +67,8 @@ class YamlConverter {
   json::value value(int index, int depth) {
     const yaml_node_t& node = *yaml_document_get_node(&document_, index);
     constexpr int kDeepest = 100;
-    require(depth < kDeepest, "{}: lists and mappings nest deeper than {}", yaml_place(origin_, node.start_mark), kDeepest);
+    require(depth < kDeepest, "{}: lists and mappings nest deeper than {}", yaml_place(origin_, node.start_mark),
+            kDeepest);
     require(seen_.insert(index).second, "{}: anchors are not supported; write the value again",
             yaml_place(origin_, node.start_mark));
     if (node.type == YAML_SCALAR_NODE) return scalar_value(node);
@@ -98,7 +99,8 @@ class YamlConverter {
 };
 
 [[noreturn]] void fail_to_read(const yaml_parser_t& parser, const std::string& origin) {
-  fail("{}: {}", yaml_place(origin, parser.problem_mark), parser.problem == nullptr ? "this is no YAML" : parser.problem);
+  fail("{}: {}", yaml_place(origin, parser.problem_mark),
+       parser.problem == nullptr ? "this is no YAML" : parser.problem);
 }
 
 }  // namespace

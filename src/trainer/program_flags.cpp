@@ -23,6 +23,7 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.flag("model_name_or_path", a.model_name_or_path, "folder with config.json and model.safetensors to start from")
       .flag("config_name", a.config_name, "config.json of a causal model; default: that of model_name_or_path")
       .flag("model_type", a.model_type, "the model if the configuration names none: gpt2, llama, mixtral")
+      .flag("config_overrides", a.config_overrides, "values that replace those of the configuration, as in n_embd=10")
       .flag("tokenizer_name", a.tokenizer_name,
             "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json");
   add_text_flags(a, parser);

@@ -65,10 +65,10 @@ std::string progress_text(const Progress& progress) {
 
 std::string log_text(const LogEntry& entry, const LogStyle& style) {
   const std::string width = std::to_string(style.last_step);
-  std::string out = fmt::format("step {:>{}}  loss {:.4f}  lr {:.3g}  norm {:.3g}  {} {}/s", entry.step, width.size(),
+  std::string out = fmt::format("step {:>{}}  loss {:.4f}  lr {:.3g}  norm {:.2g}  {} {}/s", entry.step, width.size(),
                                 entry.loss.value_or(0), entry.learning_rate.value_or(0), entry.grad_norm.value_or(0),
                                 short_number(entry.tokens_per_second.value_or(0)), style.unit);
-  if (entry.mfu) out += fmt::format("  MFU {:.1f}%", 100 * *entry.mfu);
+  if (entry.mfu) out += fmt::format("  MFU {:.2g}%", 100 * *entry.mfu);
   if (style.exposed_part) out += fmt::format("  comm {:.0f}%", 100 * *style.exposed_part);
   return out;
 }

@@ -22,7 +22,8 @@ Trainer::Trainer(TrainerOptions options) : owned_(std::make_unique<Owned>()) {
   for (auto& callback : callbacks) add_callback(std::move(callback));
 }
 
-Trainer::Trainer(const TrainingArguments& arguments, Task& task, std::vector<std::shared_ptr<TrainerCallback>> callbacks)
+Trainer::Trainer(const TrainingArguments& arguments, Task& task,
+                 std::vector<std::shared_ptr<TrainerCallback>> callbacks)
     : run_(std::make_unique<Run>(arguments, task)) {
   for (auto& callback : callbacks) add_callback(std::move(callback));
 }

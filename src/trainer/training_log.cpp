@@ -75,7 +75,8 @@ void Trainer::Run::print(const std::string& text) const {
 // The memory and the collectives of the first program of a training.
 void Trainer::Run::report_program() {
   if (compiled_programs().size() <= first_program_ || std::exchange(has_reported_, true)) return;
-  print(memory_report(setup_, most_memory_of_steps(first_program_)) + collective_report(compiled_programs().back().notes));
+  print(memory_report(setup_, most_memory_of_steps(first_program_)) +
+        collective_report(compiled_programs().back().notes));
 }
 
 void Trainer::Run::show_progress() {
@@ -99,9 +100,10 @@ void Trainer::Run::log(const Reading& reading) {
                  .exposed_communication_seconds = exposed / steps};
   if (arguments_.include_num_input_tokens_seen) entry.num_input_tokens_seen = static_cast<double>(reading.tokens);
   if (is_master_)
-    bar_.print(log_text(entry, {.unit = std::string(task_.unit()),
-                                .last_step = steps_,
-                                .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed / seconds)}));
+    bar_.print(
+        log_text(entry, {.unit = std::string(task_.unit()),
+                         .last_step = steps_,
+                         .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed / seconds)}));
   add_to_log(entry);
   call(&TrainerCallback::on_log, &entry);
   if (is_master_ && arguments_.prints_metrics()) bar_.print(metrics_report());

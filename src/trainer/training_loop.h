@@ -110,7 +110,7 @@ class Trainer::Run {
   LogFiles files_;
   StateWriter state_writer_;
 
-  StartedUpdate started_;          // of the last update
+  StartedUpdate started_;           // of the last update
   std::int64_t unnoted_steps_ = 0;  // updates since the last reading
   std::deque<Reading> readings_;
   Window window_;

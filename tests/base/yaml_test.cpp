@@ -32,8 +32,7 @@ TEST(Yaml, ScalarsListsAndMappingsBecomeJson) {
 
 TEST(Yaml, ErrorsNameThePlace) {
   EXPECT_NE(error_of([] { parse_yaml("a: [1, 2\nb: 3\n", "f.yaml"); }).find("f.yaml:2:"), std::string::npos);
-  EXPECT_EQ(error_of([] { parse_yaml("- 1\n", "f.yaml"); }),
-            "f.yaml: must be a mapping: lines of the form key: value");
+  EXPECT_EQ(error_of([] { parse_yaml("- 1\n", "f.yaml"); }), "f.yaml: must be a mapping: lines of the form key: value");
   EXPECT_EQ(error_of([] { parse_yaml("a: 1\na: 2\n", "f.yaml"); }), "f.yaml:2:1: the key a occurs twice");
   EXPECT_EQ(error_of([] { parse_yaml("a: &x [1]\nb: *x\n", "f.yaml"); }),
             "f.yaml:1:4: anchors are not supported; write the value again");

@@ -19,20 +19,25 @@ TrainingArguments settled(std::vector<std::string> flags) {
 }
 
 TEST(Flags, OlderNamesMeanTheCurrentOnes) {
-  const TrainingArguments a = settled({"--evaluation_strategy", "epoch", "--group_by_length", "--fsdp", "full_shard", "auto_wrap",
-                                       "--warmup_ratio", "0.25"});
+  const TrainingArguments a = settled({"--evaluation_strategy", "epoch", "--group_by_length", "--fsdp", "full_shard",
+                                       "auto_wrap", "--warmup_ratio", "0.25"});
   EXPECT_EQ(a.eval_strategy + a.train_sampling_strategy + a.fsdp, "epochgroup_by_lengthfull_shard auto_wrap");
   EXPECT_EQ(a.warmup_count(10), 3);
   EXPECT_EQ(settled({"--warmup_ratio", "0.25", "--warmup_steps", "7"}).warmup_count(10), 7);
-  EXPECT_EQ(error_of([] { settled({"--adafactor", "--optim", "sgd"}); }),
+  EXPECT_EQ(error_of([] {
+              settled({"--adafactor", "--optim", "sgd"});
+            }),
             "--adafactor true and --optim sgd exclude each other");
 }
 
 TEST(Flags, HuggingFacesOtherFlagsAreNamedTogetherOrNoted) {
-  EXPECT_EQ(error_of([] { settled({"--deepspeed", "d.json", "--push_to_hub", "--neftune_noise_alpha", "5"}); }),
+  EXPECT_EQ(error_of([] {
+              settled({"--deepspeed", "d.json", "--push_to_hub", "--neftune_noise_alpha", "5"});
+            }),
             "flags of Hugging Face's programs do not exist here: --deepspeed (use --fsdp full_shard), --push_to_hub "
             "(nothing is uploaded), --neftune_noise_alpha (embeddings get no noise)");
-  const TrainingArguments a = settled({"--tf32", "true", "--torch_compile", "--fp16_full_eval", "--ddp_backend", "gloo"});
+  const TrainingArguments a =
+      settled({"--tf32", "true", "--torch_compile", "--fp16_full_eval", "--ddp_backend", "gloo"});
   EXPECT_EQ(a.notes, (std::vector<std::string>{
                          "--fp16_full_eval true has no effect: an evaluation computes in the type of the training",
                          "--ddp_backend gloo has no effect: ranks communicate through shared memory and MPI"}));
@@ -45,15 +50,21 @@ TEST(Flags, TheLogIsWrittenAsReportToSays) {
   EXPECT_TRUE(two.reports_to("csv") && two.reports_to("tensorboard") && !two.reports_to("jsonl"));
   EXPECT_TRUE(settled({"--logging_dir", "d", "--report_to"}).reports_to("csv"));
   EXPECT_FALSE(settled({"--logging_dir", "d", "--report_to", "none"}).reports_to("jsonl"));
-  EXPECT_EQ(error_of([] { settled({"--report_to", "wandb"}); }),
+  EXPECT_EQ(error_of([] {
+              settled({"--report_to", "wandb"});
+            }),
             "--report_to: wandb is not there; the log can be written as jsonl, csv and tensorboard, or none");
   EXPECT_EQ(error_of([] { settled({"--report_to", "csv"}); }), "--report_to csv needs --logging_dir");
 }
 
 TEST(Flags, EvaluationsThatNothingNeedsAreRefused) {
-  EXPECT_EQ(error_of([] { settled({"--early_stopping_patience", "2"}); }),
+  EXPECT_EQ(error_of([] {
+              settled({"--early_stopping_patience", "2"});
+            }),
             "--early_stopping_patience needs evaluations: --eval_strategy steps or epoch");
-  EXPECT_EQ(error_of([] { settled({"--save_strategy", "best", "--eval_strategy", "steps"}); }),
+  EXPECT_EQ(error_of([] {
+              settled({"--save_strategy", "best", "--eval_strategy", "steps"});
+            }),
             "--save_strategy best needs --output_dir");
   EXPECT_EQ(error_of([] { settled({"--early_stopping_patience", "2", "--eval_strategy", "steps"}); }), "no error");
 }
@@ -62,13 +73,14 @@ TEST(Flags, EvaluationsThatNothingNeedsAreRefused) {
 
 TEST(AccelerateConfig, GivesPrecisionFsdpAndSizes) {
   const TemporaryFolder folder;
-  const std::string path = folder.write("a.yaml",
-                                        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\n"
-                                        "num_processes: 6\nmain_process_port: 29500\nfsdp_config:\n"
-                                        "  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-                                        "  fsdp_transformer_layer_cls_to_wrap: GPT2MLP\n  fsdp_reshard_after_forward: false\n"
-                                        "parallelism_config:\n  parallelism_config_dp_replicate_size: 1\n"
-                                        "  parallelism_config_dp_shard_size: 3\n  parallelism_config_tp_size: 2\n");
+  const std::string path =
+      folder.write("a.yaml",
+                   "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\n"
+                   "num_processes: 6\nmain_process_port: 29500\nfsdp_config:\n"
+                   "  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+                   "  fsdp_transformer_layer_cls_to_wrap: GPT2MLP\n  fsdp_reshard_after_forward: false\n"
+                   "parallelism_config:\n  parallelism_config_dp_replicate_size: 1\n"
+                   "  parallelism_config_dp_shard_size: 3\n  parallelism_config_tp_size: 2\n");
   const TrainingArguments a = settled({"--config_file", path});
   EXPECT_TRUE(a.bf16);
   EXPECT_EQ(a.fsdp + "/" + a.mesh + "/" + a.tensor_parallel, "true/fsdp=3,model=2/model");
@@ -86,10 +98,12 @@ TEST(AccelerateConfig, WhatCannotBeDoneIsAnError) {
   const auto error = [&](const char* text) {
     return error_of([&] { settled({"--config_file", folder.write("a.yaml", text)}); });
   };
-  EXPECT_NE(error("distributed_type: DEEPSPEED\n").find("distributed_type DEEPSPEED is not there; use FSDP"), std::string::npos);
+  EXPECT_NE(error("distributed_type: DEEPSPEED\n").find("distributed_type DEEPSPEED is not there; use FSDP"),
+            std::string::npos);
   EXPECT_NE(error("mixed_precison: bf16\n").find("unknown key \"mixed_precison\"; did you mean \"mixed_precision\"?"),
             std::string::npos);
-  EXPECT_NE(error("mixed_precision: fp8\n").find("mixed_precision must be no, bf16 or fp16, got fp8"), std::string::npos);
+  EXPECT_NE(error("mixed_precision: fp8\n").find("mixed_precision must be no, bf16 or fp16, got fp8"),
+            std::string::npos);
 }
 
 FsdpConfig config_of(const char* json) { return FsdpConfig::from_json(JsonObject::parse(json, "f.json")); }

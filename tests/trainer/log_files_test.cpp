@@ -47,7 +47,8 @@ TEST(EventFile, HoldsAnEventWithTagsForEachEntry) {
   ASSERT_EQ(records.size(), 2U);
   EXPECT_NE(records[0].find("brain.Event:2"), std::string::npos);
   // step = 300, then the summary with one value: its tag, and 1.5 as four bytes.
-  const std::string expected = std::string("\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0a", 9) + "train/loss" + std::string("\x15\x00\x00\xc0\x3f", 5);
+  const std::string expected =
+      std::string("\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0a", 9) + "train/loss" + std::string("\x15\x00\x00\xc0\x3f", 5);
   EXPECT_EQ(records[1].substr(9), expected);
 }
 
@@ -60,10 +61,12 @@ TEST(LogFiles, WriteEveryFormThatReportToNames) {
   files.write({.step = 2, .epoch = 0.5, .loss = 1.25, .learning_rate = 0.1});
   files.write({.step = 4, .epoch = 1, .eval_loss = 3});
   EXPECT_EQ(read_file(folder.file("logs/log.csv")),
-            "step,epoch,loss,learning_rate,grad_norm,tokens_per_second,mfu,exposed_communication_seconds,num_input_tokens_seen,"
+            "step,epoch,loss,learning_rate,grad_norm,tokens_per_second,mfu,exposed_communication_seconds,num_input_"
+            "tokens_seen,"
             "eval_loss,eval_accuracy\n2,0.5,1.25,0.1,,,,,,,\n4,1,,,,,,,,3,\n");
   EXPECT_EQ(read_file(folder.file("logs/log.jsonl")),
-            "{\"epoch\": 0.5,\"loss\": 1.25,\"learning_rate\": 0.1,\"step\": 2}\n{\"epoch\": 1.0,\"eval_loss\": 3.0,\"step\": 4}\n");
+            "{\"epoch\": 0.5,\"loss\": 1.25,\"learning_rate\": 0.1,\"step\": 2}\n{\"epoch\": 1.0,\"eval_loss\": "
+            "3.0,\"step\": 4}\n");
 }
 
 TEST(StateWriter, WritesTheNewestState) {

@@ -74,6 +74,8 @@ class JsonObject {
   void set(std::string_view key, const JsonObject& value);
   void set(std::string_view key, const std::vector<JsonObject>& value);
   void set_null(std::string_view key);
+  /// Sets `key` to the value that it has in `other`. Error if it has none.
+  void set_from(std::string_view key, const JsonObject& other);
 
   /// Error, with the nearest known key, if the object has a key that is not in `known`.
   void require_known(const std::vector<std::string>& known) const;

@@ -29,8 +29,8 @@ struct TrainerEvent {
   const TrainingArguments& arguments;
   const TrainerState& state;
   TrainerControl& control;
-  TrainingSetup& setup;            // the model, its optimizer and mesh
-  const LogEntry* log = nullptr;   // of on_log and on_evaluate
+  TrainingSetup& setup;              // the model, its optimizer and mesh
+  const LogEntry* log = nullptr;     // of on_log and on_evaluate
   const Metrics* metrics = nullptr;  // of on_evaluate
 };
 

@@ -31,8 +31,8 @@ using MetricFunction = std::function<std::vector<std::pair<std::string, double>>
 struct TrainerOptions {
   nn::PretrainedModel& model;
   TrainingArguments args{};
-  std::shared_ptr<const data::Source> train_dataset{};  // null: the trainer only evaluates
-  std::shared_ptr<const data::Source> eval_dataset{};   // null: no evaluation
+  std::shared_ptr<const data::Source> train_dataset{};    // null: the trainer only evaluates
+  std::shared_ptr<const data::Source> eval_dataset{};     // null: no evaluation
   std::shared_ptr<const data::Collator> data_collator{};  // null: arrays are stacked
   /// Null: the mean loss that the model computes from a batch with labels.
   LossFunction compute_loss{};

@@ -10,11 +10,36 @@ namespace tessera::trainer {
 namespace {
 
 // Keys about starting processes: mpirun does this.
-constexpr const char* kLaunchKeys[] = {
-    "compute_environment", "debug", "downcast_bf16", "dynamo_config", "dynamo_backend", "enable_cpu_affinity", "gpu_ids", "machine_rank",
-    "main_process_ip", "main_process_port", "main_training_function", "max_restarts", "monitor_interval", "mpirun_config",
-    "num_cpu_threads_per_process", "num_machines", "rdzv_backend", "rdzv_conf", "same_network", "tpu_cluster", "tpu_env", "tpu_name",
-    "tpu_use_cluster", "tpu_use_sudo", "tpu_vm", "tpu_zone", "use_cpu", "ipex_config", "commands", "command_file"};
+constexpr const char* kLaunchKeys[] = {"compute_environment",
+                                       "debug",
+                                       "downcast_bf16",
+                                       "dynamo_config",
+                                       "dynamo_backend",
+                                       "enable_cpu_affinity",
+                                       "gpu_ids",
+                                       "machine_rank",
+                                       "main_process_ip",
+                                       "main_process_port",
+                                       "main_training_function",
+                                       "max_restarts",
+                                       "monitor_interval",
+                                       "mpirun_config",
+                                       "num_cpu_threads_per_process",
+                                       "num_machines",
+                                       "rdzv_backend",
+                                       "rdzv_conf",
+                                       "same_network",
+                                       "tpu_cluster",
+                                       "tpu_env",
+                                       "tpu_name",
+                                       "tpu_use_cluster",
+                                       "tpu_use_sudo",
+                                       "tpu_vm",
+                                       "tpu_zone",
+                                       "use_cpu",
+                                       "ipex_config",
+                                       "commands",
+                                       "command_file"};
 
 void apply_precision(const JsonObject& file, TrainingArguments& arguments, const ArgumentParser& parser) {
   std::string precision = "no";
@@ -22,7 +47,8 @@ void apply_precision(const JsonObject& file, TrainingArguments& arguments, const
   file.read("mixed_precision", precision);
   const bool is_known = precision == "no" || precision == "bf16" || precision == "fp16";
   require(is_known, "{}: mixed_precision must be no, bf16 or fp16, got {}", file.origin(), precision);
-  require(precision != "fp16" || parser.was_given("bf16"), "{}: mixed_precision fp16 is not there; use bf16", file.origin());
+  require(precision != "fp16" || parser.was_given("bf16"), "{}: mixed_precision fp16 is not there; use bf16",
+          file.origin());
   if (!parser.was_given("bf16") && arguments.dtype != "float64") arguments.bf16 = precision == "bf16";
 }
 
@@ -32,8 +58,8 @@ void apply_distribution(const JsonObject& file, TrainingArguments& arguments, co
   std::string kind = "NO";
   if (!file.is_bool("distributed_type")) file.read("distributed_type", kind);
   const bool is_known = std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
-  require(is_known, "{}: distributed_type {} is not there; use FSDP, or MULTI_CPU for data parallelism{}", file.origin(),
-          kind, [&] { return suggest_name(kind, kKinds); });
+  require(is_known, "{}: distributed_type {} is not there; use FSDP, or MULTI_CPU for data parallelism{}",
+          file.origin(), kind, [&] { return suggest_name(kind, kKinds); });
   if (kind == "FSDP" && !parser.was_given("fsdp")) arguments.fsdp = "true";
   if (!arguments.fsdp.empty() && file.has("fsdp_config") && !parser.was_given("fsdp_config"))
     arguments.fsdp_config = arguments.accelerate_config;
@@ -45,8 +71,8 @@ void apply_distribution(const JsonObject& file, TrainingArguments& arguments, co
 void apply_accelerate_config(TrainingArguments& arguments, const ArgumentParser& parser) {
   if (arguments.accelerate_config.empty()) return;
   const JsonObject file = yaml_from_file(arguments.accelerate_config);
-  std::vector<std::string> known = {"distributed_type", "mixed_precision", "fsdp_config", "num_processes", "parallelism_config",
-                                    "gradient_accumulation_steps"};
+  std::vector<std::string> known = {"distributed_type", "mixed_precision",    "fsdp_config",
+                                    "num_processes",    "parallelism_config", "gradient_accumulation_steps"};
   known.insert(known.end(), std::begin(kLaunchKeys), std::end(kLaunchKeys));
   for (const char* other : {"deepspeed_config", "megatron_lm_config", "fp8_config", "smp_config", "te_config"})
     require(!file.has(other) || file.is_null(other) || file.text(other) == "{}", "{}: {} is not there; use fsdp_config",

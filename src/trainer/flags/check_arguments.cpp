@@ -61,8 +61,9 @@ void check_best_model_flags(const TrainingArguments& arguments) {
           "--save_strategy best needs evaluations: --eval_strategy steps or epoch");
   if (!arguments.compares_checkpoints() && arguments.save_strategy != "best") return;
   // These compare models of which no checkpoint is needed.
-  if (arguments.early_stopping_patience && !arguments.load_best_model_at_end && arguments.save_strategy != "best") return;
-  const char* flag = arguments.load_best_model_at_end     ? "load_best_model_at_end"
+  if (arguments.early_stopping_patience && !arguments.load_best_model_at_end && arguments.save_strategy != "best")
+    return;
+  const char* flag = arguments.load_best_model_at_end    ? "load_best_model_at_end"
                      : arguments.save_strategy == "best" ? "save_strategy best"
                                                          : "metric_for_best_model";
   require(!arguments.output_dir.empty(), "--{} needs --output_dir", flag);
@@ -116,7 +117,8 @@ void check_reports(const TrainingArguments& a) {
   check_words("report_to", a.report_to, {"none", "jsonl", "csv", "tensorboard", "all"},
               "the log can be written as jsonl, csv and tensorboard, or none");
   const std::vector<std::string> words = split(a.report_to, ' ');
-  const bool writes = std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "csv" || w == "tensorboard"; });
+  const bool writes =
+      std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "csv" || w == "tensorboard"; });
   require(!writes || !a.logging_dir.empty(), "--report_to {} needs --logging_dir", a.report_to);
   require(words.size() < 2 || std::find(words.begin(), words.end(), "none") == words.end(),
           "--report_to: none excludes every other word, got \"{}\"", a.report_to);

@@ -83,7 +83,8 @@ std::uint32_t crc32c(std::string_view text) {
 }
 
 EventFile::EventFile(const std::string& folder) {
-  const auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
   make_folder(folder);
   path_ = fmt::format("{}/events.out.tfevents.{}.{}.{}.0", folder, now.count(), own_host_name(), getpid());
   append_file(path_, record_of(event_of(0, bytes_field(3, "brain.Event:2"))));
@@ -92,7 +93,8 @@ EventFile::EventFile(const std::string& folder) {
 void EventFile::write(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
   std::string values;
   for (const auto& [name, value] : scalars)  // tag = 1, simple_value = 2
-    values += bytes_field(1, bytes_field(1, name) + field_key(2, WireType::kFloat) + little_endian(static_cast<float>(value)));
+    values += bytes_field(
+        1, bytes_field(1, name) + field_key(2, WireType::kFloat) + little_endian(static_cast<float>(value)));
   append_file(path_, record_of(event_of(step, bytes_field(5, values))));
 }
 

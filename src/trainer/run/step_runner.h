@@ -35,7 +35,7 @@ class StepRunner {
   const TrainingArguments& arguments_;
   Task& task_;
   Tensor loss_sum_;
-  BatchTensors batch_;     // the names of the arrays, for the function
+  BatchTensors batch_;  // the names of the arrays, for the function
   bool has_labels_ = false;
   CompiledFunction update_;
 };

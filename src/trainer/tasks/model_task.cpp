@@ -14,8 +14,7 @@ namespace {
 
 class ModelTask final : public Task {
  public:
-  ModelTask(const TrainingArguments& arguments, TrainerOptions options)
-      : options_(std::move(options)) {
+  ModelTask(const TrainingArguments& arguments, TrainerOptions options) : options_(std::move(options)) {
     begin_setup(arguments, setup_);
     setup_.network = &options_.model;
     finish_setup(arguments, setup_);
