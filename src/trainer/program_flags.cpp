@@ -68,6 +68,7 @@ void add_image_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("fake_data_classes", a.fake_data_classes, "number of their classes")
       .flag("image_size", a.image_size, "height and width of images")
       .flag("spatial_sharding", a.spatial_sharding, "axis over which the rows of images are sharded")
+      .flag("augment", a.augment, "train on random parts of images, scaled and mirrored at random")
       .flag("momentum", a.momentum, "of --optim sgd")
       .flag("batch_size", a.per_device_train_batch_size, "the same as per_device_train_batch_size")
       .flag("test_set_batch_size", a.per_device_eval_batch_size, "the same as per_device_eval_batch_size")

@@ -49,7 +49,8 @@ ImageModel make_image_model(const TrainingArguments& arguments, std::int64_t cla
 
 struct ImageData {
   std::shared_ptr<const data::Source> train;
-  std::shared_ptr<const data::Source> held_out;  // null: there are none
+  std::shared_ptr<const data::Source> held_out;    // null: there are none
+  std::shared_ptr<const data::Collator> collator;  // of the training images; null: they are stacked
   std::int64_t classes = 0;
 };
 
@@ -64,11 +65,15 @@ ImageData load_images(const TrainingArguments& arguments) {
   if (arguments.fake_data) {
     const auto all =
         std::make_shared<FakeImages>(arguments.fake_data_samples, arguments.fake_data_classes, arguments.image_size);
-    return {all, std::make_shared<FirstSamples>(all, std::min<std::int64_t>(all->size(), 256)),
+    return {all, std::make_shared<FirstSamples>(all, std::min<std::int64_t>(all->size(), 256)), nullptr,
             arguments.fake_data_classes};
   }
   const auto train = folder_of(arguments.datadir + "/train", {});
-  ImageData out{std::make_shared<SquareImages>(train, arguments.image_size), nullptr, isize(train->classes())};
+  ImageData out{train, nullptr, std::make_shared<RandomParts>(arguments.image_size), isize(train->classes())};
+  if (!arguments.augment) {
+    out.train = std::make_shared<SquareImages>(train, arguments.image_size);
+    out.collator = nullptr;
+  }
   if (const std::string val = arguments.datadir + "/val"; std::filesystem::exists(val))
     out.held_out = std::make_shared<SquareImages>(folder_of(val, train->classes()), arguments.image_size);
   return out;
@@ -81,6 +86,7 @@ class ImageTask final : public Task {
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.input_sharding = sharding();
+    options.collator = data_.collator;
     loader_ = make_train_loader(arguments, data_.train, std::move(options));
   }
 
