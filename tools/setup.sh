@@ -6,7 +6,7 @@
 set -euo pipefail
 
 build=(g++ make cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libdnnl-dev libeigen3-dev libfmt-dev
-       libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev libpcre2-dev libutf8proc-dev zlib1g-dev libpng-dev libxxhash-dev libbenchmark-dev libgtest-dev libgmock-dev
+       libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev libpcre2-dev libutf8proc-dev zlib1g-dev libpng-dev libxxhash-dev libyaml-dev libbenchmark-dev libgtest-dev libgmock-dev
        bible-kjv bible-kjv-text)
 test=("${build[@]}" git python3 clang-format-16 doxygen dataset-fashion-mnist iproute2)
 all=("${test[@]}" clang-tidy-16)

@@ -36,6 +36,25 @@ T parse_or_fail(std::string_view name, std::string_view text) {
   return *value;
 }
 
+OptionSyntax::Value syntax_of(bool has_bare, bool takes_words) {
+  using Value = OptionSyntax::Value;
+  if (!has_bare) return Value::kRequired;
+  return takes_words ? Value::kMany : Value::kOptional;
+}
+
+// Python writes True, False and None.
+std::string plain_value(const std::string& text) {
+  if (text == "True") return "true";
+  if (text == "False") return "false";
+  return text == "None" || text == "none" || text == "null" ? "" : text;
+}
+
+bool is_same_value(const std::string& given, const std::string& standard) {
+  const auto a = parse_number<double>(given);
+  const auto b = parse_number<double>(standard);
+  return a && b ? *a == *b : plain_value(given) == plain_value(standard);
+}
+
 template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
@@ -89,6 +108,26 @@ ArgumentParser& ArgumentParser::text_or_bare(std::string name, std::string& valu
   return *this;
 }
 
+ArgumentParser& ArgumentParser::words_or_bare(std::string name, std::string& value, std::string bare,
+                                              std::string help) {
+  text_or_bare(std::move(name), value, std::move(bare), std::move(help));
+  rows_.back().takes_words = true;
+  return *this;
+}
+ArgumentParser& ArgumentParser::alias(std::string name, const std::string& of) {
+  ensure(find(of) != nullptr && find(name) == nullptr, "flag --{} for --{}", name, of);
+  aliases_.emplace_back(std::move(name), of);
+  return *this;
+}
+ArgumentParser& ArgumentParser::without_effect(std::string name, std::string standard, std::string reason) {
+  if (find(name) == nullptr) foreign_.push_back({std::move(name), std::move(standard), std::move(reason), false});
+  return *this;
+}
+ArgumentParser& ArgumentParser::absent(std::string name, std::string standard, std::string reason) {
+  if (find(name) == nullptr) foreign_.push_back({std::move(name), std::move(standard), std::move(reason), true});
+  return *this;
+}
+
 std::string ArgumentParser::value_text(const Target& target) {
   const auto optional_text = [](const auto* value) { return *value ? fmt::format("{}", **value) : std::string(); };
   return std::visit(Overloaded{[](const bool* value) { return std::string(*value ? "true" : "false"); },
@@ -101,6 +140,8 @@ std::string ArgumentParser::value_text(const Target& target) {
 }
 
 ArgumentParser::Row* ArgumentParser::find(std::string_view name) {
+  for (const auto& [other, of] : aliases_)
+    if (other == name) name = of;
   const auto it = std::find_if(rows_.begin(), rows_.end(), [&](const Row& row) { return row.name == name; });
   return it == rows_.end() ? nullptr : &*it;
 }
@@ -108,9 +149,12 @@ ArgumentParser::Row* ArgumentParser::find(std::string_view name) {
 std::vector<OptionSyntax> ArgumentParser::syntax() const {
   std::vector<OptionSyntax> out;
   for (const Row& row : rows_) {
-    out.push_back({row.name, row.bare ? OptionSyntax::Value::kOptional : OptionSyntax::Value::kRequired});
+    out.push_back({row.name, syntax_of(row.bare.has_value(), row.takes_words)});
     if (std::holds_alternative<bool*>(row.target)) out.push_back({"no_" + row.name, OptionSyntax::Value::kNone});
+    for (const auto& [name, of] : aliases_)
+      if (of == row.name) out.push_back({name, out[out.size() - 1].value});
   }
+  for (const Foreign& flag : foreign_) out.push_back({flag.name, OptionSyntax::Value::kMany});
   return out;
 }
 
@@ -149,10 +193,13 @@ bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
     return true;
   }
   const CommandWords words = read_command_words(arguments, syntax());
+  for (const GivenOption& given : words.options) note_foreign(given.name, given.value.value_or("true"));
+  report_absent();
   if (!words.positional.empty())
     throw UsageError(fmt::format("unexpected argument \"{}\": an option starts with --, and a value follows its option",
                                  words.positional.front()));
   for (const GivenOption& given : words.options) {
+    if (find_foreign(given.name) != nullptr) continue;
     Row* row = find(given.name);
     if (row == nullptr)
       assign(*find(given.name.substr(3)), "false");  // --no_NAME
@@ -162,24 +209,66 @@ bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   return true;
 }
 
+const ArgumentParser::Foreign* ArgumentParser::find_foreign(std::string_view name) const {
+  const auto it =
+      std::find_if(foreign_.begin(), foreign_.end(), [&](const Foreign& flag) { return flag.name == name; });
+  return it == foreign_.end() ? nullptr : &*it;
+}
+
+bool ArgumentParser::note_foreign(const std::string& name, const std::string& value) {
+  const Foreign* flag = find_foreign(name);
+  if (flag == nullptr) return false;
+  if (flag->standard == "*" || is_same_value(value, flag->standard)) return true;
+  if (flag->is_absent)
+    absent_.push_back(fmt::format("--{} ({})", name, flag->reason));
+  else
+    notes_.push_back(fmt::format("--{} {} has no effect: {}", name, value, flag->reason));
+  return true;
+}
+
+void ArgumentParser::report_absent() {
+  if (absent_.empty()) return;
+  throw UsageError(fmt::format("{} of Hugging Face's programs {}: {}", absent_.size() == 1 ? "a flag" : "flags",
+                               absent_.size() == 1 ? "does not exist here" : "do not exist here",
+                               fmt::join(absent_, ", ")));
+}
+
+void ArgumentParser::read_value(const JsonObject& json, const std::string& key) {
+  Row& row = *find(key);
+  row.was_given = true;
+  if (auto* text = std::get_if<std::string*>(&row.target); text != nullptr && row.bare && json.is_bool(key)) {
+    bool is_given = false;
+    json.read(key, is_given);
+    **text = is_given ? *row.bare : "";  // as the flag without a value, and as no flag
+    return;
+  }
+  auto* const target = std::get_if<std::string*>(&row.target);
+  if (target != nullptr && json.is_object(key)) {
+    **target = json.text(key);
+    return;
+  }
+  if (row.takes_words) {
+    std::vector<std::string> words;
+    json.read(key, words);
+    **std::get_if<std::string*>(&row.target) = fmt::format("{}", fmt::join(words, " "));
+    return;
+  }
+  std::visit([&](auto* target) { json.read(key, *target); }, row.target);
+  if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target));  // checks the choices
+}
+
 void ArgumentParser::read_file(const std::string& path) {
   const JsonObject json = JsonObject::from_file(path);
   std::vector<std::string> known;
   for (const auto& row : rows_) known.push_back(row.name);
+  for (const auto& [name, of] : aliases_) known.push_back(name);
+  for (const Foreign& flag : foreign_) known.push_back(flag.name);
   json.require_known(known);
-  for (const auto& key : json.keys()) {
-    Row& row = *find(key);
-    if (json.is_null(key)) continue;
-    row.was_given = true;
-    if (auto* text = std::get_if<std::string*>(&row.target); text != nullptr && row.bare && json.is_bool(key)) {
-      bool is_given = false;
-      json.read(key, is_given);
-      **text = is_given ? *row.bare : "";  // as the flag without a value, and as no flag
-      continue;
-    }
-    std::visit([&](auto* target) { json.read(key, *target); }, row.target);
-    if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target));  // checks the choices
-  }
+  for (const auto& key : json.keys())
+    if (!json.is_null(key)) note_foreign(key, json.text(key));
+  report_absent();
+  for (const auto& key : json.keys())
+    if (!json.is_null(key) && find_foreign(key) == nullptr) read_value(json, key);
 }
 
 std::string ArgumentParser::help() const {

@@ -68,6 +68,9 @@ std::vector<po::option> read_own_styles(const std::vector<OptionSyntax>& options
   } else if (option->value == Value::kRequired) {
     out.value = {words[1]};
     taken = 2;
+  } else if (option->value == Value::kMany) {
+    for (; taken < words.size() && !words[taken].starts_with("--"); ++taken)
+      out.value.assign(1, out.value.empty() ? words[taken] : out.value.front() + " " + words[taken]);
   }
   words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(taken));
   return {out};

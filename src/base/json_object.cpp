@@ -109,6 +109,17 @@ bool JsonObject::is_bool(std::string_view key) const {
   return value != nullptr && value->is_bool();
 }
 
+bool JsonObject::is_object(std::string_view key) const {
+  const json::value* value = node_->find(key);
+  return value != nullptr && value->is_object();
+}
+
+std::string JsonObject::text(std::string_view key) const {
+  const json::value* value = node_->find(key);
+  if (value == nullptr) return "";
+  return value->is_string() ? std::string(value->get_string()) : json::serialize(*value);
+}
+
 bool JsonObject::read(std::string_view key, bool& value) const {
   const json::value* found = node_->find(key);
   if (found == nullptr) return false;
@@ -215,6 +226,12 @@ void JsonObject::set(std::string_view key, const std::vector<JsonObject>& value)
   node_->members[key] = std::move(list);
 }
 void JsonObject::set_null(std::string_view key) { node_->members[key] = nullptr; }
+
+void JsonObject::set_from(std::string_view key, const JsonObject& other) {
+  const json::value* value = other.node_->find(key);
+  require(value != nullptr, "{}: {} is missing", other.origin(), key);
+  node_->members[key] = *value;
+}
 
 void JsonObject::require_known(const std::vector<std::string>& known) const {
   for (const auto& key : keys()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a training run that do not depend on the task: the update and the evaluation.
+#include "tessera/base/error.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/task.h"
 
@@ -26,7 +27,7 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
   std::int64_t done = 0;
   const auto loader = task.held_out_batches(size, rows);
   for (const data::Batch& batch : *loader) {
-    const LossParts parts = task.record_evaluation(batch);
+    const LossParts parts = task.record_evaluation(BatchTensors(batch));
     sum = sum + parts.sum.to(DType::kF64);
     count = count + parts.count.to(DType::kF64);
     if (!parts.correct.is_null()) {
@@ -51,6 +52,21 @@ std::optional<double> Metrics::find(std::string_view name) const {
   for (const auto& [known, value] : others)
     if (known == name) return value;
   return std::nullopt;
+}
+
+bool wants_greater(const TrainingArguments& arguments) {
+  return arguments.greater_is_better || greater_is_better(arguments.metric_for_best_model);
+}
+
+double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics) {
+  const std::string& name = arguments.metric_for_best_model;
+  const std::optional<double> metric = metrics.find(name);
+  require(metric.has_value(), "--metric_for_best_model {}: the evaluation has loss{}", name, [&] {
+    std::string known;
+    for (const auto& [other, value] : metrics.others) known += ", " + other;
+    return known;
+  });
+  return *metric;
 }
 
 bool greater_is_better(std::string_view metric) { return metric.ends_with("accuracy"); }

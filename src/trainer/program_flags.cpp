@@ -23,6 +23,7 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.flag("model_name_or_path", a.model_name_or_path, "folder with config.json and model.safetensors to start from")
       .flag("config_name", a.config_name, "config.json of a causal model; default: that of model_name_or_path")
       .flag("model_type", a.model_type, "the model if the configuration names none: gpt2, llama, mixtral")
+      .flag("config_overrides", a.config_overrides, "values that replace those of the configuration, as in n_embd=10")
       .flag("tokenizer_name", a.tokenizer_name,
             "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json");
   add_text_flags(a, parser);
@@ -67,6 +68,7 @@ void add_image_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("fake_data_classes", a.fake_data_classes, "number of their classes")
       .flag("image_size", a.image_size, "height and width of images")
       .flag("spatial_sharding", a.spatial_sharding, "axis over which the rows of images are sharded")
+      .flag("augment", a.augment, "train on random parts of images, scaled and mirrored at random")
       .flag("momentum", a.momentum, "of --optim sgd")
       .flag("batch_size", a.per_device_train_batch_size, "the same as per_device_train_batch_size")
       .flag("test_set_batch_size", a.per_device_eval_batch_size, "the same as per_device_eval_batch_size")
@@ -120,12 +122,14 @@ void check_images(const TrainingArguments& a) {
 }  // namespace
 
 void add_program_flags(TrainingArguments& arguments, ArgumentParser& parser) {
+  if (arguments.program == TrainingProgram::kModel) return;
   parser.group("model and data");
   switch (arguments.program) {
     case TrainingProgram::kClm: return add_clm_flags(arguments, parser);
     case TrainingProgram::kMlm: return add_mlm_flags(arguments, parser);
     case TrainingProgram::kClassification: return add_classification_flags(arguments, parser);
     case TrainingProgram::kImages: return add_image_flags(arguments, parser);
+    case TrainingProgram::kModel: return;
   }
 }
 
@@ -143,6 +147,7 @@ void check_program_flags(const TrainingArguments& a) {
       require(!a.train_file.empty(), "--train_file is needed: a TSV file with a header");
       return;
     case TrainingProgram::kImages: return check_images(a);
+    case TrainingProgram::kModel: return;
   }
 }
 

@@ -8,21 +8,25 @@
 #include <cmath>
 #include <vector>
 
+#include "tessera/base/text.h"
+
 namespace tessera::trainer {
 namespace {
 
-constexpr int kBarCells = 20;
+constexpr int kMostBarCells = 20;
+constexpr int kLeastBarCells = 4;
+constexpr int kColumns = 80;
 constexpr double kRedrawSeconds = 0.1;
 
 // Returns the completed part of a bar, in eighths of a character cell.
-std::string bar_text(double done) {
+std::string bar_text(double done, int cells) {
   static const std::vector<std::string> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const int eighths = static_cast<int>(std::floor(std::clamp(done, 0.0, 1.0) * kBarCells * 8));
+  const int eighths = static_cast<int>(std::floor(std::clamp(done, 0.0, 1.0) * cells * 8));
   std::string out;
   for (int i = 0; i < eighths / 8; ++i) out += "█";
   out += kEighths[static_cast<std::size_t>(eighths % 8)];
   const int used = eighths / 8 + (eighths % 8 != 0 ? 1 : 0);
-  return out + std::string(static_cast<std::size_t>(kBarCells - used), ' ');
+  return out + std::string(static_cast<std::size_t>(cells - used), ' ');
 }
 
 }  // namespace
@@ -50,10 +54,22 @@ std::string progress_text(const Progress& progress) {
   const double done =
       progress.total_steps == 0 ? 1 : static_cast<double>(progress.step) / static_cast<double>(progress.total_steps);
   const double left = done > 0 ? progress.seconds * (1 - done) / done : INFINITY;
-  std::string out = fmt::format("{:3.0f}%|{}| {}/{} [{}<{}] loss {:.4f}  {} tokens/s", std::floor(done * 100),
-                                bar_text(done), progress.step, progress.total_steps, duration_text(progress.seconds),
-                                duration_text(left), progress.loss, short_number(progress.tokens_per_second));
-  if (progress.mfu) out += fmt::format("  MFU {:.1f}%", *progress.mfu * 100);
+  std::string rest = fmt::format("| {}/{} [{}<{}] loss {:.4f}  {} {}/s", progress.step, progress.total_steps,
+                                 duration_text(progress.seconds), duration_text(left), progress.loss,
+                                 short_number(progress.tokens_per_second), progress.unit);
+  if (progress.mfu) rest += fmt::format("  MFU {:.1f}%", *progress.mfu * 100);
+  const std::string percentage = fmt::format("{:3.0f}%|", std::floor(done * 100));
+  const int cells = std::clamp(kColumns - isize(percentage) - isize(rest), kLeastBarCells, kMostBarCells);
+  return percentage + bar_text(done, cells) + rest;
+}
+
+std::string log_text(const LogEntry& entry, const LogStyle& style) {
+  const std::string width = std::to_string(style.last_step);
+  std::string out = fmt::format("step {:>{}}  loss {:.4f}  lr {:.3g}  norm {:.2g}  {} {}/s", entry.step, width.size(),
+                                entry.loss.value_or(0), entry.learning_rate.value_or(0), entry.grad_norm.value_or(0),
+                                short_number(entry.tokens_per_second.value_or(0)), style.unit);
+  if (entry.mfu) out += fmt::format("  MFU {:.2g}%", 100 * *entry.mfu);
+  if (style.exposed_part) out += fmt::format("  comm {:.0f}%", 100 * *style.exposed_part);
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "checkpoint_blocks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
@@ -43,6 +44,8 @@ void check_axis(const TrainingArguments& arguments, const Mesh& mesh, const char
 namespace {
 
 WrapPolicy wrap_policy(const FsdpConfig& config, nn::Module& model) {
+  if (!config.wraps)
+    return [](const nn::Module& /*module*/, bool /*recurse*/, std::int64_t /*parameters*/) { return false; };
   if (config.min_num_params > 0) return size_based_auto_wrap_policy(config.min_num_params);
   if (config.transformer_layer_cls_to_wrap.empty()) return {};
   const std::set<std::string> classes(config.transformer_layer_cls_to_wrap.begin(),
@@ -64,12 +67,11 @@ std::optional<DType> compute_dtype(const TrainingArguments& arguments, const Fsd
 // Shards the model before it is divided into units, because FSDP's axis must be minor to the tensor-parallel axes.
 void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
-  FsdpConfig config;
-  if (!arguments.fsdp_config.empty())
-    config = FsdpConfig::from_json(JsonObject::parse(read_file(arguments.fsdp_config), arguments.fsdp_config));
+  const FsdpConfig config = FsdpConfig::of(arguments);
   if (mode.offload) out.notes.emplace_back("--fsdp: offload has no effect: weights already are in host memory");
   out.notes.insert(out.notes.end(), config.notes.begin(), config.notes.end());
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
+  if (arguments.gradient_checkpointing || config.activation_checkpointing) checkpoint_blocks(*out.network);
   const auto dtype = compute_dtype(arguments, config);
   out.compute_dtype = dtype;
   if (dtype) out.network->set_compute_dtype(*dtype);
@@ -81,6 +83,7 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   FsdpOptions options;
   options.mesh = out.mesh;
   options.auto_wrap_policy = wrap_policy(config, *out.network);
+  options.disable_reshard_on_root = config.disable_reshard_on_root;
   options.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
   options.mixed_precision = {
       dtype, config.reduce_dtype.empty() ? std::nullopt : std::optional(named_dtype(config.reduce_dtype))};
@@ -149,6 +152,11 @@ void begin_setup(const TrainingArguments& arguments, TrainingSetup& out) {
 }
 
 void finish_setup(const TrainingArguments& arguments, TrainingSetup& out) {
+  out.notes.insert(out.notes.end(), arguments.notes.begin(), arguments.notes.end());
+  if (arguments.expected_ranks > 0 && arguments.expected_ranks != device_count())
+    out.notes.push_back(
+        fmt::format("{}: num_processes {} has no effect: there are {} ranks, as mpirun -np or --virtual_ranks says",
+                    arguments.accelerate_config, arguments.expected_ranks, device_count()));
   shard(arguments, out);
   for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out)})
     if (!note.empty()) out.notes.push_back(std::move(note));
@@ -188,10 +196,45 @@ Tensor place_rows(const TrainingSetup& setup, Tensor batch) {
   return batch;
 }
 
-Tensor input_of(const TrainingSetup& setup, const data::Batch& batch, std::string_view name) {
+BatchTensors::BatchTensors(const data::Batch& batch) {
+  for (const data::Batch::Field& field : batch.fields) {
+    names_.push_back(field.name);
+    tensors_.push_back(batch.tensor(field.name));
+    tensors_.back().set_name(field.name);
+  }
+}
+
+BatchTensors BatchTensors::with(const std::vector<Tensor>& tensors) const {
+  BatchTensors out;
+  out.names_ = names_;
+  out.tensors_.assign(tensors.begin(), tensors.begin() + isize(names_));
+  return out;
+}
+
+bool BatchTensors::has(std::string_view name) const {
+  return std::find(names_.begin(), names_.end(), name) != names_.end();
+}
+
+Tensor BatchTensors::tensor(std::string_view name) const {
+  const auto it = std::find(names_.begin(), names_.end(), name);
+  require(it != names_.end(), "the batch has no array {}{}", name, [&] { return suggest_name(name, names_); });
+  return tensors_[static_cast<std::size_t>(it - names_.begin())];
+}
+
+Tensor input_of(const TrainingSetup& setup, const BatchTensors& batch, std::string_view name) {
   Tensor out = batch.tensor(name);
   out.set_name(std::string(name));
   return place_rows(setup, out);
+}
+
+std::unique_ptr<data::Loader> make_train_loader(const TrainingArguments& arguments,
+                                                std::shared_ptr<const data::Source> samples,
+                                                data::LoaderOptions options) {
+  if (arguments.max_train_samples)
+    samples = std::make_shared<FirstSamples>(std::move(samples), *arguments.max_train_samples);
+  options.shuffle = arguments.train_sampling_strategy != "sequential";
+  options.group_by_length = arguments.train_sampling_strategy == "group_by_length";
+  return std::make_unique<data::Loader>(std::move(samples), std::move(options));
 }
 
 }  // namespace tessera::trainer

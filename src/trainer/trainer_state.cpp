@@ -8,25 +8,43 @@
 namespace tessera::trainer {
 namespace {
 
+// The values of an entry besides its step, with their names.
+struct Value {
+  const char* name;
+  std::optional<double> LogEntry::*member;
+};
+constexpr Value kValues[] = {{"loss", &LogEntry::loss},
+                             {"learning_rate", &LogEntry::learning_rate},
+                             {"grad_norm", &LogEntry::grad_norm},
+                             {"tokens_per_second", &LogEntry::tokens_per_second},
+                             {"mfu", &LogEntry::mfu},
+                             {"exposed_communication_seconds", &LogEntry::exposed_communication_seconds},
+                             {"num_input_tokens_seen", &LogEntry::num_input_tokens_seen},
+                             {"eval_loss", &LogEntry::eval_loss},
+                             {"eval_accuracy", &LogEntry::eval_accuracy}};
+
 JsonObject entry_json(const LogEntry& entry) {
   JsonObject out;
-  out.set("epoch", entry.epoch);
-  const auto set = [&](const char* key, const std::optional<double>& value) {
-    if (value && std::isfinite(*value)) out.set(key, *value);  // JSON has no other numbers
-  };
-  set("loss", entry.loss);
-  set("learning_rate", entry.learning_rate);
-  set("grad_norm", entry.grad_norm);
-  set("tokens_per_second", entry.tokens_per_second);
-  set("mfu", entry.mfu);
-  set("exposed_communication_seconds", entry.exposed_communication_seconds);
-  set("eval_loss", entry.eval_loss);
-  set("eval_accuracy", entry.eval_accuracy);
+  for (const auto& [name, value] : scalars_of(entry)) out.set(name, value);
   out.set("step", entry.step);
   return out;
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, double>> scalars_of(const LogEntry& entry) {
+  std::vector<std::pair<std::string, double>> out = {{"epoch", entry.epoch}};
+  for (const Value& value : kValues)
+    if (const auto& number = entry.*value.member; number && std::isfinite(*number))  // JSON has no other numbers
+      out.emplace_back(value.name, *number);
+  return out;
+}
+
+std::vector<std::string> scalar_names() {
+  std::vector<std::string> out = {"epoch"};
+  for (const Value& value : kValues) out.emplace_back(value.name);
+  return out;
+}
 
 std::string json_line(const LogEntry& entry) {
   std::string out;
@@ -56,6 +74,12 @@ JsonObject TrainerState::to_json() const {
   out.set("logging_steps", logging_steps);
   out.set("max_steps", max_steps);
   out.set("num_train_epochs", num_train_epochs);
+  out.set("num_input_tokens_seen", num_input_tokens_seen);
+  if (!stateful_callbacks.empty()) {
+    JsonObject callbacks;
+    for (const auto& [name, state] : stateful_callbacks) callbacks.set(name, state);
+    out.set("stateful_callbacks", callbacks);
+  }
   out.set("total_flos", total_flos);
   out.set("train_batch_size", train_batch_size);
   return out;
@@ -70,6 +94,10 @@ TrainerState TrainerState::from_json(const JsonObject& json) {
   json.read("total_flos", out.total_flos);
   json.read("global_step", out.global_step);
   json.read("epoch", out.epoch);
+  json.read("num_input_tokens_seen", out.num_input_tokens_seen);
+  JsonObject callbacks;
+  json.read("stateful_callbacks", callbacks);
+  for (const std::string& name : callbacks.keys()) callbacks.read(name, out.stateful_callbacks[name]);
   if (!json.is_null("best_metric")) json.read("best_metric", out.best_metric);
   if (!json.is_null("best_model_checkpoint")) json.read("best_model_checkpoint", out.best_model_checkpoint);
   std::vector<JsonObject> entries;
@@ -78,14 +106,7 @@ TrainerState TrainerState::from_json(const JsonObject& json) {
     LogEntry& one = out.log_history.emplace_back();
     entry.read("step", one.step);
     entry.read("epoch", one.epoch);
-    entry.read("loss", one.loss);
-    entry.read("learning_rate", one.learning_rate);
-    entry.read("grad_norm", one.grad_norm);
-    entry.read("tokens_per_second", one.tokens_per_second);
-    entry.read("mfu", one.mfu);
-    entry.read("exposed_communication_seconds", one.exposed_communication_seconds);
-    entry.read("eval_loss", one.eval_loss);
-    entry.read("eval_accuracy", one.eval_accuracy);
+    for (const Value& value : kValues) entry.read(value.name, one.*value.member);
   }
   return out;
 }

@@ -106,6 +106,49 @@ TEST(ArgumentParser, AJsonFileAloneHoldsFlags) {
   EXPECT_EQ(error_of([&] { s.parser.parse({choice}); }), "--kind takes one of a, b, got \"z\"");
 }
 
+TEST(ArgumentParser, SeveralWordsMayFollowAFlagOfWords) {
+  std::string fsdp, optim = "adamw";
+  ArgumentParser parser("train", "");
+  parser.words_or_bare("fsdp", fsdp, "true", "").flag("optim", optim, "").alias("optimizer", "optim");
+  EXPECT_TRUE(parser.parse({"--fsdp", "full_shard", "auto_wrap", "--optimizer", "sgd"}));
+  EXPECT_EQ(fsdp + "/" + optim, "full_shard auto_wrap/sgd");
+  EXPECT_TRUE(parser.was_given("optim"));
+  EXPECT_TRUE(parser.parse({"--fsdp"}));
+  EXPECT_EQ(fsdp, "true");
+}
+
+TEST(ArgumentParser, FlagsOfOtherProgramsAreNotedOrNamedInOneError) {
+  std::int64_t steps = 1;
+  ArgumentParser parser("train", "");
+  parser.flag("steps", steps, "")
+      .without_effect("tf32", "false", "CPUs have full precision")
+      .without_effect("use_cpu", "*", "")
+      .absent("deepspeed", "", "use --fsdp")
+      .absent("push_to_hub", "false", "nothing is uploaded");
+  EXPECT_TRUE(parser.parse({"--tf32", "True", "--use_cpu", "--push_to_hub", "False", "--steps", "3"}));
+  EXPECT_EQ(parser.notes(), (std::vector<std::string>{"--tf32 True has no effect: CPUs have full precision"}));
+  EXPECT_EQ(steps, 3);
+  EXPECT_EQ(error_of([&] {
+              parser.parse({"--deepspeed", "a.json", "--steps", "5", "--push_to_hub"});
+            }),
+            "flags of Hugging Face's programs do not exist here: --deepspeed (use --fsdp), --push_to_hub (nothing is "
+            "uploaded)");
+  EXPECT_EQ(steps, 3);
+}
+
+TEST(ArgumentParser, AJsonFileMayHaveObjectsAndFlagsOfOtherPrograms) {
+  const TemporaryFolder folder;
+  std::string config, words;
+  ArgumentParser parser("train", "");
+  parser.flag("fsdp_config", config, "").words_or_bare("report_to", words, "all", "").absent("hub_token", "", "none");
+  EXPECT_TRUE(parser.parse({folder.write(
+      "a.json", R"({"fsdp_config": {"min_num_params": 3}, "report_to": ["csv", "jsonl"], "hub_token": null})")}));
+  EXPECT_EQ(config, R"({"min_num_params":3})");
+  EXPECT_EQ(words, "csv jsonl");
+  EXPECT_EQ(error_of([&] { parser.parse({folder.write("b.json", R"({"hub_token": "x"})")}); }),
+            "a flag of Hugging Face's programs does not exist here: --hub_token (none)");
+}
+
 TEST(ArgumentParser, HelpShowsGroupsDefaultsAndChoices) {
   Settings s;
   EXPECT_FALSE(s.parser.parse({"--max_steps", "9", "--help"}));

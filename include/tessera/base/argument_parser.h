@@ -40,6 +40,17 @@ class ArgumentParser {
   /// A text that is `bare` if the flag has no value: `--fsdp` means `--fsdp true`.
   ArgumentParser& text_or_bare(std::string name, std::string& value, std::string bare, std::string help);
 
+  /// The same, but the value may be several words: `--fsdp full_shard auto_wrap`. They are joined by blanks.
+  ArgumentParser& words_or_bare(std::string name, std::string& value, std::string bare, std::string help);
+  /// Another name of a flag that was added before.
+  ArgumentParser& alias(std::string name, const std::string& of);
+  /// A flag of another program that has no effect here, with the reason. notes() tells it if the value differs from
+  /// `standard`. `*` as the standard means any value.
+  ArgumentParser& without_effect(std::string name, std::string standard, std::string reason);
+  /// A flag of another program that does not exist here, with the reason or a replacement. parse() reports all given
+  /// ones in one error, unless they have the value `standard`.
+  ArgumentParser& absent(std::string name, std::string standard, std::string reason);
+
   /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. A single argument that
   /// ends in .json is a file of flags: {"max_steps": 5, …}. Errors: an unknown flag (with the nearest known one), a
   /// missing value, a value of another type.
@@ -51,7 +62,9 @@ class ArgumentParser {
   [[nodiscard]] bool was_given(std::string_view name) const;
   /// Returns all given flags as `--name value`, in a form that can be typed again.
   [[nodiscard]] std::vector<std::string> given() const;
-  /// Name and value of every flag, given or not.
+  /// One line for each given flag without effect.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  /// Name and value of every flag, given or not. Flags without effect and other names are left out.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
  private:
@@ -65,10 +78,23 @@ class ArgumentParser {
     std::string group;
     std::vector<std::string> choices;
     std::optional<std::string> bare;  // its meaning without a value
+    bool takes_words = false;
     bool was_given = false;
+  };
+  // A flag of another program.
+  struct Foreign {
+    std::string name;
+    std::string standard;
+    std::string reason;
+    bool is_absent = false;
   };
   ArgumentParser& add(std::string name, Target target, std::string help);
   Row* find(std::string_view name);
+  [[nodiscard]] const Foreign* find_foreign(std::string_view name) const;
+  // Returns false if the flag is none of another program.
+  bool note_foreign(const std::string& name, const std::string& value);
+  void report_absent();
+  void read_value(const JsonObject& json, const std::string& key);
   [[nodiscard]] std::vector<OptionSyntax> syntax() const;
   void read_file(const std::string& path);
   static void assign(Row& row, const std::string& value);
@@ -78,6 +104,10 @@ class ArgumentParser {
   std::string about_;
   std::string group_;
   std::vector<Row> rows_;
+  std::vector<std::pair<std::string, std::string>> aliases_;  // name, and the flag that it means
+  std::vector<Foreign> foreign_;
+  std::vector<std::string> notes_;
+  std::vector<std::string> absent_;  // what parse() reports
 };
 
 }  // namespace tessera

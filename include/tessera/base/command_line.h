@@ -17,15 +17,15 @@ class UsageError : public Error {
 };
 
 struct OptionSyntax {
-  enum class Value { kNone, kRequired, kOptional };
+  enum class Value { kNone, kRequired, kOptional, kMany };  // kMany: all words up to the next option; may be none
   std::string name;  // without dashes; `_` and `-` mean the same; a single letter is given as -o
   Value value = Value::kRequired;
   std::string placeholder = "a value";  // the name of the value in errors
 };
 
 struct GivenOption {
-  std::string name;  // as in OptionSyntax
-  std::optional<std::string> value;
+  std::string name;                  // as in OptionSyntax
+  std::optional<std::string> value;  // several words are joined by blanks
 };
 
 struct CommandWords {

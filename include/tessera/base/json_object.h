@@ -33,6 +33,9 @@ class JsonObject {
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] bool is_null(std::string_view key) const;
   [[nodiscard]] bool is_bool(std::string_view key) const;
+  [[nodiscard]] bool is_object(std::string_view key) const;
+  /// The value of `key` as text: a string without quotation marks, anything else as JSON on one line. "" if it is absent.
+  [[nodiscard]] std::string text(std::string_view key) const;
 
   /// Puts the value of `key` into `value` and returns true. If the key is absent, returns false and does not change
   /// `value`. Error, with the key, if the value has another type or does not fit.
@@ -71,6 +74,8 @@ class JsonObject {
   void set(std::string_view key, const JsonObject& value);
   void set(std::string_view key, const std::vector<JsonObject>& value);
   void set_null(std::string_view key);
+  /// Sets `key` to the value that it has in `other`. Error if it has none.
+  void set_from(std::string_view key, const JsonObject& other);
 
   /// Error, with the nearest known key, if the object has a key that is not in `known`.
   void require_known(const std::vector<std::string>& known) const;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,8 +13,8 @@
 
 namespace tessera::trainer {
 
-/// The programs that train. Each has the flags that its users type.
-enum class TrainingProgram { kClm, kMlm, kClassification, kImages };
+/// The programs that train. Each has the flags that its users type. kModel: a Trainer with a model and data sets.
+enum class TrainingProgram { kClm, kMlm, kClassification, kImages, kModel };
 
 /// The defaults are Hugging Face's.
 struct TrainingArguments {
@@ -22,6 +23,7 @@ struct TrainingArguments {
   std::string model_name_or_path;   // a folder with config.json and weights; "": initial values
   std::string config_name;          // "": that of model_name_or_path
   std::string model_type = "gpt2";  // of a configuration that names no model
+  std::string config_overrides;     // n_embd=10,resid_pdrop=0.2: replaces values of the configuration
   std::string tokenizer_name = "bytes";
   std::string train_file;
   std::string validation_file;
@@ -46,22 +48,28 @@ struct TrainingArguments {
   std::int64_t fake_data_classes = 1000;
   std::int64_t image_size = 224;
   std::string spatial_sharding;  // axis over which image rows are sharded
+  bool augment = true;           // random parts of images, scaled, and mirrored at random
   double momentum = 0;           // of SGD
 
   // Batches and length.
   std::optional<std::int64_t> per_device_train_batch_size;  // per data shard
   std::optional<std::int64_t> global_batch_size;            // of one micro-batch over all data shards
   std::optional<std::int64_t> per_device_eval_batch_size;
-  std::optional<std::int64_t> max_eval_samples;  // blocks of held-out text; nullopt: all
+  std::optional<std::int64_t> max_train_samples;  // nullopt: all
+  std::optional<std::int64_t> max_eval_samples;   // blocks of held-out text; nullopt: all
   std::int64_t gradient_accumulation_steps = 1;
   std::int64_t max_steps = -1;
   double num_train_epochs = 3;
   bool dataloader_drop_last = false;
   std::int64_t dataloader_num_workers = 0;                 // threads that make batches
   std::optional<std::int64_t> dataloader_prefetch_factor;  // batches of each thread in advance; nullopt: 2
+  std::string train_sampling_strategy = "random";          // random, sequential, group_by_length
+  bool group_by_length = false;                            // the older name of the last one
 
   // Optimizer.
   std::string optim = "adamw_torch";
+  std::string optim_args;  // momentum=0.9,nesterov=true
+  bool adafactor = false;  // the older name of --optim adafactor
   double learning_rate = 5e-5;
   double weight_decay = 0;
   double adam_beta1 = 0.9;
@@ -69,18 +77,25 @@ struct TrainingArguments {
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;
   std::string lr_scheduler_type = "linear";
-  double warmup_steps = 0;  // below 1: a fraction of all steps
+  std::string lr_scheduler_kwargs;  // {"num_cycles": 2}
+  double warmup_steps = 0;          // below 1: a fraction of all steps
+  double warmup_ratio = 0;          // of all steps, if warmup_steps is 0
   std::int64_t seed = 42;
   std::optional<std::int64_t> data_seed;
+  bool full_determinism = false;  // the same bits for every mesh of data and fsdp axes
 
   // Precision.
   bool bf16 = false;
   std::string dtype = "float32";
+  bool gradient_checkpointing = false;  // compute the values of a block again in the backward pass
 
   // Mesh and sharding.
   std::string mesh;
   std::string fsdp;
-  std::string fsdp_config;
+  std::string fsdp_config;  // a JSON or YAML file, or the text of a JSON object
+  std::string fsdp_transformer_layer_cls_to_wrap;
+  std::int64_t fsdp_min_num_params = 0;
+  std::string accelerate_config;  // --config_file: of Accelerate, in YAML
   std::string tensor_parallel;
   std::string expert_parallel;
   bool dry_run = false;
@@ -89,26 +104,40 @@ struct TrainingArguments {
   // Output.
   std::string output_dir;
   bool overwrite_output_dir = false;
-  std::string save_strategy = "steps";           // no, steps, epoch
-  std::int64_t save_steps = 500;                 // updates between two checkpoints
-  std::optional<std::int64_t> save_total_limit;  // nullopt: all checkpoints stay
-  bool save_only_model = false;                  // without optimizer and run state: it cannot be resumed
-  std::string eval_strategy = "no";              // no, steps, epoch: evaluations during the training
-  std::optional<std::int64_t> eval_steps;        // updates between two evaluations; nullopt: logging_steps
-  bool load_best_model_at_end = false;           // that of the checkpoint with the best metric
-  std::string metric_for_best_model;             // loss, perplexity or bits_per_byte
-  bool greater_is_better = false;                // the best checkpoint has the greatest metric
-  std::string resume_from_checkpoint;            // a folder, or "true": the newest one in output_dir
+  std::string save_strategy = "steps";                  // no, steps, epoch
+  std::int64_t save_steps = 500;                        // updates between two checkpoints
+  std::optional<std::int64_t> save_total_limit;         // nullopt: all checkpoints stay
+  bool save_only_model = false;                         // without optimizer and run state: it cannot be resumed
+  std::string eval_strategy = "no";                     // no, steps, epoch: evaluations during the training
+  double eval_delay = 0;                                // updates, or epochs, before the first evaluation
+  bool eval_on_start = false;                           // evaluate before the first update
+  std::optional<std::int64_t> eval_steps;               // updates between two evaluations; nullopt: logging_steps
+  bool load_best_model_at_end = false;                  // that of the checkpoint with the best metric
+  std::string metric_for_best_model;                    // loss, perplexity or bits_per_byte
+  bool greater_is_better = false;                       // the best checkpoint has the greatest metric
+  std::optional<std::int64_t> early_stopping_patience;  // evaluations without progress after which training ends
+  double early_stopping_threshold = 0;                  // how much better a metric must be to count as progress
+  std::string resume_from_checkpoint;                   // a folder, or "true": the newest one in output_dir
+  bool ignore_data_skip = false;                        // a continued run begins with the first sample again
+  std::string logging_strategy = "steps";               // no, steps, epoch
   std::int64_t logging_steps = 500;
   bool logging_first_step = false;
   bool do_train = true;
   bool do_eval = true;
   bool disable_tqdm = false;
-  std::string logging_dir;         // of log.jsonl: each entry of the log as a line
-  bool tpu_metrics_debug = false;  // print the metrics with each entry of the log
-  bool overwrite_cache = false;    // no effect: nothing is cached
+  std::string logging_dir;  // of log.jsonl: each entry of the log as a line
+  std::string report_to;    // jsonl csv tensorboard, all or none; "": jsonl if there is a logging_dir
+  std::string run_name;     // the folder of TensorBoard's files in logging_dir
+  std::string debug;        // tpu_metrics_debug
+  bool include_num_input_tokens_seen = false;  // in the log
+  bool tpu_metrics_debug = false;              // print the metrics with each entry of the log
+  bool overwrite_cache = false;                // no effect: nothing is cached
   std::string sample_prompt;
   std::int64_t sample_tokens = 200;
+
+  /// Lines for the user about flags without effect.
+  std::vector<std::string> notes;
+  std::int64_t expected_ranks = 0;  // num_processes of --config_file; 0: any number
 
   /// Binds the fields that `program` uses to their flags.
   void add_flags(ArgumentParser& parser);
@@ -123,6 +152,10 @@ struct TrainingArguments {
   [[nodiscard]] std::int64_t evaluation_interval() const { return eval_steps.value_or(logging_steps); }
   /// Whether the checkpoints are compared by a metric.
   [[nodiscard]] bool compares_checkpoints() const { return load_best_model_at_end || !metric_for_best_model.empty(); }
+  /// Whether --report_to, or its default, contains `writer`.
+  [[nodiscard]] bool reports_to(std::string_view writer) const;
+  /// Whether metrics are printed with each entry of the log.
+  [[nodiscard]] bool prints_metrics() const;
   /// The rows of a micro-batch over all data shards.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t data_shards) const;
   [[nodiscard]] std::int64_t eval_batch_rows(std::int64_t data_shards) const;
@@ -131,6 +164,10 @@ struct TrainingArguments {
   /// warmup_steps as a number of updates.
   [[nodiscard]] std::int64_t warmup_count(std::int64_t total_steps) const;
 };
+
+/// Brings older names into the current ones (--adafactor, --group_by_length), and applies --config_file.
+/// Errors: those of the file; names that contradict each other. Flags of `parser` that were given win over the file.
+void settle_arguments(TrainingArguments& arguments, const ArgumentParser& parser);
 
 /// Reads the command line of `program`, whose defaults are `standard`. If it contains --help, prints the help and returns
 /// nullopt.
@@ -152,7 +189,12 @@ FsdpMode parse_fsdp_mode(const std::string& text);
 struct FsdpConfig {
   std::vector<std::string> transformer_layer_cls_to_wrap;  // empty: the repeated block
   std::int64_t min_num_params = 0;                         // > 0: the size-based policy
+  bool wraps = true;                                       // false: the model is one unit (NO_WRAP)
   std::optional<bool> reshard_after_forward;               // overrides --fsdp
+  bool hybrid = false;                                     // replicated over a second axis
+  bool disable_reshard_on_root = true;
+  bool activation_checkpointing = false;                   // also xla_fsdp_grad_ckpt
+  std::vector<std::pair<std::string, std::int64_t>> axes;  // of the mesh: data, fsdp, model with their sizes
   std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
   std::string reduce_dtype;                                // of gradients; the same values
   bool shard_param_on_dim_0 = true;
@@ -162,6 +204,9 @@ struct FsdpConfig {
   /// Errors: an unknown key (with the nearest one), both min_num_params and transformer_layer_cls_to_wrap, a value of
   /// another type.
   static FsdpConfig from_json(const JsonObject& json);
+  /// That of --fsdp_config, --config_file and the flags --fsdp_min_num_params and
+  /// --fsdp_transformer_layer_cls_to_wrap.
+  static FsdpConfig of(const TrainingArguments& arguments);
 };
 
 }  // namespace tessera::trainer

@@ -41,9 +41,10 @@ struct ClmModel : TrainingSetup {
 };
 ClmModel make_clm_model(const TrainingArguments& arguments);
 
-/// Records a micro-batch with its gradients in the trace, and returns its part of the mean loss over `label_count` labels.
+/// Records a micro-batch with its gradients in the trace, and returns its part of the mean loss over `label_count` (an f64
+/// scalar) labels.
 /// A dry run uses the same functions, so that it plans the programs that training executes.
-Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, double label_count);
+Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, const Tensor& label_count);
 
 /// Runs the complete training. Returns the exit status of the program.
 int run_clm(const TrainingArguments& arguments);

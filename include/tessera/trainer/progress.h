@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress of a run: a bar that is redrawn on a terminal, or a line from time to time elsewhere.
 //
-//    42%|████████▍           | 420/1000 [01:03<01:27] loss 2.0812  8.1k tokens/s  MFU 31.2%
+//    42%|████▉       | 420/1000 [01:03<01:27] loss 2.0812  8.12k tokens/s  MFU 31.2%
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include "tessera/trainer/trainer_state.h"
 
 namespace tessera::trainer {
 
@@ -19,10 +22,19 @@ struct Progress {
   double loss = 0;
   double tokens_per_second = 0;
   std::optional<double> mfu{};  // 0..1
+  std::string_view unit = "tokens";
 };
 
-/// Returns the line, without a line break.
+/// Returns the line, without a line break: 80 columns wide, unless numbers are very long.
 std::string progress_text(const Progress& progress);
+/// How log_text() shows an entry.
+struct LogStyle {
+  std::string unit = "tokens";
+  std::int64_t last_step = 0;            // of the run, which determines the width of steps
+  std::optional<double> exposed_part{};  // the part of the time that is exposed communication; nullopt: one rank
+};
+/// The line of an entry of the log, at most 80 columns wide: `step  50  loss 2.0812  lr 0.001  norm 0.512  8.12k tokens/s  MFU 31.2%`.
+std::string log_text(const LogEntry& entry, const LogStyle& style);
 /// 75.3 -> "01:15", 3700 -> "1:01:40".
 std::string duration_text(double seconds);
 /// 8123.4 -> "8.12k": three digits and k, M, G, T.

@@ -3,6 +3,7 @@
 // the same for every task.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -54,8 +55,26 @@ data::LoaderOptions train_loader_options(const TrainingArguments& arguments, con
                                          std::int64_t rows);
 /// Shards the rows of a batch over the data axes, unless it is sharded already.
 Tensor place_rows(const TrainingSetup& setup, Tensor batch);
+/// The arrays of a batch as tensors, by name.
+class BatchTensors {
+ public:
+  BatchTensors() = default;
+  /// The tensors of a batch of a loader. Collective.
+  explicit BatchTensors(const data::Batch& batch);
+  /// The same names, with other tensors in the same order.
+  [[nodiscard]] BatchTensors with(const std::vector<Tensor>& tensors) const;
+  [[nodiscard]] bool has(std::string_view name) const;
+  /// Error, with the nearest name, if there is no such array.
+  [[nodiscard]] Tensor tensor(std::string_view name) const;
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<Tensor> tensors_;
+};
 /// Returns the array `name` of the batch with a name in programs and rows over the data axes.
-Tensor input_of(const TrainingSetup& setup, const data::Batch& batch, std::string_view name);
+Tensor input_of(const TrainingSetup& setup, const BatchTensors& batch, std::string_view name);
 
 /// Called on every rank with the completed and the total number of samples or tokens. Returning false ends the work
 /// early, on all ranks.
@@ -83,6 +102,10 @@ struct Metrics {
 };
 /// True for metrics of which the best model has most.
 bool greater_is_better(std::string_view metric);
+/// Whether the best model has the greatest --metric_for_best_model.
+bool wants_greater(const TrainingArguments& arguments);
+/// The value of --metric_for_best_model. Error, with the metrics that there are, if it is none of them.
+double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics);
 
 /// What is trained, on which data, and how it is measured.
 class Task {
@@ -103,19 +126,42 @@ class Task {
 
   /// The labels of a batch, if the host knows them.
   [[nodiscard]] virtual std::optional<double> label_count(const data::Batch& batch) const = 0;
-  /// Records a micro-batch with its gradients in the trace, and returns its part of the mean loss over `labels` labels of an
-  /// update, an f64 scalar. With nullopt it is the mean of this batch divided by `micro_batches`.
-  virtual Tensor record(const data::Batch& batch, std::optional<double> labels, std::int64_t micro_batches) = 0;
+  /// Records a micro-batch with its gradients in the trace, and returns its part of the mean loss over `labels` labels (an
+  /// f64 scalar) of an update, an f64 scalar. If `labels` is null, it is the mean of this batch divided by `micro_batches`.
+  virtual Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t micro_batches) = 0;
 
   /// The held-out samples; 0: there are none.
   [[nodiscard]] virtual std::int64_t held_out() const = 0;
   /// The batches of the first `samples` held-out samples, once.
   [[nodiscard]] virtual std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) = 0;
-  virtual LossParts record_evaluation(const data::Batch& batch) = 0;
+  virtual LossParts record_evaluation(const BatchTensors& batch) = 0;
   [[nodiscard]] virtual Metrics metrics(const EvaluationSums& sums) const = 0;
 
   /// What follows the last evaluation; returns text for the user, or "".
   virtual std::string finish(const OnProgress& /*on_progress*/) { return ""; }
+};
+
+/// The loader of the training samples: at most --max_train_samples of them, in the order of --train_sampling_strategy. The
+/// other options are those of train_loader_options().
+std::unique_ptr<data::Loader> make_train_loader(const TrainingArguments& arguments,
+                                                std::shared_ptr<const data::Source> samples,
+                                                data::LoaderOptions options);
+/// The first samples of a source.
+class FirstSamples final : public data::Source {
+ public:
+  FirstSamples(std::shared_ptr<const data::Source> source, std::int64_t count)
+      : source_(std::move(source)), count_(std::min(count, source_->size())) {}
+  [[nodiscard]] std::int64_t size() const override { return count_; }
+  [[nodiscard]] data::Arrays get(std::int64_t i) const override { return source_->get(i); }
+  [[nodiscard]] std::int64_t length(std::int64_t i) const override { return source_->length(i); }
+  [[nodiscard]] std::optional<std::int64_t> fixed_length() const override { return source_->fixed_length(); }
+  [[nodiscard]] data::Arrays get_part(std::int64_t i, Interval part) const override {
+    return source_->get_part(i, part);
+  }
+
+ private:
+  std::shared_ptr<const data::Source> source_;
+  std::int64_t count_;
 };
 
 /// Evaluates the first `samples` held-out samples, `rows` at a time; nullopt if on_progress ended it.
@@ -124,9 +170,6 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
 
 /// Records gradient clipping and the update of the parameters. Returns the norm of the gradients.
 Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup);
-
-/// Runs the complete training. Returns the exit status of the program. Collective.
-int run_training(const TrainingArguments& arguments, Task& task);
 
 /// Lines for a user, printed by one rank.
 std::string banner(const TrainingArguments& arguments, const TrainingSetup& setup, const std::string& model_text,

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/json_object.h"
@@ -23,8 +25,13 @@ struct LogEntry {
   std::optional<double> exposed_communication_seconds{};  // of an update; not part of the Trainer's format
   std::optional<double> eval_loss{};
   std::optional<double> eval_accuracy{};
+  std::optional<double> num_input_tokens_seen{};
 };
 
+/// The values of an entry that were measured, by the names of the file, without the step.
+std::vector<std::pair<std::string, double>> scalars_of(const LogEntry& entry);
+/// The names of all values that an entry can have, without the step.
+std::vector<std::string> scalar_names();
 /// The entry as one line of JSON, with a line break at the end.
 std::string json_line(const LogEntry& entry);
 
@@ -38,6 +45,8 @@ struct TrainerState {
   double epoch = 0;
   std::optional<double> best_metric{};  // of --metric_for_best_model
   std::string best_model_checkpoint{};  // its folder; "": none
+  std::int64_t num_input_tokens_seen = 0;
+  std::map<std::string, JsonObject> stateful_callbacks{};  // their state, by the name of the callback
   std::vector<LogEntry> log_history;
 
   [[nodiscard]] JsonObject to_json() const;

@@ -36,7 +36,7 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
     if (count > 1) part.emplace(i * rows);
     const Tensor tokens = Tensor::abstract(batch, "tokens");
     const Tensor labels = Tensor::abstract(batch, "labels");
-    loss_sum = loss_sum + record_micro_batch(setup, tokens, labels, label_count);
+    loss_sum = loss_sum + record_micro_batch(setup, tokens, labels, Tensor::scalar(DType::kF64, label_count));
     if (i + 1 == planned) break;
     out.push_back({plan_step().partitioned, i == 0 ? 1 : count - 2});
     skip_step();

@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/trainer/clm.h"
@@ -19,6 +20,26 @@ std::int64_t block_size_of(const TrainingArguments& arguments, std::int64_t posi
   require(arguments.block_size <= positions, "--block_size {} is more than the {} positions of {}",
           arguments.block_size, positions, arguments.config_file());
   return arguments.block_size;
+}
+
+// The configuration with the values of --config_overrides.
+std::string configuration(const TrainingArguments& arguments, const std::string& path) {
+  if (arguments.config_overrides.empty()) return read_file(path);
+  JsonObject json = JsonObject::from_file(path);
+  for (const std::string& one : split(arguments.config_overrides, ',')) {
+    const auto equals = one.find('=');
+    require(equals != std::string::npos && equals > 0, "--config_overrides: \"{}\" must have the form key=value", one);
+    const std::string key = one.substr(0, equals);
+    const std::string value = one.substr(equals + 1);
+    // A number, true, false or null as in JSON; anything else is a text.
+    try {
+      const JsonObject read = JsonObject::parse(fmt::format("{{{}: {}}}", quote(key), value));
+      json.set_from(key, read);
+    } catch (const Error&) {
+      json.set(key, value);
+    }
+  }
+  return json.str();
 }
 
 // Experts are sharded before the model is divided into units.
@@ -46,7 +67,7 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   ClmModel out;
   begin_setup(arguments, out);
   const std::string path = arguments.config_file();
-  out.model = nn::make_causal_lm(read_file(path), path, weight_dtype(arguments), arguments.model_type);
+  out.model = nn::make_causal_lm(configuration(arguments, path), path, weight_dtype(arguments), arguments.model_type);
   out.network = out.model.get();
   out.block_size = block_size_of(arguments, out.model->shape().positions);
   if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);

@@ -5,9 +5,9 @@
 
 namespace tessera::trainer {
 
-Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, double label_count) {
+Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, const Tensor& label_count) {
   const nn::CausalLossParts parts = setup.model->loss_parts(place_rows(setup, tokens), place_rows(setup, labels));
-  const Tensor all_labels = Tensor::scalar(parts.sum.dtype(), label_count);
+  const Tensor all_labels = label_count.to(parts.sum.dtype());
   Tensor loss = parts.sum / all_labels;
   // Each micro-batch has an auxiliary loss. They count as much as the labels of the micro-batch.
   if (!parts.auxiliary.is_null()) loss = loss + parts.auxiliary.to(loss.dtype()) * (parts.count / all_labels);

@@ -14,6 +14,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/clm.h"
 #include "tessera/trainer/progress.h"
+#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
@@ -24,8 +25,9 @@ class ClmTask final : public Task {
       : arguments_(arguments),
         model_(make_clm_model(arguments)),
         data_(load_clm_data(arguments, model_.block_size)),
-        loader_(std::make_shared<data::BlockSource>(*data_.train),
-                train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards))) {
+        loader_(make_train_loader(
+            arguments, std::make_shared<data::BlockSource>(*data_.train),
+            train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards)))) {
     const int vocabulary = data_.tokenizer->vocab_size();
     const std::int64_t model_vocabulary = model_.model->shape().vocabulary;
     require(vocabulary <= model_vocabulary,
@@ -34,7 +36,7 @@ class ClmTask final : public Task {
   }
 
   TrainingSetup& setup() override { return model_; }
-  data::Loader& loader() override { return loader_; }
+  data::Loader& loader() override { return *loader_; }
   [[nodiscard]] std::string model_text() const override { return clm_model_text(model_); }
   [[nodiscard]] std::string rows_text() const override { return clm_rows_text(model_); }
   [[nodiscard]] std::string_view unit() const override { return "tokens"; }
@@ -46,12 +48,12 @@ class ClmTask final : public Task {
   [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
     return static_cast<double>(batch.real_rows * (model_.block_size - 1));
   }
-  Tensor record(const data::Batch& batch, std::optional<double> labels, std::int64_t /*micro_batches*/) override {
+  Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t /*micro_batches*/) override {
     Tensor tokens = batch.tensor("input_ids");
     Tensor targets = batch.tensor("labels");
     tokens.set_name("tokens");
     targets.set_name("labels");
-    return record_micro_batch(model_, tokens, targets, *labels);
+    return record_micro_batch(model_, tokens, targets, labels);
   }
 
   [[nodiscard]] std::int64_t held_out() const override { return data_.validation ? data_.validation->size() : 0; }
@@ -60,7 +62,7 @@ class ClmTask final : public Task {
         std::make_shared<data::BlockSource>(*data_.validation, samples),
         data::LoaderOptions{.batch_size = rows, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
   }
-  LossParts record_evaluation(const data::Batch& batch) override {
+  LossParts record_evaluation(const BatchTensors& batch) override {
     const CrossEntropyParts parts = model_.model->loss_parts(batch.tensor("input_ids"), batch.tensor("labels"));
     return {parts.sum, parts.count};
   }
@@ -85,7 +87,7 @@ class ClmTask final : public Task {
   const TrainingArguments& arguments_;
   ClmModel model_;
   ClmData data_;
-  data::Loader loader_;
+  std::unique_ptr<data::Loader> loader_;
 };
 
 // Returns the files that every rank reads.
@@ -117,7 +119,7 @@ int run_clm(const TrainingArguments& arguments) {
   if (arguments.dry_run) return dry_run_clm(arguments);
   const OutputFolder output(arguments);
   ClmTask task(arguments);
-  return run_training(arguments, task);
+  return Trainer(arguments, task).run();
 }
 
 }  // namespace tessera::trainer

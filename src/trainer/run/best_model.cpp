@@ -10,26 +10,19 @@
 
 namespace tessera::trainer {
 
-double BestModel::metric_of(const Metrics& result) const {
-  const std::string& name = arguments_.metric_for_best_model;
-  const std::optional<double> metric = result.find(name);
-  require(metric.has_value(), "--metric_for_best_model {}: the evaluation has loss{}", name, [&] {
-    std::string known;
-    for (const auto& [other, value] : result.others) known += ", " + other;
-    return known;
-  });
-  return *metric;
+bool BestModel::is_better(const Metrics& result) const {
+  const double metric = chosen_metric(arguments_, result);
+  if (!state_.best_metric) return true;
+  return wants_greater(arguments_) ? metric > *state_.best_metric : metric < *state_.best_metric;
 }
 
 void BestModel::note(const Metrics& result) {
   finish();
-  const double metric = metric_of(result);
-  const bool wants_more = arguments_.greater_is_better || greater_is_better(arguments_.metric_for_best_model);
-  if (state_.best_metric && !(wants_more ? metric > *state_.best_metric : metric < *state_.best_metric)) return;
+  if (!is_better(result)) return;
   noted_step_ = state_.global_step;
   metric_before_ = state_.best_metric;
   checkpoint_before_ = state_.best_model_checkpoint;
-  state_.best_metric = metric;
+  state_.best_metric = chosen_metric(arguments_, result);
   state_.best_model_checkpoint = saver_.folder_of(state_.global_step);
 }
 

@@ -18,6 +18,8 @@ class BestModel {
   BestModel(const TrainingArguments& arguments, TrainerState& state, RunSaver& saver)
       : arguments_(arguments), state_(state), saver_(saver) {}
 
+  /// Whether the metric of the evaluation is better than the best one so far.
+  [[nodiscard]] bool is_better(const Metrics& result) const;
   /// Compares the model that is about to be saved with the best one. Waits for the save before. Collective.
   void note(const Metrics& result);
   /// Waits for the save in flight. If it failed, the checkpoint before it is the best one again. Collective.
@@ -27,8 +29,6 @@ class BestModel {
   std::string load(TrainingSetup& setup) const;
 
  private:
-  [[nodiscard]] double metric_of(const Metrics& result) const;
-
   const TrainingArguments& arguments_;
   TrainerState& state_;
   RunSaver& saver_;

@@ -15,8 +15,8 @@ DType peak_dtype(const TrainingArguments& arguments, const TrainingSetup& setup)
 std::string peak_line(const ComputePeak& peak) {
   constexpr double kGiga = 1e9;
   std::string out = fmt::format(
-      "peak       {:.1f} GFLOP/s of all ranks together ({} on registers, all ranks at the same time); MFU is relative "
-      "to this\n",
+      "peak       {:.1f} GFLOP/s: {} in registers, all ranks together\n"
+      "           MFU is relative to this peak\n",
       peak.flops_per_second / kGiga, peak.instructions);
   if (peak.is_disturbed) out += "note       the cores are busy with other work, so speeds and MFU are not reliable\n";
   return out;

@@ -52,13 +52,28 @@ void watch_stop_signals() {
   }
 }
 
-int agreed_stop_signal(ProcessGroup& world) {
-  const int own = first_signal;
-  if (world.size() == 1) return own;
-  std::vector<int> all(static_cast<std::size_t>(world.size()));
+int StopWatcher::signal(ProcessGroup& world) {
+  constexpr double kSecondsBetween = 0.25;
+  constexpr std::int64_t kMostCalls = 64;
+  if (world.size() == 1) return first_signal;
+  if (++calls_ < interval_) return 0;
+  struct Answer {
+    double seconds = 0;  // of a call
+    int signal = 0;
+  };
+  const auto now = std::chrono::steady_clock::now();
+  const Answer own{std::chrono::duration<double>(now - asked_at_).count() / static_cast<double>(calls_), first_signal};
+  std::vector<Answer> all(static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
                    {0, "the check for signals after a step"});
-  return *std::max_element(all.begin(), all.end());
+  Answer most;
+  for (const Answer& answer : all)
+    most = {std::max(most.seconds, answer.seconds), std::max(most.signal, answer.signal)};
+  interval_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(kSecondsBetween / std::max(most.seconds, 1e-6)), 1,
+                                       kMostCalls);
+  calls_ = 0;
+  asked_at_ = std::chrono::steady_clock::now();
+  return most.signal;
 }
 
 std::string signal_name(int signal) {

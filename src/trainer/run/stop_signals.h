@@ -3,6 +3,8 @@
 // immediately.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "tessera/collectives/process_group.h"
@@ -13,8 +15,19 @@ namespace tessera::trainer {
 /// may turn one Ctrl-C into both signals, so a different signal within a second of the first does not count. The handler
 /// does not run in threads that compute (leave_signals_to_another_thread).
 void watch_stop_signals();
-/// Returns the signal that a rank of `world` has received, or 0. The result is the same on every rank. Collective.
-int agreed_stop_signal(ProcessGroup& world);
+/// Asks all ranks for a signal now and then. Asking makes the ranks wait for each other and for the step under way, so it
+/// happens after every step only if steps are long, and otherwise about four times a second.
+class StopWatcher {
+ public:
+  /// Returns the signal that a rank has received, or 0. The result is the same on every rank. Call it equally often on every
+  /// rank. Collective.
+  int signal(ProcessGroup& world);
+
+ private:
+  std::int64_t calls_ = 0;     // since the ranks last asked each other
+  std::int64_t interval_ = 1;  // calls until they ask again
+  std::chrono::steady_clock::time_point asked_at_ = std::chrono::steady_clock::now();
+};
 /// Returns "SIGINT", "SIGTERM" or "SIGUSR1".
 std::string signal_name(int signal);
 

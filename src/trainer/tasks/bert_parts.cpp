@@ -104,11 +104,9 @@ std::int64_t sequence_length(const TrainingArguments& arguments, const nn::BertC
   return length;
 }
 
-nn::BertInputs bert_inputs_of(const TrainingSetup& setup, const data::Batch& batch) {
-  const bool has_types = std::any_of(batch.fields.begin(), batch.fields.end(),
-                                     [](const data::Batch::Field& field) { return field.name == "token_type_ids"; });
+nn::BertInputs bert_inputs_of(const TrainingSetup& setup, const BatchTensors& batch) {
   return {input_of(setup, batch, "input_ids"), input_of(setup, batch, "attention_mask"),
-          has_types ? input_of(setup, batch, "token_type_ids") : Tensor()};
+          batch.has("token_type_ids") ? input_of(setup, batch, "token_type_ids") : Tensor()};
 }
 
 std::string bert_text(const nn::BertConfig& config) {

@@ -57,22 +57,8 @@ class MemorySource final : public data::Source {
  private:
   std::vector<data::Arrays> samples_;
 };
-/// The first samples of a source.
-class FirstSamples final : public data::Source {
- public:
-  FirstSamples(std::shared_ptr<const data::Source> source, std::int64_t count)
-      : source_(std::move(source)), count_(count) {}
-  [[nodiscard]] std::int64_t size() const override { return count_; }
-  [[nodiscard]] data::Arrays get(std::int64_t i) const override { return source_->get(i); }
-  [[nodiscard]] std::int64_t length(std::int64_t i) const override { return source_->length(i); }
-
- private:
-  std::shared_ptr<const data::Source> source_;
-  std::int64_t count_;
-};
-
 /// The inputs of a batch: input_ids, attention_mask, and token_type_ids if it has them.
-nn::BertInputs bert_inputs_of(const TrainingSetup& setup, const data::Batch& batch);
+nn::BertInputs bert_inputs_of(const TrainingSetup& setup, const BatchTensors& batch);
 /// The losses of a classifier and the number of labels that have the largest of the logits [b, classes].
 LossParts classified(const Tensor& logits, const Tensor& labels);
 /// Loss and accuracy.

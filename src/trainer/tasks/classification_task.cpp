@@ -19,6 +19,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/programs.h"
 #include "tessera/trainer/progress.h"
+#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
@@ -134,8 +135,9 @@ class ClassificationTask final : public Task {
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;
-    loader_.emplace(std::make_shared<MemorySource>(classified_samples(train_, vocabulary_, labels_, length_)),
-                    std::move(options));
+    loader_ = make_train_loader(
+        arguments, std::make_shared<MemorySource>(classified_samples(train_, vocabulary_, labels_, length_)),
+        std::move(options));
     if (arguments.validation_file.empty()) return;
     held_out_ = std::make_shared<MemorySource>(
         classified_samples(data::read_tsv(arguments.validation_file), vocabulary_, labels_, length_));
@@ -155,10 +157,10 @@ class ClassificationTask final : public Task {
   [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
     return static_cast<double>(batch.real_rows);
   }
-  Tensor record(const data::Batch& batch, std::optional<double> labels, std::int64_t /*micro_batches*/) override {
+  Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t /*micro_batches*/) override {
     const Tensor sum =
         cross_entropy_parts(model_.model->logits(bert_inputs_of(model_, batch)), input_of(model_, batch, "labels")).sum;
-    const Tensor loss = sum / Tensor::scalar(sum.dtype(), *labels);
+    const Tensor loss = sum / labels.to(sum.dtype());
     loss.backward();
     return loss.to(DType::kF64);
   }
@@ -170,7 +172,7 @@ class ClassificationTask final : public Task {
         data::LoaderOptions{
             .batch_size = rows, .collator = collator_, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
   }
-  LossParts record_evaluation(const data::Batch& batch) override {
+  LossParts record_evaluation(const BatchTensors& batch) override {
     return classified(model_.model->logits(bert_inputs_of(model_, batch)), input_of(model_, batch, "labels"));
   }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override { return classification_metrics(sums); }
@@ -183,7 +185,7 @@ class ClassificationTask final : public Task {
   std::int64_t length_;
   std::shared_ptr<const data::PaddingCollator> collator_;
   std::shared_ptr<const MemorySource> held_out_;
-  std::optional<data::Loader> loader_;
+  std::unique_ptr<data::Loader> loader_;
 };
 
 }  // namespace
@@ -216,7 +218,7 @@ int run_classification(const TrainingArguments& arguments) {
                             {arguments.fsdp_config, "--fsdp_config", ""}});
   const OutputFolder output(arguments);
   ClassificationTask task(arguments, folder);
-  return run_training(arguments, task);
+  return Trainer(arguments, task).run();
 }
 
 }  // namespace tessera::trainer

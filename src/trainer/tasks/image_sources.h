@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "tessera/data/collate.h"
 #include "tessera/data/image_folder.h"
 #include "tessera/data/source.h"
 
@@ -35,6 +36,32 @@ class FakeImages final : public data::Source {
 
  private:
   std::int64_t count_, classes_, size_;
+};
+
+/// A part of an image in pixels, which may begin and end between pixels.
+struct ImagePart {
+  double top = 0;
+  double left = 0;
+  double height = 0;
+  double width = 0;
+  bool is_mirrored = false;  // left and right
+};
+/// Returns a random part for training (Szegedy et al., 2015): of 8% to 100% of the area, with a ratio of its sides from 3:4
+/// to 4:3, mirrored with probability 1/2. It follows from `seed`.
+ImagePart random_part(std::int64_t height, std::int64_t width, std::uint64_t seed);
+/// Scales a part of `image` [channels, height, width] to `size` x `size` pixels with bilinear interpolation.
+Literal scaled_part(const Literal& image, const ImagePart& part, std::int64_t size);
+
+/// Makes rows of random parts of images of any size, normalized as SquareImages. The parts follow from the seed, the epoch
+/// and the number of the sample, so they do not depend on ranks, threads or batches.
+class RandomParts final : public data::Collator {
+ public:
+  explicit RandomParts(std::int64_t size) : size_(size) {}
+  [[nodiscard]] data::Arrays collate(const std::vector<data::Arrays>& samples,
+                                     const data::RowsToMake& request) const override;
+
+ private:
+  std::int64_t size_;
 };
 
 /// Returns the square in the centre of `image` [channels, height, width], `size` pixels wide, with bilinear interpolation.

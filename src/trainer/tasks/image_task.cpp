@@ -17,6 +17,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/models/resnet.h"
 #include "tessera/trainer/programs.h"
+#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
@@ -48,7 +49,8 @@ ImageModel make_image_model(const TrainingArguments& arguments, std::int64_t cla
 
 struct ImageData {
   std::shared_ptr<const data::Source> train;
-  std::shared_ptr<const data::Source> held_out;  // null: there are none
+  std::shared_ptr<const data::Source> held_out;    // null: there are none
+  std::shared_ptr<const data::Collator> collator;  // of the training images; null: they are stacked
   std::int64_t classes = 0;
 };
 
@@ -63,11 +65,15 @@ ImageData load_images(const TrainingArguments& arguments) {
   if (arguments.fake_data) {
     const auto all =
         std::make_shared<FakeImages>(arguments.fake_data_samples, arguments.fake_data_classes, arguments.image_size);
-    return {all, std::make_shared<FirstSamples>(all, std::min<std::int64_t>(all->size(), 256)),
+    return {all, std::make_shared<FirstSamples>(all, std::min<std::int64_t>(all->size(), 256)), nullptr,
             arguments.fake_data_classes};
   }
   const auto train = folder_of(arguments.datadir + "/train", {});
-  ImageData out{std::make_shared<SquareImages>(train, arguments.image_size), nullptr, isize(train->classes())};
+  ImageData out{train, nullptr, std::make_shared<RandomParts>(arguments.image_size), isize(train->classes())};
+  if (!arguments.augment) {
+    out.train = std::make_shared<SquareImages>(train, arguments.image_size);
+    out.collator = nullptr;
+  }
   if (const std::string val = arguments.datadir + "/val"; std::filesystem::exists(val))
     out.held_out = std::make_shared<SquareImages>(folder_of(val, train->classes()), arguments.image_size);
   return out;
@@ -80,7 +86,8 @@ class ImageTask final : public Task {
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.input_sharding = sharding();
-    loader_.emplace(data_.train, std::move(options));
+    options.collator = data_.collator;
+    loader_ = make_train_loader(arguments, data_.train, std::move(options));
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -102,9 +109,9 @@ class ImageTask final : public Task {
   [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
     return static_cast<double>(batch.real_rows);
   }
-  Tensor record(const data::Batch& batch, std::optional<double> labels, std::int64_t /*micro_batches*/) override {
+  Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t /*micro_batches*/) override {
     const Tensor sum = cross_entropy_parts(logits(batch), batch.tensor("labels")).sum;
-    const Tensor loss = sum / Tensor::scalar(sum.dtype(), *labels);
+    const Tensor loss = sum / labels.to(sum.dtype());
     loss.backward();
     return loss.to(DType::kF64);
   }
@@ -115,7 +122,7 @@ class ImageTask final : public Task {
         std::make_shared<FirstSamples>(data_.held_out, samples),
         data::LoaderOptions{.batch_size = rows, .mesh = model_.mesh, .input_sharding = sharding()});
   }
-  LossParts record_evaluation(const data::Batch& batch) override {
+  LossParts record_evaluation(const BatchTensors& batch) override {
     return classified(logits(batch), batch.tensor("labels"));
   }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override { return classification_metrics(sums); }
@@ -133,7 +140,7 @@ class ImageTask final : public Task {
         {"labels", PartitionSpec(std::vector{batch})}};
   }
 
-  Tensor logits(const data::Batch& batch) {
+  Tensor logits(const BatchTensors& batch) {
     Tensor images = batch.tensor("pixel_values");
     images.set_name("pixel_values");
     return model_.model->run({{"pixel_values", images}}).logits;
@@ -142,7 +149,7 @@ class ImageTask final : public Task {
   const TrainingArguments& arguments_;
   ImageData data_;
   ImageModel model_;
-  std::optional<data::Loader> loader_;
+  std::unique_ptr<data::Loader> loader_;
 };
 
 }  // namespace
@@ -163,7 +170,7 @@ int train_imagenet(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
   const OutputFolder output(arguments);
   ImageTask task(arguments);
-  return run_training(arguments, task);
+  return Trainer(arguments, task).run();
 }
 
 }  // namespace tessera::trainer

@@ -17,6 +17,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/programs.h"
 #include "tessera/trainer/progress.h"
+#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
@@ -104,7 +105,7 @@ class MlmTask final : public Task {
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;
-    loader_.emplace(std::make_shared<MemorySource>(std::move(samples)), std::move(options));
+    loader_ = make_train_loader(arguments, std::make_shared<MemorySource>(std::move(samples)), std::move(options));
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -119,7 +120,7 @@ class MlmTask final : public Task {
 
   // Every rank knows only which tokens of its own rows are masked.
   [[nodiscard]] std::optional<double> label_count(const data::Batch& /*batch*/) const override { return std::nullopt; }
-  Tensor record(const data::Batch& batch, std::optional<double> /*labels*/, std::int64_t micro_batches) override {
+  Tensor record(const BatchTensors& batch, const Tensor& /*labels*/, std::int64_t micro_batches) override {
     const CrossEntropyParts parts = parts_of(batch);
     const Tensor mean = parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
     const Tensor loss = mean * (1 / static_cast<double>(micro_batches));
@@ -136,7 +137,7 @@ class MlmTask final : public Task {
                                                               .mesh = model_.mesh,
                                                               .input_sharding = batch_sharding(model_)});
   }
-  LossParts record_evaluation(const data::Batch& batch) override {
+  LossParts record_evaluation(const BatchTensors& batch) override {
     const CrossEntropyParts parts = parts_of(batch);
     return {parts.sum, parts.count};
   }
@@ -150,7 +151,7 @@ class MlmTask final : public Task {
   }
 
  private:
-  CrossEntropyParts parts_of(const data::Batch& batch) {
+  CrossEntropyParts parts_of(const BatchTensors& batch) {
     return model_.model->loss_parts(bert_inputs_of(model_, batch), input_of(model_, batch, "labels"));
   }
 
@@ -160,7 +161,7 @@ class MlmTask final : public Task {
   std::uint64_t seed_;
   std::shared_ptr<const data::MlmCollator> collator_;
   std::shared_ptr<const MemorySource> held_out_;
-  std::optional<data::Loader> loader_;
+  std::unique_ptr<data::Loader> loader_;
 };
 
 }  // namespace
@@ -179,7 +180,7 @@ int run_mlm(const TrainingArguments& arguments) {
                             {arguments.fsdp_config, "--fsdp_config", ""}});
   const OutputFolder output(arguments);
   MlmTask task(arguments, folder);
-  return run_training(arguments, task);
+  return Trainer(arguments, task).run();
 }
 
 }  // namespace tessera::trainer

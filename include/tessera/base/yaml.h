@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configuration files in YAML, such as those of Accelerate, read with libyaml.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/base/json_object.h"
+
+namespace tessera {
+
+/// Reads a YAML mapping as a JSON object. Plain scalars become null, true, false and numbers as in YAML 1.2; all other
+/// scalars are strings. Anchors and merge keys are errors. Error, with `origin`, line, column and reason, if the text is no
+/// YAML, holds several documents, or is not a mapping with texts as keys.
+JsonObject parse_yaml(std::string_view text, const std::string& origin);
+/// The same for a file. Error if it cannot be read.
+JsonObject yaml_from_file(const std::string& path);
+
+}  // namespace tessera

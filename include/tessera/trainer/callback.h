@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Callbacks: user code at the events of a training run, with the names and the order of Hugging Face's Trainer.
+//
+//   struct StopAtLoss : TrainerCallback {
+//     void on_log(const TrainerEvent& event) override { event.control.should_training_stop = *event.log->loss < 0.1; }
+//   };
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "tessera/base/json_object.h"
+#include "tessera/trainer/task.h"
+#include "tessera/trainer/trainer_state.h"
+
+namespace tessera::trainer {
+
+/// What the run does next. Callbacks may set and clear the fields.
+struct TrainerControl {
+  bool should_training_stop = false;  // after this update
+  bool should_log = false;            // after this update
+  bool should_evaluate = false;
+  bool should_save = false;
+};
+
+/// What a callback sees.
+struct TrainerEvent {
+  const TrainingArguments& arguments;
+  const TrainerState& state;
+  TrainerControl& control;
+  TrainingSetup& setup;              // the model, its optimizer and mesh
+  const LogEntry* log = nullptr;     // of on_log and on_evaluate
+  const Metrics* metrics = nullptr;  // of on_evaluate
+};
+
+/// Every rank calls the functions, and all ranks must set the same fields of the control. Losses are read a few updates
+/// after they were computed, so on_log comes later than on_step_end of its update.
+class TrainerCallback {
+ public:
+  virtual ~TrainerCallback() = default;
+  virtual void on_train_begin(const TrainerEvent& /*event*/) {}
+  virtual void on_epoch_begin(const TrainerEvent& /*event*/) {}
+  virtual void on_step_begin(const TrainerEvent& /*event*/) {}
+  /// After an update has been started, before the log, the evaluation and the checkpoint that follow it.
+  virtual void on_step_end(const TrainerEvent& /*event*/) {}
+  virtual void on_log(const TrainerEvent& /*event*/) {}
+  virtual void on_evaluate(const TrainerEvent& /*event*/) {}
+  /// After a checkpoint has been started.
+  virtual void on_save(const TrainerEvent& /*event*/) {}
+  virtual void on_epoch_end(const TrainerEvent& /*event*/) {}
+  virtual void on_train_end(const TrainerEvent& /*event*/) {}
+
+  /// The name in trainer_state.json of a callback with state; "": it has none.
+  [[nodiscard]] virtual std::string_view name() const { return ""; }
+  /// What a checkpoint keeps, and a continued run receives.
+  [[nodiscard]] virtual JsonObject state() const { return JsonObject(); }
+  virtual void set_state(const JsonObject& /*state*/) {}
+};
+
+/// Ends the training after `patience` evaluations in a row whose metric is not better than the best one by more than
+/// `threshold`. The metric is that of --metric_for_best_model.
+class EarlyStoppingCallback final : public TrainerCallback {
+ public:
+  explicit EarlyStoppingCallback(std::int64_t patience = 1, double threshold = 0);
+  void on_evaluate(const TrainerEvent& event) override;
+  [[nodiscard]] std::string_view name() const override { return "EarlyStoppingCallback"; }
+  [[nodiscard]] JsonObject state() const override;
+  void set_state(const JsonObject& state) override;
+
+ private:
+  std::int64_t patience_;
+  double threshold_;
+  std::int64_t without_progress_ = 0;
+  std::optional<double> best_;
+};
+
+}  // namespace tessera::trainer

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trainer for any model and data set, as Hugging Face's Trainer. The training programs stand on it.
+//
+//   Trainer trainer({.model = model, .args = arguments, .train_dataset = train, .eval_dataset = held_out,
+//                    .callbacks = {std::make_shared<EarlyStoppingCallback>(3)}});
+//   trainer.train();
+//   fmt::print("loss {}\n", trainer.evaluate()->loss);
+//   trainer.save_model("trained");
+//
+// All functions are collective. A step runs through compile(): it is traced once for each shape of its batch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/trainer/callback.h"
+#include "tessera/trainer/task.h"
+
+namespace tessera::trainer {
+
+/// Returns the sum of the losses of a batch and the number of labels; with `correct`, evaluations have an accuracy.
+using LossFunction = std::function<LossParts(nn::PretrainedModel& model, const BatchTensors& batch)>;
+/// Returns further metrics of an evaluation by name.
+using MetricFunction = std::function<std::vector<std::pair<std::string, double>>(const EvaluationSums& sums)>;
+
+/// What a Trainer trains, with the names of Hugging Face's Trainer.
+struct TrainerOptions {
+  nn::PretrainedModel& model;
+  TrainingArguments args{};
+  std::shared_ptr<const data::Source> train_dataset{};    // null: the trainer only evaluates
+  std::shared_ptr<const data::Source> eval_dataset{};     // null: no evaluation
+  std::shared_ptr<const data::Collator> data_collator{};  // null: arrays are stacked
+  /// Null: the mean loss that the model computes from a batch with labels.
+  LossFunction compute_loss{};
+  MetricFunction compute_metrics{};
+  std::vector<std::shared_ptr<TrainerCallback>> callbacks{};
+  std::string_view unit = "samples";  // what speeds count
+};
+
+/// What train() did.
+struct TrainOutput {
+  std::int64_t global_step = 0;
+  double training_loss = 0;  // the mean over the updates of this call
+  int stop_signal = 0;       // the signal that ended the training; 0: none
+};
+
+class Trainer {
+ public:
+  /// Puts the model on the mesh of the arguments and makes the optimizer. Errors: those of the arguments; a data set without
+  /// samples.
+  explicit Trainer(TrainerOptions options);
+  /// Trains a task. `arguments` and `task` must outlive the trainer.
+  Trainer(const TrainingArguments& arguments, Task& task, std::vector<std::shared_ptr<TrainerCallback>> callbacks = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Adds a callback. It is called after the others.
+  void add_callback(std::shared_ptr<TrainerCallback> callback);
+  /// Trains, with the evaluations, checkpoints and log entries of the arguments. Continues a checkpoint with
+  /// --resume_from_checkpoint.
+  TrainOutput train();
+  /// Evaluates the held-out samples, prints the metrics and adds them to the log. Nullopt if a signal ended it. Error if
+  /// there are no held-out samples.
+  std::optional<Metrics> evaluate();
+  /// Writes a model folder; "": to --output_dir.
+  void save_model(const std::string& folder = "");
+  /// Does what the training programs do: banner, train(), the best model, save_model(), evaluate(). Returns the exit status.
+  int run();
+  [[nodiscard]] const TrainerState& state() const;
+  [[nodiscard]] Task& task() const;
+
+ private:
+  class Run;
+  struct Owned;  // what a trainer that makes its task keeps
+  std::unique_ptr<Owned> owned_;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace tessera::trainer

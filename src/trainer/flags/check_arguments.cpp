@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of the arguments, independently of files and ranks.
+#include <algorithm>
+#include <cmath>
+
+#include "program_flags.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/sharding/mesh_text.h"
+#include "tessera/trainer/arguments.h"
+
+namespace tessera::trainer {
+
+namespace {
+
+void require_positive(const char* name, std::int64_t value) {
+  require(value >= 1, "--{} must be at least 1, got {}", name, value);
+}
+void require_not_negative(const char* name, double value) {
+  require(value >= 0 && std::isfinite(value), "--{} must not be negative, got {}", name, value);
+}
+void require_beta(const char* name, double value) {
+  require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
+}
+
+// Checks the mesh and the axes that other flags name, independently of the number of ranks.
+void check_mesh_flags(const TrainingArguments& arguments) {
+  if (arguments.mesh.empty()) return;
+  std::vector<std::string> names;
+  try {
+    for (const auto& axis : mesh_axes(arguments.mesh)) names.push_back(axis.name);
+  } catch (Error& error) {
+    throw error.prefix("--mesh: ");
+  }
+  const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  for (const auto& [flag, axis] : std::initializer_list<std::pair<const char*, const std::string&>>{
+           {"--tensor_parallel", arguments.tensor_parallel},
+           {"--expert_parallel", arguments.expert_parallel},
+           {"--spatial_sharding", arguments.spatial_sharding}})
+    require(axis.empty() || has(axis), "{}: --mesh {} has no axis \"{}\"{}", flag, arguments.mesh, axis,
+            [&, name = axis] { return suggest_name(name, names); });
+  require(!parse_fsdp_mode(arguments.fsdp).enabled || has("fsdp") || has("data"),
+          "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", arguments.mesh);
+}
+
+void check_loader_flags(const TrainingArguments& arguments) {
+  constexpr std::int64_t kMost = 1024;
+  const std::int64_t workers = arguments.dataloader_num_workers;
+  const std::int64_t factor = arguments.dataloader_prefetch_factor.value_or(1);
+  require(workers >= 0 && workers <= kMost, "--dataloader_num_workers must be from 0 to {}, got {}", kMost, workers);
+  require(factor >= 1 && factor <= kMost, "--dataloader_prefetch_factor must be from 1 to {}, got {}", kMost, factor);
+  require(workers > 0 || !arguments.dataloader_prefetch_factor,
+          "--dataloader_prefetch_factor has no effect without --dataloader_num_workers");
+}
+
+// As in Hugging Face's Trainer: a checkpoint exists for every evaluation that counts.
+void check_best_model_flags(const TrainingArguments& arguments) {
+  require(!arguments.early_stopping_patience || arguments.eval_strategy != "no",
+          "--early_stopping_patience needs evaluations: --eval_strategy steps or epoch");
+  require(arguments.save_strategy != "best" || arguments.eval_strategy != "no",
+          "--save_strategy best needs evaluations: --eval_strategy steps or epoch");
+  if (!arguments.compares_checkpoints() && arguments.save_strategy != "best") return;
+  // These compare models of which no checkpoint is needed.
+  if (arguments.early_stopping_patience && !arguments.load_best_model_at_end && arguments.save_strategy != "best")
+    return;
+  const char* flag = arguments.load_best_model_at_end    ? "load_best_model_at_end"
+                     : arguments.save_strategy == "best" ? "save_strategy best"
+                                                         : "metric_for_best_model";
+  require(!arguments.output_dir.empty(), "--{} needs --output_dir", flag);
+  if (arguments.save_strategy == "best") return;
+  require(arguments.eval_strategy != "no" && arguments.eval_strategy == arguments.save_strategy,
+          "--{} needs equal strategies to evaluate and to save, got --eval_strategy {} and --save_strategy {}", flag,
+          arguments.eval_strategy, arguments.save_strategy);
+  require(arguments.eval_strategy != "steps" || arguments.save_steps % arguments.evaluation_interval() == 0,
+          "--{} needs --save_steps to be a multiple of --eval_steps, got {} and {}", flag, arguments.save_steps,
+          arguments.evaluation_interval());
+}
+
+void check_numbers(const TrainingArguments& a) {
+  require_positive("per_device_train_batch_size", a.per_device_train_batch_size.value_or(1));
+  require_positive("global_batch_size", a.global_batch_size.value_or(1));
+  require_positive("per_device_eval_batch_size", a.per_device_eval_batch_size.value_or(1));
+  require_positive("max_train_samples", a.max_train_samples.value_or(1));
+  require_positive("max_eval_samples", a.max_eval_samples.value_or(1));
+  require_positive("gradient_accumulation_steps", a.gradient_accumulation_steps);
+  require_positive("logging_steps", a.logging_steps);
+  require_positive("save_steps", a.save_steps);
+  require_positive("save_total_limit", a.save_total_limit.value_or(1));
+  require_positive("eval_steps", a.eval_steps.value_or(1));
+  require_positive("early_stopping_patience", a.early_stopping_patience.value_or(1));
+  require(a.max_steps == -1 || a.max_steps >= 1, "--max_steps must be at least 1, or -1, got {}", a.max_steps);
+  require(a.num_train_epochs > 0 && std::isfinite(a.num_train_epochs), "--num_train_epochs must be above 0, got {}",
+          a.num_train_epochs);
+  require_not_negative("learning_rate", a.learning_rate);
+  require_not_negative("weight_decay", a.weight_decay);
+  require_not_negative("adam_epsilon", a.adam_epsilon);
+  require_not_negative("max_grad_norm", a.max_grad_norm);
+  require_not_negative("warmup_steps", a.warmup_steps);
+  require(a.warmup_ratio >= 0 && a.warmup_ratio <= 1, "--warmup_ratio must be in [0, 1], got {}", a.warmup_ratio);
+  require_not_negative("eval_delay", a.eval_delay);
+  require_not_negative("early_stopping_threshold", a.early_stopping_threshold);
+  require_not_negative("fsdp_min_num_params", static_cast<double>(a.fsdp_min_num_params));
+  require_not_negative("virtual_ranks", static_cast<double>(a.virtual_ranks));
+  require_not_negative("sample_tokens", static_cast<double>(a.sample_tokens));
+  require_beta("adam_beta1", a.adam_beta1);
+  require_beta("adam_beta2", a.adam_beta2);
+}
+
+void check_words(const char* flag, const std::string& text, const std::vector<std::string>& known, const char* reason) {
+  for (const std::string& word : split(text, ' '))
+    require(word.empty() || std::find(known.begin(), known.end(), word) != known.end(), "--{}: {} is not there; {}{}",
+            flag, word, reason, [&] { return suggest_name(word, known); });
+}
+
+// What --report_to and --debug name.
+void check_reports(const TrainingArguments& a) {
+  check_words("report_to", a.report_to, {"none", "jsonl", "csv", "tensorboard", "all"},
+              "the log can be written as jsonl, csv and tensorboard, or none");
+  const std::vector<std::string> words = split(a.report_to, ' ');
+  const bool writes =
+      std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "csv" || w == "tensorboard"; });
+  require(!writes || !a.logging_dir.empty(), "--report_to {} needs --logging_dir", a.report_to);
+  require(words.size() < 2 || std::find(words.begin(), words.end(), "none") == words.end(),
+          "--report_to: none excludes every other word, got \"{}\"", a.report_to);
+  check_words("debug", a.debug, {"tpu_metrics_debug"},
+              "tpu_metrics_debug is; a loss that is not finite always ends the run, in place of underflow_overflow");
+}
+
+}  // namespace
+
+void TrainingArguments::check() const {
+  check_program_flags(*this);
+  require(
+      !(per_device_train_batch_size && global_batch_size),
+      "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, the "
+      "second over all");
+  require(!(bf16 && dtype == "float64"), "--bf16 and --dtype float64 exclude each other");
+  require(fsdp_config.empty() || !fsdp.empty(), "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
+  require(fsdp_min_num_params == 0 || fsdp_transformer_layer_cls_to_wrap.empty(),
+          "--fsdp_min_num_params and --fsdp_transformer_layer_cls_to_wrap exclude each other");
+  check_numbers(*this);
+  check_loader_flags(*this);
+  check_reports(*this);
+  require(resume_from_checkpoint != "true" || !output_dir.empty(),
+          "--resume_from_checkpoint needs --output_dir, or the folder of a checkpoint");
+  (void)parse_fsdp_mode(fsdp);
+  check_best_model_flags(*this);
+  check_mesh_flags(*this);
+}
+
+}  // namespace tessera::trainer

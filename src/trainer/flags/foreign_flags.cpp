@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flags/foreign_flags.h"
+
+namespace tessera::trainer {
+namespace {
+
+// A flag, Hugging Face's default ("*": every value is the same), and the reason.
+struct ForeignRow {
+  const char* name;
+  const char* standard;
+  const char* reason;
+};
+
+constexpr ForeignRow kWithoutEffect[] = {
+    {"average_tokens_across_devices", "true", "losses always are means over the labels of all ranks"},
+    {"batch_eval_metrics", "*", "metrics are added up on the ranks batch by batch"},
+    {"bf16_full_eval", "false", "an evaluation computes in the type of the training"},
+    {"fp16_full_eval", "false", "an evaluation computes in the type of the training"},
+    {"dataloader_persistent_workers", "*", "the threads live as long as the run"},
+    {"dataloader_pin_memory", "*", "batches already are where the ranks compute"},
+    {"ddp_backend", "mpi", "ranks communicate through shared memory and MPI"},
+    {"ddp_broadcast_buffers", "*", "buffers are equal on all ranks"},
+    {"ddp_bucket_cap_mb", "*", "the partitioner combines collectives"},
+    {"ddp_find_unused_parameters", "*", "parameters without gradients are known from the program"},
+    {"ddp_static_graph", "*", "programs are always static"},
+    {"ddp_timeout", "1800", "TESSERA_TIMEOUT is the time limit of collectives"},
+    {"enable_jit_checkpoint", "*", "SIGTERM always ends with a checkpoint"},
+    {"eval_accumulation_steps", "*", "losses are added up on the ranks"},
+    {"eval_do_concat_batches", "*", "losses are added up on the ranks"},
+    {"eval_use_gather_object", "*", "losses are added up on the ranks"},
+    {"fp16_backend", "auto", "there is one implementation"},
+    {"fp16_opt_level", "*", "there is one implementation"},
+    {"gradient_checkpointing_kwargs", "*", "blocks are always computed again in the same way"},
+    {"half_precision_backend", "auto", "there is one implementation"},
+    {"ignore_mismatched_sizes", "false", "a classifier that is not in the folder starts from initial values"},
+    {"jit_mode_eval", "*", "programs are always compiled"},
+    {"keep_linebreaks", "true", "line breaks are kept"},
+    {"length_column_name", "length", "lengths are known without a column"},
+    {"local_rank", "*", "ranks come from mpirun or --virtual_ranks"},
+    {"log_level", "passive", "TESSERA_LOG is the level of messages"},
+    {"log_level_replica", "warning", "a message is printed once"},
+    {"log_on_each_node", "true", "rank 0 logs"},
+    {"logging_nan_inf_filter", "true", "a loss that is not finite ends the run"},
+    {"low_cpu_mem_usage", "*", "every rank reads only its shards"},
+    {"model_revision", "main", "models are folders"},
+    {"no_cuda", "*", "ranks compute on CPUs"},
+    {"optim_target_modules", "", "--optim applies to all parameters"},
+    {"prediction_loss_only", "*", "an evaluation keeps no predictions"},
+    {"preprocessing_num_workers", "*", "texts are tokenized once by each rank"},
+    {"ray_scope", "*", "there is no search for hyperparameters"},
+    {"remove_unused_columns", "true", "columns without a use are not read"},
+    {"restore_callback_states_from_checkpoint", "false", "the state of early stopping is in trainer_state.json"},
+    {"save_on_each_node", "false", "every rank writes its shards into one folder"},
+    {"save_safetensors", "true", "weights are always written as safetensors"},
+    {"skip_memory_metrics", "true", "the planned memory is always reported"},
+    {"split_batches", "false", "--global_batch_size counts the rows over all data shards"},
+    {"tf32", "*", "CPUs compute in full float32"},
+    {"tokenizer_revision", "main", "tokenizers are files"},
+    {"torch_compile", "*", "programs are always compiled"},
+    {"torch_compile_backend", "*", "there is one compiler"},
+    {"torch_compile_mode", "*", "there is one compiler"},
+    {"torch_empty_cache_steps", "*", "memory is planned before the first step"},
+    {"torch_dtype", "auto", "--dtype is the type of weights"},
+    {"torchdynamo", "*", "programs are always compiled"},
+    {"tpu_num_cores", "*", "the number of ranks comes from mpirun or --num_cores"},
+    {"trust_remote_code", "false", "no code is downloaded"},
+    {"use_cpu", "*", "ranks compute on CPUs"},
+    {"use_fast_tokenizer", "*", "there is one implementation"},
+    {"use_ipex", "*", "oneDNN is always used"},
+    {"use_legacy_prediction_loop", "false", "there is one loop"},
+    {"use_liger_kernel", "false", "losses and norms are already fused"},
+};
+
+constexpr ForeignRow kAbsent[] = {
+    {"accelerator_config", "", "use --dataloader_drop_last and --data_seed"},
+    {"auto_find_batch_size", "false", "--dry_run says before the first step what fits"},
+    {"deepspeed", "", "use --fsdp full_shard"},
+    {"do_predict", "false", "predictions are not written; use --do_eval"},
+    {"dataset_revision", "", "data sets are folders"},
+    {"hub_always_push", "false", "nothing is uploaded"},
+    {"hub_model_id", "", "nothing is uploaded"},
+    {"hub_private_repo", "", "nothing is uploaded"},
+    {"hub_revision", "", "nothing is uploaded"},
+    {"hub_strategy", "every_save", "nothing is uploaded"},
+    {"hub_token", "", "nothing is uploaded"},
+    {"include_for_metrics", "", "the metrics of a program are fixed"},
+    {"include_inputs_for_metrics", "false", "the metrics of a program are fixed"},
+    {"label_names", "", "the label column is called labels or label"},
+    {"label_smoothing_factor", "0", "losses have no label smoothing"},
+    {"max_predict_samples", "", "predictions are not written; use --max_eval_samples"},
+    {"mp_parameters", "", "use --mesh and --tensor_parallel"},
+    {"neftune_noise_alpha", "", "embeddings get no noise"},
+    {"parallelism_config", "", "use --mesh, or --config_file with Accelerate's sizes"},
+    {"past_index", "-1", "no state is carried between batches"},
+    {"project", "huggingface", "nothing is uploaded"},
+    {"push_to_hub", "false", "nothing is uploaded"},
+    {"push_to_hub_model_id", "", "nothing is uploaded"},
+    {"push_to_hub_organization", "", "nothing is uploaded"},
+    {"push_to_hub_token", "", "nothing is uploaded"},
+    {"streaming", "false", "use a token file, which is read in parts"},
+    {"task_name", "", "give the TSV files of the task: --train_file and --validation_file"},
+    {"test_file", "", "predictions are not written; use --validation_file"},
+    {"token", "", "nothing is downloaded"},
+    {"trackio_space_id", "trackio", "nothing is uploaded"},
+    {"use_auth_token", "", "nothing is downloaded"},
+    {"use_mps_device", "false", "ranks compute on CPUs"},
+};
+
+}  // namespace
+
+void add_foreign_flags(ArgumentParser& parser) {
+  for (const ForeignRow& row : kWithoutEffect) parser.without_effect(row.name, row.standard, row.reason);
+  for (const ForeignRow& row : kAbsent) parser.absent(row.name, row.standard, row.reason);
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of --report_to, and trainer_state.json. Only rank 0 writes them.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "run/event_file.h"
+#include "tessera/trainer/arguments.h"
+#include "tessera/trainer/trainer_state.h"
+
+namespace tessera::trainer {
+
+/// log.jsonl, log.csv and TensorBoard's events in --logging_dir.
+class LogFiles {
+ public:
+  explicit LogFiles(const TrainingArguments& arguments) : arguments_(arguments) {}
+  /// Appends an entry. Error if a file cannot be written.
+  void write(const LogEntry& entry);
+
+ private:
+  void write_csv(const LogEntry& entry) const;
+  void write_events(const LogEntry& entry);
+
+  const TrainingArguments& arguments_;
+  std::unique_ptr<EventFile> events_;
+};
+
+/// Writes trainer_state.json while the training continues. If states come faster than they are written, only the newest one
+/// is written.
+class StateWriter {
+ public:
+  explicit StateWriter(std::string folder) : folder_(std::move(folder)) {}
+  /// Waits for the write under way.
+  ~StateWriter();
+  StateWriter(const StateWriter&) = delete;
+  StateWriter& operator=(const StateWriter&) = delete;
+  /// Starts to write a state. Prints a warning, once, if an earlier one could not be written.
+  void begin(const TrainerState& state);
+  /// Waits for the write under way.
+  void finish();
+
+ private:
+  void work();
+  std::string folder_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<TrainerState> next_;
+  bool is_writing_ = false;
+  bool is_ended_ = false;
+  bool has_warned_ = false;
+  std::string error_;
+};
+
+}  // namespace tessera::trainer

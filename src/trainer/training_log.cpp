@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the training loop reads, prints and logs.
+#include <cmath>
+#include <utility>
+
+#include "run/run_figures.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/runtime/metrics/metrics.h"
+#include "training_loop.h"
+
+namespace tessera::trainer {
+namespace {
+
+double seconds_from(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+// ---- reading --------------------------------------------------------------------------------------------------------------
+
+// The sum of losses up to the last update, to be read when later updates have been started.
+void Trainer::Run::note_reading(double rate, bool logs) {
+  readings_.push_back({.loss_sum = started_.loss_sum,
+                       .norm = started_.norm,
+                       .steps = std::exchange(unnoted_steps_, 0),
+                       .last_step = state_.global_step,
+                       .epoch = state_.epoch,
+                       .rate = rate,
+                       .tokens = state_.num_input_tokens_seen,
+                       .logs = logs});
+  started_ = {};
+  runner_.restart_loss_sum();
+}
+
+// Reads the sums of losses that at least `except` later updates follow.
+void Trainer::Run::take_readings(std::int64_t except) {
+  while (!readings_.empty() && state_.global_step - readings_.front().last_step >= except) {
+    take(readings_.front());
+    readings_.pop_front();
+  }
+}
+
+void Trainer::Run::take(const Reading& reading) {
+  const double sum = reading.loss_sum.item();
+  require(std::isfinite(sum), "the loss is {} at {}", sum, [&] {
+    return reading.steps == 1
+               ? fmt::format("step {}", reading.last_step)
+               : fmt::format("one of the steps {} to {}", reading.last_step - reading.steps + 1, reading.last_step);
+  });
+  const auto steps = static_cast<double>(reading.steps);
+  shown_loss_ = sum / steps;
+  shown_speed_ = units_per_step_ * steps / seconds_from(read_at_);
+  window_.loss += sum;
+  window_.steps += reading.steps;
+  loss_of_run_ += sum;
+  read_at_ = Clock::now();
+  if (reading.logs) log(reading);
+}
+
+std::optional<double> Trainer::Run::utilization(double units_per_second) const {
+  if (!flops_per_step_) return std::nullopt;
+  return *flops_per_step_ / units_per_step_ * units_per_second / peak_.flops_per_second;
+}
+
+// ---- output ---------------------------------------------------------------------------------------------------------------
+
+void Trainer::Run::print(const std::string& text) const {
+  if (is_master_) write_standard_output(text + "\n");
+}
+
+// The memory and the collectives of the first program of a training.
+void Trainer::Run::report_program() {
+  if (compiled_programs().size() <= first_program_ || std::exchange(has_reported_, true)) return;
+  print(memory_report(setup_, most_memory_of_steps(first_program_)) +
+        collective_report(compiled_programs().back().notes));
+}
+
+void Trainer::Run::show_progress() {
+  if (!is_master_ || arguments_.disable_tqdm) return;
+  bar_.update({state_.global_step, steps_, seconds_from(start_), shown_loss_, shown_speed_, utilization(shown_speed_),
+               task_.unit()});
+}
+
+void Trainer::Run::log(const Reading& reading) {
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, window_.steps - window_.earlier_steps));
+  const double seconds = seconds_from(window_.start);
+  const double speed = units_per_step_ * steps / seconds;
+  const double exposed = exposed_communication_seconds() - window_.exposed_before;
+  LogEntry entry{.step = reading.last_step,
+                 .epoch = reading.epoch,
+                 .loss = window_.loss / static_cast<double>(window_.steps),
+                 .learning_rate = reading.rate,
+                 .grad_norm = reading.norm.item(),
+                 .tokens_per_second = speed,
+                 .mfu = utilization(speed),
+                 .exposed_communication_seconds = exposed / steps};
+  if (arguments_.include_num_input_tokens_seen) entry.num_input_tokens_seen = static_cast<double>(reading.tokens);
+  if (is_master_)
+    bar_.print(
+        log_text(entry, {.unit = std::string(task_.unit()),
+                         .last_step = steps_,
+                         .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed / seconds)}));
+  add_to_log(entry);
+  call(&TrainerCallback::on_log, &entry);
+  if (is_master_ && arguments_.prints_metrics()) bar_.print(metrics_report());
+  window_ = {.exposed_before = exposed_communication_seconds()};
+}
+
+void Trainer::Run::add_to_log(const LogEntry& entry) {
+  state_.log_history.push_back(entry);
+  if (!is_master_) return;
+  files_.write(entry);
+  if (!arguments_.output_dir.empty()) state_writer_.begin(state_);
+}
+
+std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
+  require(task_.held_out() > 0, "evaluate: there are no held-out samples");
+  auto result =
+      trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
+                        arguments_.max_eval_samples.value_or(task_.held_out()), showing("held out", "samples"));
+  bar_.erase();
+  if (!result) return result;
+  print(fmt::format("{}held out: {}", where, result->text));
+  LogEntry entry{.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss};
+  entry.eval_accuracy = result->find("accuracy");
+  add_to_log(entry);
+  call(&TrainerCallback::on_evaluate, &entry, &*result);
+  return result;
+}
+
+// Shows the progress if the progress bar is on, and ends the work after a signal.
+OnProgress Trainer::Run::showing(std::string what, std::string unit) {
+  return [this, what = std::move(what), unit = std::move(unit)](std::int64_t done, std::int64_t total) {
+    if (is_master_ && !arguments_.disable_tqdm) bar_.status(fmt::format("{}: {} of {} {}", what, done, total, unit));
+    return !is_stopped();
+  };
+}
+
+}  // namespace tessera::trainer

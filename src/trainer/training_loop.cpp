@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training_loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "run/run_figures.h"
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tessera/frontend/execution/runtime.h"
+
+namespace tessera::trainer {
+namespace {
+
+// Reading a value makes the host wait and costs a transfer.
+constexpr std::int64_t kStepsBetweenReadings = 4;
+// A value is read when so many later updates have been started.
+constexpr std::int64_t kUpdatesInAdvance = 2;
+
+}  // namespace
+
+Trainer::Run::Run(const TrainingArguments& arguments, Task& task)
+    : arguments_(arguments),
+      is_master_(RankContext::current().rank() == 0),
+      task_(task),
+      setup_(task.setup()),
+      peak_(measure_compute_peak(*joined_world(), peak_dtype(arguments, setup_),
+                                 static_cast<int>(options().integer("TESSERA_NUM_THREADS")))),
+      rows_(arguments.micro_batch_rows(setup_.data_shards)),
+      loader_(task.loader()),
+      steps_(arguments.total_steps(loader_.len())),
+      units_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * task.units_per_row())),
+      flops_per_step_(task.flops(units_per_step_)),
+      schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
+                arguments.warmup_count(steps_), steps_),
+      runner_(arguments, task),
+      bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50),
+      saver_(arguments, is_master_),
+      best_(arguments, state_, saver_),
+      files_(arguments),
+      state_writer_(arguments.output_dir) {
+  check_held_out_samples();
+  if (arguments.early_stopping_patience)
+    add_callback(std::make_shared<EarlyStoppingCallback>(*arguments.early_stopping_patience,
+                                                         arguments.early_stopping_threshold));
+  state_.max_steps = steps_;
+}
+
+void Trainer::Run::check_held_out_samples() const {
+  require(task_.held_out() > 0 || (arguments_.eval_strategy == "no" && !arguments_.eval_on_start),
+          "--eval_strategy {} needs held-out samples, and there are none; give a longer --validation_file or a larger "
+          "--validation_split_percentage",
+          arguments_.eval_strategy);
+}
+
+// ---- what the programs do -------------------------------------------------------------------------------------------------
+
+int Trainer::Run::execute() {
+  watch_stop_signals();
+  print(banner(arguments_, setup_, task_.model_text(), task_.rows_text()));
+  resume();
+  if (!resumed_from_.empty())
+    print(fmt::format("resumed    {}: step {} of {}\n", resumed_from_, state_.global_step, steps_));
+  print(peak_line(peak_));
+  print(sharding_report(setup_));
+  if (arguments_.do_train) train();
+  if (arguments_.load_best_model_at_end && !is_stopped())
+    if (const std::string line = best_.load(setup_); !line.empty()) print(line);
+  if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped()) save_model("");
+  bar_.finish();
+  if (arguments_.do_eval && task_.held_out() > 0 && !is_stopped()) evaluate("");
+  if (!is_stopped()) {
+    const std::string text = task_.finish(showing("sample", "tokens"));
+    bar_.erase();
+    if (!text.empty()) print(text);
+  }
+  bar_.finish();
+  state_writer_.finish();
+  if (saves()) state_.save(arguments_.output_dir);
+  if (stop_signal_ == 0) return 0;
+  if (is_master_) log_line(LogLevel::kError, stop_message());
+  constexpr int kKilledBySignal = 128;
+  return kKilledBySignal + stop_signal_;
+}
+
+void Trainer::Run::save_model(const std::string& folder) {
+  require(!folder.empty() || !arguments_.output_dir.empty(), "save_model: give a folder, or set output_dir");
+  const std::string& place = folder.empty() ? arguments_.output_dir : folder;
+  save_pretrained(*setup_.network, place);
+}
+
+// ---- the loop -------------------------------------------------------------------------------------------------------------
+
+TrainOutput Trainer::Run::train() {
+  resume();
+  control_ = {};
+  loss_of_run_ = 0;
+  steps_of_run_ = 0;
+  first_program_ = compiled_programs().size();
+  has_reported_ = false;
+  start_ = read_at_ = window_.start = Clock::now();
+  window_.exposed_before = exposed_communication_seconds();
+  call(&TrainerCallback::on_train_begin);
+  if (arguments_.eval_on_start && task_.held_out() > 0)
+    if (const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step)); !result) return {};
+  call(&TrainerCallback::on_epoch_begin);
+  for (std::int64_t n = state_.global_step + 1; n <= steps_ && stop_signal_ == 0 && !control_.should_training_stop; ++n)
+    update(n);
+  take_readings(0);
+  best_.finish();
+  call(&TrainerCallback::on_train_end);
+  if (!arguments_.output_dir.empty() && is_master_) state_writer_.finish();
+  return {state_.global_step, steps_of_run_ == 0 ? 0 : loss_of_run_ / static_cast<double>(steps_of_run_), stop_signal_};
+}
+
+void Trainer::Run::update(std::int64_t n) {
+  control_.should_log = control_.should_evaluate = control_.should_save = false;
+  call(&TrainerCallback::on_step_begin);
+  std::vector<data::Batch> batches;
+  for (std::int64_t i = 0; i < arguments_.gradient_accumulation_steps; ++i) batches.push_back(loader_.next_batch());
+  const double rate = schedule_.rate(n - 1);
+  const double epoch_before = state_.epoch;
+  schedule_.apply(*setup_.optimizer);
+  started_ = runner_.run(batches);
+  ++unnoted_steps_;
+  ++steps_of_run_;
+  state_.global_step = n;
+  state_.epoch = loader_.epochs();
+  state_.total_flos += flops_per_step_.value_or(0);
+  if (task_.unit() == "tokens") state_.num_input_tokens_seen += static_cast<std::int64_t>(units_per_step_);
+  follow_update(rate, epoch_before);
+}
+
+// What happens after an update: callbacks, the log, evaluation, checkpoint.
+void Trainer::Run::follow_update(double rate, double epoch_before) {
+  report_program();
+  decide(epoch_before);
+  call(&TrainerCallback::on_step_end);
+  const bool ends = is_stopped() || control_.should_training_stop || state_.global_step == steps_;
+  const std::int64_t n = state_.global_step;
+  const bool logs = control_.should_log || (ends && arguments_.logging_strategy != "no");
+  if (logs || ends || n == 1 || unnoted_steps_ == kStepsBetweenReadings) note_reading(rate, logs);
+  take_readings(ends ? 0 : kUpdatesInAdvance);
+  show_progress();
+  saver_.poll();
+  evaluate_and_save();
+  if (std::floor(state_.epoch) > std::floor(epoch_before)) {
+    call(&TrainerCallback::on_epoch_end);
+    if (!ends) call(&TrainerCallback::on_epoch_begin);
+  }
+}
+
+// What the arguments ask for after an update. Callbacks may change it.
+void Trainer::Run::decide(double epoch_before) {
+  const std::int64_t n = state_.global_step;
+  control_.should_log = is_due(arguments_.logging_strategy, arguments_.logging_steps, epoch_before) ||
+                        (n == 1 && arguments_.logging_first_step);
+  const double past = arguments_.eval_strategy == "epoch" ? state_.epoch : static_cast<double>(n);
+  control_.should_evaluate =
+      is_due(arguments_.eval_strategy, arguments_.evaluation_interval(), epoch_before) && past >= arguments_.eval_delay;
+  control_.should_save = is_due(arguments_.save_strategy, arguments_.save_steps, epoch_before);
+}
+
+// Whether something is due that happens at the end, and every `steps` updates or after every epoch.
+bool Trainer::Run::is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const {
+  if (strategy == "no" || strategy == "best") return false;
+  if (state_.global_step == steps_) return true;
+  if (strategy == "epoch") return std::floor(state_.epoch) > std::floor(epoch_before);
+  return state_.global_step % steps == 0;
+}
+
+void Trainer::Run::evaluate_and_save() {
+  bool saves = !arguments_.output_dir.empty() && control_.should_save;
+  if (control_.should_evaluate && task_.held_out() > 0 && stop_signal_ == 0) {
+    take_readings(0);
+    const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
+    if (result && arguments_.save_strategy == "best") saves = best_.is_better(*result);
+    if (result && saves && (arguments_.compares_checkpoints() || arguments_.save_strategy == "best"))
+      best_.note(*result);
+  }
+  const bool saves_at_stop = stop_signal_ != 0 && !arguments_.output_dir.empty() && arguments_.save_strategy != "no";
+  if (!saves && !saves_at_stop) return;
+  save_run();
+  call(&TrainerCallback::on_save);
+}
+
+void Trainer::Run::call(Event event, const LogEntry* log, const Metrics* metrics) {
+  const TrainerEvent given{arguments_, state_, control_, setup_, log, metrics};
+  for (const auto& callback : callbacks_) ((*callback).*event)(given);
+}
+
+// ---- checkpoints and signals ----------------------------------------------------------------------------------------------
+
+void Trainer::Run::save_run() {
+  if (unnoted_steps_ > 0) note_reading(0, false);
+  take_readings(0);
+  for (const auto& callback : callbacks_)
+    if (!callback->name().empty())
+      state_.stateful_callbacks.insert_or_assign(std::string(callback->name()), callback->state());
+  ResumeState run = state_of_data();
+  run.samples = loader_.state().samples;
+  run.unlogged_loss = window_.loss;
+  run.unlogged_steps = window_.steps;
+  saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
+}
+
+ResumeState Trainer::Run::state_of_data() const {
+  return {.data_seed = arguments_.data_seed.value_or(arguments_.seed),
+          .samples_per_epoch = loader_.samples_per_epoch()};
+}
+
+// Continues the run of a checkpoint, once.
+void Trainer::Run::resume() {
+  if (!resumed_from_.empty()) return;
+  ResumeState run = state_of_data();
+  resumed_from_ = resume_run(arguments_, setup_, state_, run);
+  if (!resumed_from_.empty()) {
+    if (is_master_ && state_.train_batch_size != rows_)
+      log_warning("the run had batches of {0} rows, now they have {1}; --global_batch_size {0} continues it as it was",
+                  state_.train_batch_size, rows_);
+    if (!arguments_.ignore_data_skip) loader_.seek(run.samples);
+    window_.loss = run.unlogged_loss;
+    window_.steps = window_.earlier_steps = run.unlogged_steps;
+    for (const auto& callback : callbacks_)
+      if (const auto kept = state_.stateful_callbacks.find(std::string(callback->name()));
+          kept != state_.stateful_callbacks.end())
+        callback->set_state(kept->second);
+  }
+  state_.max_steps = steps_;
+  state_.num_train_epochs = arguments_.num_train_epochs;
+  state_.logging_steps = arguments_.logging_steps;
+  state_.train_batch_size = rows_;
+}
+
+// Called between updates, batches and tokens by every rank, so that all ranks stop at the same point.
+bool Trainer::Run::is_stopped() {
+  if (stop_signal_ == 0) stop_signal_ = stop_watcher_.signal(*joined_world());
+  return stop_signal_ != 0;
+}
+
+std::string Trainer::Run::stop_message() const {
+  return fmt::format("stopped by {} after step {} of {}{}", signal_name(stop_signal_), state_.global_step, steps_,
+                     saver_.saved_step() == state_.global_step && !arguments_.save_only_model
+                         ? "; continue with --resume_from_checkpoint true"
+                     : saves() ? "; trainer_state.json is written"
+                               : "");
+}
+
+}  // namespace tessera::trainer

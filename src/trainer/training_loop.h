@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop of every task.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/best_model.h"
+#include "run/log_files.h"
+#include "run/resume.h"
+#include "run/run_saver.h"
+#include "run/step_runner.h"
+#include "run/stop_signals.h"
+#include "tessera/optim/schedule.h"
+#include "tessera/runtime/metrics/compute_peak.h"
+#include "tessera/trainer/progress.h"
+#include "tessera/trainer/trainer.h"
+
+namespace tessera::trainer {
+
+class Trainer::Run {
+ public:
+  Run(const TrainingArguments& arguments, Task& task);
+
+  void add_callback(std::shared_ptr<TrainerCallback> callback) { callbacks_.push_back(std::move(callback)); }
+  TrainOutput train();
+  /// Prints the result after `where`. Nullopt if a signal ended the evaluation.
+  std::optional<Metrics> evaluate(const std::string& where);
+  void save_model(const std::string& folder);
+  /// The exit status of the program.
+  int execute();
+  [[nodiscard]] const TrainerState& state() const { return state_; }
+  [[nodiscard]] Task& task() const { return task_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Event = void (TrainerCallback::*)(const TrainerEvent&);
+
+  // The updates since the last entry of the log.
+  struct Window {
+    Clock::time_point start = Clock::now();
+    double exposed_before = 0;
+    double loss = 0;
+    std::int64_t steps = 0;
+    std::int64_t earlier_steps = 0;  // of these, the updates of the run that this run continues
+  };
+  // A sum of losses, and the state of the run after the last update in it. It is read some updates later.
+  struct Reading {
+    Tensor loss_sum;
+    Tensor norm;
+    std::int64_t steps = 0;
+    std::int64_t last_step = 0;
+    double epoch = 0;
+    double rate = 0;
+    std::int64_t tokens = 0;
+    bool logs = false;
+  };
+
+  // training_loop.cpp
+  void update(std::int64_t n);
+  void follow_update(double rate, double epoch_before);
+  void decide(double epoch_before);
+  [[nodiscard]] bool is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const;
+  void evaluate_and_save();
+  void save_run();
+  void resume();
+  [[nodiscard]] ResumeState state_of_data() const;
+  void call(Event event, const LogEntry* log = nullptr, const Metrics* metrics = nullptr);
+  bool is_stopped();
+  [[nodiscard]] std::string stop_message() const;
+  [[nodiscard]] bool saves() const { return is_master_ && !arguments_.output_dir.empty(); }
+  void check_held_out_samples() const;
+
+  // training_log.cpp
+  void note_reading(double rate, bool logs);
+  void take_readings(std::int64_t except);
+  void take(const Reading& reading);
+  void log(const Reading& reading);
+  void add_to_log(const LogEntry& entry);
+  void show_progress();
+  void report_program();
+  void print(const std::string& text) const;
+  [[nodiscard]] std::optional<double> utilization(double units_per_second) const;
+  OnProgress showing(std::string what, std::string unit);
+
+  const TrainingArguments& arguments_;
+  bool is_master_;
+  Task& task_;
+  TrainingSetup& setup_;
+  ComputePeak peak_;
+  std::int64_t rows_;
+  data::Loader& loader_;
+  std::int64_t steps_;
+  double units_per_step_;
+  std::optional<double> flops_per_step_;
+  optim::Schedule schedule_;
+  StepRunner runner_;
+  ProgressBar bar_;
+  TrainerState state_;
+  TrainerControl control_;
+  std::vector<std::shared_ptr<TrainerCallback>> callbacks_;
+  StopWatcher stop_watcher_;
+  int stop_signal_ = 0;
+  RunSaver saver_;
+  BestModel best_;
+  LogFiles files_;
+  StateWriter state_writer_;
+
+  StartedUpdate started_;           // of the last update
+  std::int64_t unnoted_steps_ = 0;  // updates since the last reading
+  std::deque<Reading> readings_;
+  Window window_;
+  Clock::time_point start_;
+  Clock::time_point read_at_;
+  double shown_loss_ = 0;
+  double shown_speed_ = 0;
+  double loss_of_run_ = 0;
+  std::int64_t steps_of_run_ = 0;
+  std::size_t first_program_ = 0;  // of this training
+  bool has_reported_ = false;
+  std::string resumed_from_;  // "": a new run
+};
+
+}  // namespace tessera::trainer

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Trainer with a model and data sets: callbacks, early stopping, logs, and equal losses on any layout.
+#include "tessera/trainer/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/nn/models/gpt2.h"
+#include "tessera/trainer/progress.h"
+
+namespace tessera::trainer {
+namespace {
+
+using ::tessera::testing::error_of;
+using ::tessera::testing::TemporaryFolder;
+
+constexpr std::int64_t kTime = 6;
+
+// Rows of tokens that follow a rule, so that losses fall.
+class Rows final : public data::Source {
+ public:
+  explicit Rows(std::int64_t count) : count_(count) {}
+  [[nodiscard]] std::int64_t size() const override { return count_; }
+  [[nodiscard]] data::Arrays get(std::int64_t i) const override {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t t = 0; t < kTime; ++t) ids.push_back(static_cast<std::int32_t>((3 * i + t * (1 + i % 2)) % 11));
+    return {{"input_ids", Literal::from<std::int32_t>({kTime}, ids)},
+            {"labels", Literal::from<std::int32_t>({kTime}, ids)}};
+  }
+
+ private:
+  std::int64_t count_;
+};
+
+nn::GPT2Config tiny_config() {
+  nn::GPT2Config config;
+  config.vocab_size = 11;
+  config.n_positions = kTime;
+  config.n_embd = 12;
+  config.n_layer = 2;
+  config.n_head = 3;
+  config.dtype = DType::kF64;
+  config.initializer_range = 0.2;
+  return config;
+}
+
+TrainingArguments quiet(std::int64_t steps) {
+  TrainingArguments out;
+  out.max_steps = steps;
+  out.global_batch_size = 5;
+  out.learning_rate = 1e-2;
+  out.lr_scheduler_type = "constant";
+  out.disable_tqdm = true;
+  out.logging_steps = 1;
+  out.save_strategy = "no";
+  out.dtype = "float64";
+  return out;
+}
+
+// Writes down the events of a run, with the step at which they happened.
+struct Diary final : TrainerCallback {
+  std::vector<std::string> lines;
+  void note(const char* what, const TrainerEvent& event) {
+    lines.push_back(fmt::format("{} {}", what, event.state.global_step));
+  }
+  void on_train_begin(const TrainerEvent& event) override { note("train", event); }
+  void on_epoch_begin(const TrainerEvent& event) override { note("epoch", event); }
+  void on_step_begin(const TrainerEvent& event) override { note("begin", event); }
+  void on_step_end(const TrainerEvent& event) override { note("step", event); }
+  void on_evaluate(const TrainerEvent& event) override { note("evaluate", event); }
+  void on_save(const TrainerEvent& event) override { note("save", event); }
+  void on_epoch_end(const TrainerEvent& event) override { note("epoch end", event); }
+  void on_train_end(const TrainerEvent& event) override { note("end", event); }
+};
+
+TEST(Trainer, CallsTheEventsInHuggingFacesOrder) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  nn::GPT2LMHeadModel model(tiny_config());
+  TrainingArguments arguments = quiet(3);
+  arguments.output_dir = folder.file("out");
+  arguments.eval_strategy = arguments.save_strategy = "steps";
+  arguments.eval_steps = arguments.save_steps = 2;
+  const auto diary = std::make_shared<Diary>();
+  Trainer trainer({.model = model,
+                   .args = arguments,
+                   .train_dataset = std::make_shared<Rows>(10),
+                   .eval_dataset = std::make_shared<Rows>(4),
+                   .callbacks = {diary}});
+  const TrainOutput output = trainer.train();
+  EXPECT_EQ(output.global_step, 3);
+  EXPECT_EQ(diary->lines, (std::vector<std::string>{"train 0", "epoch 0", "begin 0", "step 1", "begin 1", "step 2",
+                                                    "evaluate 2", "save 2", "epoch end 2", "epoch 2", "begin 2",
+                                                    "step 3", "evaluate 3", "save 3", "end 3"}));
+  double sum = 0;
+  std::vector<std::int64_t> logged;
+  for (const LogEntry& entry : trainer.state().log_history)
+    if (entry.loss) {
+      logged.push_back(entry.step);
+      sum += *entry.loss;
+    }
+  EXPECT_EQ(logged, (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_NEAR(output.training_loss, sum / 3, 1e-12);
+  EXPECT_TRUE(std::filesystem::exists(folder.file("out/checkpoint-2/manifest.json")));
+}
+
+// Asks for everything at step 2, and for the end at step 4.
+struct Director final : TrainerCallback {
+  std::vector<std::int64_t> logged;
+  void on_step_end(const TrainerEvent& event) override {
+    event.control.should_log = event.control.should_evaluate = event.state.global_step == 2;
+    event.control.should_training_stop = event.state.global_step == 4;
+  }
+  void on_log(const TrainerEvent& event) override { logged.push_back(event.log->step); }
+};
+
+TEST(Trainer, CallbacksDecideWhatHappensNext) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(tiny_config());
+  const auto director = std::make_shared<Director>();
+  Trainer trainer({.model = model,
+                   .args = quiet(9),
+                   .train_dataset = std::make_shared<Rows>(10),
+                   .eval_dataset = std::make_shared<Rows>(4),
+                   .callbacks = {director}});
+  EXPECT_EQ(trainer.train().global_step, 4);
+  EXPECT_EQ(director->logged, (std::vector<std::int64_t>{2, 4}));
+  const auto& history = trainer.state().log_history;
+  EXPECT_EQ(
+      std::count_if(history.begin(), history.end(), [](const LogEntry& entry) { return entry.eval_loss.has_value(); }),
+      1);
+}
+
+TEST(EarlyStopping, EndsAfterEvaluationsWithoutProgress) {
+  const TrainingArguments arguments;
+  const TrainerState state;
+  TrainingSetup setup;
+  EarlyStoppingCallback callback(2, 0.1);
+  const auto evaluated = [&](EarlyStoppingCallback& who, double loss) {
+    TrainerControl control;
+    const Metrics metrics{loss, {}, ""};
+    who.on_evaluate({arguments, state, control, setup, nullptr, &metrics});
+    return control.should_training_stop;
+  };
+  EXPECT_FALSE(evaluated(callback, 3.0));
+  EXPECT_FALSE(evaluated(callback, 2.5));
+  EXPECT_FALSE(evaluated(callback, 2.45));  // better, but by less than the threshold
+  EarlyStoppingCallback resumed(2, 0.1);
+  resumed.set_state(callback.state());
+  EXPECT_TRUE(evaluated(callback, 2.5));
+  EXPECT_TRUE(evaluated(resumed, 2.5));
+  EXPECT_FALSE(evaluated(resumed, 2.0));
+}
+
+TEST(EarlyStopping, OfTheFlagEndsATraining) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(tiny_config());
+  TrainingArguments arguments = quiet(40);
+  arguments.learning_rate = 0;  // so that no evaluation is better than the first one
+  arguments.eval_strategy = "steps";
+  arguments.eval_steps = 2;
+  arguments.early_stopping_patience = 3;
+  Trainer trainer({.model = model,
+                   .args = arguments,
+                   .train_dataset = std::make_shared<Rows>(10),
+                   .eval_dataset = std::make_shared<Rows>(4)});
+  EXPECT_EQ(trainer.train().global_step, 8);
+}
+
+struct Layout {
+  int ranks = 1;
+  std::string mesh;
+  std::string fsdp;
+  std::int64_t accumulation = 1;
+};
+
+std::vector<double> losses_of(const Layout& layout) {
+  std::vector<double> out;
+  on_ranks(layout.ranks, [&](int rank) {
+    nn::GPT2LMHeadModel model(tiny_config());
+    TrainingArguments arguments = quiet(5);
+    arguments.mesh = layout.mesh;
+    arguments.fsdp = layout.fsdp;
+    arguments.gradient_accumulation_steps = layout.accumulation;
+    Trainer trainer({.model = model,
+                     .args = arguments,
+                     .train_dataset = std::make_shared<Rows>(23),
+                     .eval_dataset = std::make_shared<Rows>(7)});
+    trainer.train();
+    const auto metrics = trainer.evaluate();
+    if (rank != 0) return;
+    for (const LogEntry& entry : trainer.state().log_history)
+      if (entry.loss) out.push_back(*entry.loss);
+    out.push_back(metrics->loss);
+  });
+  return out;
+}
+
+TEST(Trainer, LossesAreEqualOnEveryLayout) {
+  for (const std::int64_t accumulation : {1, 2}) {
+    const std::vector<double> expected = losses_of({1, "", "", accumulation});
+    ASSERT_EQ(expected.size(), 6U);
+    EXPECT_LT(expected[4], expected[0]);
+    for (const Layout& layout : {Layout{2, "", "full_shard", accumulation}, Layout{3, "data=3", "", accumulation},
+                                 Layout{6, "data=2,fsdp=3", "shard_grad_op", accumulation}}) {
+      const std::vector<double> losses = losses_of(layout);
+      ASSERT_EQ(losses.size(), expected.size());
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], expected[i], 1e-9) << layout.mesh << " " << i;
+    }
+  }
+}
+
+TEST(Trainer, AStepIsTracedOnceForEachShape) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(tiny_config());
+  Trainer trainer({.model = model, .args = quiet(6), .train_dataset = std::make_shared<Rows>(10)});
+  trainer.train();
+  EXPECT_EQ(lazy_counters().compilations, 1 + 1);  // the initial values, and the step
+}
+
+TEST(Trainer, LossesThatAreNotFiniteAreReported) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(tiny_config());
+  TrainingArguments arguments = quiet(9);
+  arguments.logging_steps = 100;
+  const LossFunction loss = [](nn::PretrainedModel& given, const BatchTensors& batch) {
+    const Tensor one = given.run({{"input_ids", batch.tensor("input_ids")}, {"labels", batch.tensor("labels")}}).loss;
+    return LossParts{one / (one - one), Tensor::scalar(DType::kF64, 1)};
+  };
+  Trainer trainer(
+      {.model = model, .args = arguments, .train_dataset = std::make_shared<Rows>(10), .compute_loss = loss});
+  EXPECT_EQ(error_of([&] { trainer.train(); }), "the loss is inf at step 1");
+}
+
+TEST(Trainer, WithoutSamplesOrLabelsTheErrorSaysWhatToGive) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(tiny_config());
+  EXPECT_EQ(error_of([&] { Trainer({.model = model, .args = quiet(1)}); }),
+            "Trainer: the data set has no samples; give train_dataset or eval_dataset");
+}
+
+TEST(LogText, FitsIn80Columns) {
+  EXPECT_EQ(log_text({.step = 50,
+                      .loss = 2.0812,
+                      .learning_rate = 1e-3,
+                      .grad_norm = 0.512,
+                      .tokens_per_second = 8123,
+                      .mfu = 0.312},
+                     {.last_step = 1000, .exposed_part = 0.03}),
+            "step   50  loss 2.0812  lr 0.001  norm 0.51  8.12k tokens/s  MFU 31%  comm 3%");
+  const LogEntry long_entry{.step = 99'999,
+                            .loss = 10.12345,
+                            .learning_rate = 1.23e-5,
+                            .grad_norm = 1.23,
+                            .tokens_per_second = 123'456,
+                            .mfu = 0.312};
+  EXPECT_LE(log_text(long_entry, {.last_step = 99'999, .exposed_part = 0.034}).size(), 80U);
+}
+
+}  // namespace
+}  // namespace tessera::trainer
