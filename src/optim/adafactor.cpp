@@ -47,9 +47,10 @@ Adafactor::Adafactor(std::vector<Tensor> parameters, const AdafactorOptions& opt
 
 Adafactor::Adafactor(std::vector<ParameterGroup> groups, const AdafactorOptions& options)
     : Optimizer(std::move(groups), options.learning_rate.value_or(0)), options_(options) {
-  require(!options.learning_rate || !options.relative_step,
-          "Adafactor has both a learning rate and relative_step, which computes the rate from the step: set relative_step "
-          "to false, or omit the rate");
+  require(
+      !options.learning_rate || !options.relative_step,
+      "Adafactor has both a learning rate and relative_step, which computes the rate from the step: set relative_step "
+      "to false, or omit the rate");
   require(options.learning_rate || options.relative_step, "Adafactor without relative_step needs a learning rate");
   require(!options.warmup_init || options.relative_step, "warmup_init needs relative_step");
   require(options.clip_threshold > 0, "clip_threshold must be positive, got {}", options.clip_threshold);
@@ -86,8 +87,10 @@ Tensor Adafactor::normalized_gradient(const Update& update) {
   const Tensor squares = square(update.gradient) + options_.epsilon1;
   const auto matrix = matrix_dims(update.parameter);
   if (!matrix) return update.gradient * rsqrt(moved(*second_, squares));
-  const Tensor rows = with_dims_of(moved(*rows_, mean(squares, {.dims = matrix->columns})), update.parameter, matrix->columns);
-  const Tensor columns = with_dims_of(moved(*columns_, mean(squares, {.dims = matrix->rows})), update.parameter, matrix->rows);
+  const Tensor rows =
+      with_dims_of(moved(*rows_, mean(squares, {.dims = matrix->columns})), update.parameter, matrix->columns);
+  const Tensor columns =
+      with_dims_of(moved(*columns_, mean(squares, {.dims = matrix->rows})), update.parameter, matrix->rows);
   const Tensor row_factor = rsqrt(rows / mean(rows, {.dims = matrix->rows, .keep_dims = true}));
   return update.gradient * row_factor * rsqrt(columns);
 }

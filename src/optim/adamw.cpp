@@ -26,14 +26,12 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
   require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
   first_ = &make_state("exp_avg", {.format = options.state_format});
   second_ = &make_state("exp_avg_sq", {.format = options.state_format, .is_signed = false});
-  if (options.amsgrad)
-    largest_ = &make_state("max_exp_avg_sq", {.format = options.state_format, .is_signed = false});
+  if (options.amsgrad) largest_ = &make_state("max_exp_avg_sq", {.format = options.state_format, .is_signed = false});
 }
 
 Tensor AdamW::update(const Update& update) {
-  const Tensor step_size = rate_times("corrected_rate", update, [beta = options_.beta1](auto step) {
-    return 1.0 / bias_correction(beta, step);
-  });
+  const Tensor step_size = rate_times("corrected_rate", update,
+                                      [beta = options_.beta1](auto step) { return 1.0 / bias_correction(beta, step); });
   const Tensor second_factor = of_step("second_factor", update.dtype, [beta = options_.beta2](auto step) {
     using std::sqrt;
     return 1.0 / sqrt(bias_correction(beta, step));

@@ -93,12 +93,14 @@ Groups selected(const Groups& groups, F&& takes) {
   return out;
 }
 
-std::unique_ptr<Optimizer> muon_and_adamw(const Groups& groups, const MuonOptions& options, const AdamWOptions& others) {
+std::unique_ptr<Optimizer> muon_and_adamw(const Groups& groups, const MuonOptions& options,
+                                          const AdamWOptions& others) {
   const auto is_hidden = [](const ParameterGroup& group, const Tensor& parameter) {
     return group.use_muon.value_or(true) && Muon::accepts(parameter);
   };
   Groups matrices = selected(groups, is_hidden);
-  Groups rest = selected(groups, [&](const auto& group, const auto& parameter) { return !is_hidden(group, parameter); });
+  Groups rest =
+      selected(groups, [&](const auto& group, const auto& parameter) { return !is_hidden(group, parameter); });
   std::vector<std::unique_ptr<Optimizer>> parts;
   if (!matrices.empty()) parts.push_back(std::make_unique<Muon>(std::move(matrices), options));
   if (!rest.empty()) parts.push_back(std::make_unique<AdamW>(std::move(rest), others));

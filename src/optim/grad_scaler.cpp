@@ -13,7 +13,8 @@ namespace {
 
 Tensor scalar_variable(DType dtype, double value, const char* name) {
   return Tensor::deferred(
-      Type::scalar(dtype), [value](Builder& builder, const Type& type) { return ops::full(builder, type, value); }, name);
+      Type::scalar(dtype), [value](Builder& builder, const Type& type) { return ops::full(builder, type, value); },
+      name);
 }
 
 }  // namespace

@@ -83,8 +83,7 @@ Tensor Muon::update(const Update& update) {
   const Tensor change = orthogonalized(direction.reshape(std::move(matrix))).reshape(update.parameter.dims());
   Tensor value = update.value;
   if (update.weight_decay != 0) value = value * (1.0 - rate(update) * update.weight_decay);
-  const double factor =
-      rate_factor(options_.adjust_lr_fn, static_cast<double>(rows), static_cast<double>(columns));
+  const double factor = rate_factor(options_.adjust_lr_fn, static_cast<double>(rows), static_cast<double>(columns));
   return value - change * (rate(update) * factor);
 }
 

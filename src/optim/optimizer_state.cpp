@@ -52,7 +52,8 @@ StateFormat state_format_from_name(const std::string& name) {
   if (name == "f32" || name == "float32") return StateFormat::kFull;
   if (name == "bf16" || name == "bfloat16") return StateFormat::kBF16;
   if (name == "int8") return StateFormat::kInt8;
-  fail("unknown format of optimizer state {}{}", name, suggest_name(name, {"f32", "float32", "bf16", "bfloat16", "int8"}));
+  fail("unknown format of optimizer state {}{}", name,
+       suggest_name(name, {"f32", "float32", "bf16", "bfloat16", "int8"}));
 }
 
 DType update_dtype(const Tensor& parameter) { return parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }

@@ -17,15 +17,12 @@ double raised(double factor, double least) { return std::max(0.0, factor * (1 - 
 
 Schedule::Schedule(ScheduleType type, double base_rate, std::int64_t warmup_steps, std::int64_t total_steps,
                    ScheduleArguments arguments)
-    : type_(type),
-      base_rate_(base_rate),
-      warmup_(warmup_steps),
-      total_(total_steps),
-      arguments_(std::move(arguments)) {
+    : type_(type), base_rate_(base_rate), warmup_(warmup_steps), total_(total_steps), arguments_(std::move(arguments)) {
   check();
   if (type_ == ScheduleType::kWarmupStableDecay && !arguments_.num_stable_steps)
     arguments_.num_stable_steps = total_ - warmup_ - *arguments_.num_decay_steps;
-  if (type_ == ScheduleType::kInverseSqrt && !arguments_.timescale) arguments_.timescale = warmup_ > 0 ? warmup_ : 10000;
+  if (type_ == ScheduleType::kInverseSqrt && !arguments_.timescale)
+    arguments_.timescale = warmup_ > 0 ? warmup_ : 10000;
   if (arguments_.min_lr && base_rate_ > 0) arguments_.min_lr_rate = *arguments_.min_lr / base_rate_;
   plateau_.rate = base_rate_;
 }
@@ -107,8 +104,7 @@ double Schedule::factor(std::int64_t step) const {
       const auto scale = static_cast<double>(*arguments_.timescale);
       return 1 / std::sqrt((static_cast<double>(step - warmup_) + scale) / scale);
     }
-    case ScheduleType::kCosineWithMinLr:
-      return raised(cosine(progress, 0.5), arguments_.min_lr_rate.value_or(0));
+    case ScheduleType::kCosineWithMinLr: return raised(cosine(progress, 0.5), arguments_.min_lr_rate.value_or(0));
     case ScheduleType::kCosineWarmupWithMinLr:
       return raised(cosine(progress + 1 / at_least_one(total_ - warmup_), 0.5), arguments_.min_lr_rate.value_or(0));
     case ScheduleType::kWarmupStableDecay: return stable_decay_factor(step);
@@ -121,7 +117,8 @@ double Schedule::factor(std::int64_t step) const {
 bool Schedule::is_better(double metric) const {
   if (!plateau_.best) return !std::isnan(metric);
   const bool is_min = arguments_.mode == "min";
-  const double margin = arguments_.threshold_mode == "rel" ? *plateau_.best * arguments_.threshold : arguments_.threshold;
+  const double margin =
+      arguments_.threshold_mode == "rel" ? *plateau_.best * arguments_.threshold : arguments_.threshold;
   return is_min ? metric < *plateau_.best - margin : metric > *plateau_.best + margin;
 }
 

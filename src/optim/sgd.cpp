@@ -8,7 +8,9 @@ namespace {
 
 // 1 in the first step.
 double dampening_factor(double dampening, double step) { return step > 1 ? 1 - dampening : 1; }
-Tensor dampening_factor(double dampening, const Tensor& step) { return where(step > 1.0, 0 * step + (1 - dampening), 1.0); }
+Tensor dampening_factor(double dampening, const Tensor& step) {
+  return where(step > 1.0, 0 * step + (1 - dampening), 1.0);
+}
 
 }  // namespace
 

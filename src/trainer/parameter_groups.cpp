@@ -11,9 +11,9 @@ namespace {
 
 // A parameter of an embedding or of a head, by the names of Hugging Face's models.
 bool is_table(const std::string& name) {
-  static const std::vector<std::string> kNames{"wte",        "wpe",   "embed_tokens", "embed_positions", "embeddings",
-                                               "lm_head",    "score", "classifier",   "cls",             "qa_outputs",
-                                               "embed_out",  "position_embeddings",   "cls_token"};
+  static const std::vector<std::string> kNames{
+      "wte",        "wpe", "embed_tokens", "embed_positions", "embeddings",          "lm_head",  "score",
+      "classifier", "cls", "qa_outputs",   "embed_out",       "position_embeddings", "cls_token"};
   const std::vector<std::string> path = split(name, '.');
   return std::ranges::any_of(path,
                              [](const std::string& part) { return std::ranges::find(kNames, part) != kNames.end(); });

@@ -29,9 +29,9 @@ struct Placement {
 
 const std::vector<Placement>& placements() {
   static const std::vector<Placement> all{
-      {"a=2", "a", "", ""},        {"a=2", "", "a", ""},   {"a=3", "a", "", "a"},     {"a=3", "a", "a", ""},
-      {"a=4", "", "", "a"},        {"a=4", "a", "a", ""},  {"a=2,b=2", "a", "b", ""}, {"a=6", "a", "a", ""},
-      {"a=2,b=3", "a", "b", ""},   {"a=3,b=2", "a", "a", "b"}, {"a=2,b=3", "", "b", "a"}};
+      {"a=2", "a", "", ""},      {"a=2", "", "a", ""},       {"a=3", "a", "", "a"},     {"a=3", "a", "a", ""},
+      {"a=4", "", "", "a"},      {"a=4", "a", "a", ""},      {"a=2,b=2", "a", "b", ""}, {"a=6", "a", "a", ""},
+      {"a=2,b=3", "a", "b", ""}, {"a=3,b=2", "a", "a", "b"}, {"a=2,b=3", "", "b", "a"}};
   return all;
 }
 
@@ -58,8 +58,8 @@ class Model {
   Model(const Placement& placement, DType dtype)
       : placement_(placement),
         mesh_(Mesh::parse(placement.mesh)),
-        parameters{parameter("table", {11, 7}, 0.1, dtype),      parameter("up", {7, 13}, 0.2, dtype),
-                   parameter("up_bias", {13}, 0.3, dtype),       parameter("down", {13, 5}, 0.4, dtype),
+        parameters{parameter("table", {11, 7}, 0.1, dtype),       parameter("up", {7, 13}, 0.2, dtype),
+                   parameter("up_bias", {13}, 0.3, dtype),        parameter("down", {13, 5}, 0.4, dtype),
                    parameter("kernel", {3, 2, 3, 5}, 0.5, dtype), parameter("scale", {}, 2.5, dtype)} {
     for (const Tensor& p : parameters) {
       if (p.ndim() == 0) continue;
@@ -74,7 +74,8 @@ class Model {
     std::vector<std::int32_t> ids;
     for (int i = 0; i < 6; ++i) ids.push_back((3 * i + 5 * step) % 11);
     const Tensor rows = Tensor::from<std::int32_t>({6}, ids);
-    if (!placement_.rows.empty()) mark_sharding(rows, mesh_, PartitionSpec(std::vector{PartitionSpec::Entry(SpecEntry{placement_.rows})}));
+    if (!placement_.rows.empty())
+      mark_sharding(rows, mesh_, PartitionSpec(std::vector{PartitionSpec::Entry(SpecEntry{placement_.rows})}));
     const Tensor hidden = tanh(matmul(embedding(parameters[0], rows), parameters[1]) + parameters[2]);
     const Tensor out = matmul(hidden, parameters[3]) * parameters[5];
     const Tensor kernel = sum(parameters[4], {0, 1, 2}) + sum(square(parameters[4]), {0, 1, 2});
@@ -106,7 +107,8 @@ Values train(const Placement& placement, const Making& make, DType dtype) {
   Values out;
   std::vector<Tensor> wide;
   for (const Tensor& p : model.parameters) wide.push_back(p.detach().to(DType::kF64));
-  for (const Literal& value : read_all(wide)) out.emplace_back(value.data<double>().begin(), value.data<double>().end());
+  for (const Literal& value : read_all(wide))
+    out.emplace_back(value.data<double>().begin(), value.data<double>().end());
   return out;
 }
 
@@ -144,8 +146,9 @@ void expect_equal_on_all_meshes(const Making& make, DType dtype = DType::kF64, d
 
 Making by_name(const std::string& name, const std::string& arguments = "") {
   return [=](const std::vector<Tensor>& parameters) {
-    return make_optimizer(name, {{{parameters[0], parameters[1], parameters[3]}, 0.1},
-                                 {{parameters[2], parameters[4], parameters[5]}, 0, 3e-3}},
+    return make_optimizer(name,
+                          {{{parameters[0], parameters[1], parameters[3]}, 0.1},
+                           {{parameters[2], parameters[4], parameters[5]}, 0, 3e-3}},
                           {.learning_rate = 1e-2, .arguments = arguments});
   };
 }
@@ -157,7 +160,8 @@ TEST(OptimizerLayouts, AdamAndAdamWDoNotDependOnTheMesh) {
 
 TEST(OptimizerLayouts, AdafactorUsesTheRowsAndColumnsOfTheGlobalMatrix) {
   expect_equal_on_all_meshes(by_name("adafactor"));
-  expect_equal_on_all_meshes(by_name("adafactor", "relative_step=true,scale_parameter=true,warmup_init=true,beta1=0.9"));
+  expect_equal_on_all_meshes(
+      by_name("adafactor", "relative_step=true,scale_parameter=true,warmup_init=true,beta1=0.9"));
 }
 
 TEST(OptimizerLayouts, LionDoesNotDependOnTheMesh) { expect_equal_on_all_meshes(by_name("lion")); }

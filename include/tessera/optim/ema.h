@@ -10,7 +10,8 @@ namespace tessera::optim {
 
 struct EmaOptions {
   double decay = 0.999;
-  bool use_num_updates = false;  // decay is at most (1 + n) / (10 + n) after n updates, so that early values fade faster
+  bool use_num_updates =
+      false;  // decay is at most (1 + n) / (10 + n) after n updates, so that early values fade faster
 };
 /// An exponential moving average of parameters, as torch.optim.swa_utils.get_ema_multi_avg_fn computes it: the first
 /// update copies the parameters, and each later one gives average = decay average + (1 - decay) parameter. Averages are in

@@ -50,10 +50,10 @@ class GradScaler {
 
  private:
   GradScalerOptions options_;
-  Tensor scale_;     // f32
-  Tensor tracker_;   // s32: steps since the scale changed
-  Tensor skipped_;   // s32
-  Tensor finite_;    // of the current step, over all optimizers
+  Tensor scale_;    // f32
+  Tensor tracker_;  // s32: steps since the scale changed
+  Tensor skipped_;  // s32
+  Tensor finite_;   // of the current step, over all optimizers
   std::vector<const Optimizer*> unscaled_;
 };
 
