@@ -215,6 +215,7 @@ Tensor Module::add_parameter(std::string name, const Type& type, Initializer ini
 void Module::add_shared_parameter(std::string name, const Tensor& tensor, Dims exported_dims) {
   if (exported_dims.empty()) exported_dims = tensor.dims();
   ensure(product(exported_dims) == tensor.element_count(), "{}: exported dims hold other elements", name);
+  tensor.impl().exported_dims = exported_dims;
   parameters_.push_back({std::move(name), tensor, std::move(exported_dims)});
 }
 

@@ -2,12 +2,20 @@
 #include <cmath>
 
 #include "tessera/base/error.h"
-#include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera::optim {
+namespace {
+
+template <class T>
+T bias_correction(double beta, T step) {
+  using std::pow;
+  return 1.0 - pow(beta, step);
+}
+
+}  // namespace
 
 AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
     : AdamW(std::vector<ParameterGroup>{{std::move(parameters), options.weight_decay}}, options) {}
@@ -17,50 +25,32 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
   for (const double beta : {options.beta1, options.beta2})
     require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
   require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
-  first_ = make_state("exp_avg");
-  second_ = make_state("exp_avg_sq");
+  first_ = &make_state("exp_avg", {.format = options.state_format});
+  second_ = &make_state("exp_avg_sq", {.format = options.state_format, .is_signed = false});
+  if (options.amsgrad) largest_ = &make_state("max_exp_avg_sq", {.format = options.state_format, .is_signed = false});
 }
 
-void AdamW::begin_step() { inputs_.clear(); }
-
-AdamW::StepInputs& AdamW::inputs(DType dtype) {
-  for (auto& [known, step] : inputs_)
-    if (known == dtype) return step;
-  const auto correction = [this](double beta) { return 1 - std::pow(beta, static_cast<double>(step_count())); };
-  inputs_.emplace_back(
-      dtype,
-      StepInputs{input(
-                     dtype, [this] { return learning_rate(); }, "learning_rate"),
-                 input(
-                     dtype, [=, this] { return learning_rate() / correction(options_.beta1); }, "corrected_rate"),
-                 input(
-                     dtype, [=, this] { return 1 / std::sqrt(correction(options_.beta2)); }, "second_factor")});
-  return inputs_.back().second;
-}
-
-void AdamW::update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) {
-  const DType dtype = state_dtype(parameter);
-  const StepInputs& step = inputs(dtype);
-  const Tensor g = gradient.to(dtype);
-  Tensor value = stored_tensor(parameter).to(dtype);
-  if (weight_decay != 0) value = value - value * (step.rate * weight_decay);
-  Tensor m = at(first_, index);
-  Tensor v = at(second_, index);
-  const Tensor new_m = stored_tensor(m) * options_.beta1 + g * (1 - options_.beta1);
-  const Tensor new_v = stored_tensor(v) * options_.beta2 + g * g * (1 - options_.beta2);
-  const Tensor denominator = sqrt(new_v) * step.second_factor + options_.epsilon;
-  parameter.assign((value - new_m / denominator * step.corrected_rate).to(parameter.dtype()));
-  m.assign(new_m);
-  v.assign(new_v);
-}
-
-std::vector<Optimizer::NamedState> AdamW::named_state() const {
-  std::vector<NamedState> out;
-  for (std::size_t i = 0; i < first_.size(); ++i) {
-    out.push_back({first_[i].name(), first_[i]});
-    out.push_back({second_[i].name(), second_[i]});
+Tensor AdamW::update(const Update& update) {
+  const Tensor step_size = rate_times("corrected_rate", update,
+                                      [beta = options_.beta1](auto step) { return 1.0 / bias_correction(beta, step); });
+  const Tensor second_factor = of_step("second_factor", update.dtype, [beta = options_.beta2](auto step) {
+    using std::sqrt;
+    return 1.0 / sqrt(bias_correction(beta, step));
+  });
+  Tensor value = update.value;
+  Tensor gradient = update.gradient;
+  if (update.weight_decay != 0 && is_decoupled()) value = value - value * (rate(update) * update.weight_decay);
+  if (update.weight_decay != 0 && !is_decoupled()) gradient = gradient + value * update.weight_decay;
+  const Tensor m = first_->read(update.index) * options_.beta1 + gradient * (1 - options_.beta1);
+  const Tensor v = second_->read(update.index) * options_.beta2 + gradient * gradient * (1 - options_.beta2);
+  write(*first_, update, m);
+  write(*second_, update, v);
+  Tensor largest = v;
+  if (largest_ != nullptr) {
+    largest = maximum(largest_->read(update.index), v);
+    write(*largest_, update, largest);
   }
-  return out;
+  return value - m / (sqrt(largest) * second_factor + options_.epsilon) * step_size;
 }
 
 }  // namespace tessera::optim

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/optim/optimizer.h"
 
+#include <fmt/format.h>
+
 #include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::optim {
@@ -11,27 +15,49 @@ constexpr const char* kStepName = "step";
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<ParameterGroup> groups, double learning_rate)
-    : groups_(std::move(groups)), learning_rate_(learning_rate) {
+Optimizer::Optimizer(double learning_rate) : learning_rate_(learning_rate), initial_rate_(learning_rate) {
   require(learning_rate >= 0, "the learning rate must not be negative, got {}", learning_rate);
+}
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, double learning_rate) : Optimizer(learning_rate) {
   std::size_t count = 0;
-  for (const auto& group : groups_) {
+  for (const auto& group : groups) {
+    require(group.learning_rate.value_or(0) >= 0, "the learning rate of a group must not be negative, got {}",
+            group.learning_rate.value_or(0));
+    require(group.weight_decay >= 0, "weight_decay must not be negative, got {}", group.weight_decay);
     for (const auto& parameter : group.parameters) {
       require(!parameter.impl().has_optimizer_state, "{} already belongs to an optimizer", parameter.name());
       parameter.impl().has_optimizer_state = true;
+      groups_.push_back({{parameter}});  // so that the destructor resets the flag if this constructor fails
       ++count;
     }
   }
+  groups_ = std::move(groups);
   require(count > 0, "an optimizer needs at least one parameter");
 }
 
 Optimizer::~Optimizer() {
-  for (const auto& parameter : parameters()) parameter.impl().has_optimizer_state = false;
+  for (const auto& group : groups_)
+    for (const auto& parameter : group.parameters) parameter.impl().has_optimizer_state = false;
+}
+
+double Optimizer::learning_rate_of(int group) const {
+  const std::optional<double>& own = at(groups_, group).learning_rate;
+  if (!own) return learning_rate_;
+  return initial_rate_ > 0 ? *own * (learning_rate_ / initial_rate_) : *own;
 }
 
 std::vector<Tensor> Optimizer::parameters() const {
   std::vector<Tensor> out;
   for (const auto& group : groups_) out.insert(out.end(), group.parameters.begin(), group.parameters.end());
+  return out;
+}
+
+std::vector<NamedState> Optimizer::named_state() const {
+  std::vector<NamedState> out;
+  const int count = isize(Optimizer::parameters());
+  for (int i = 0; i < count; ++i)
+    for (const auto& state : states_) state->append_to(out, i);
   return out;
 }
 
@@ -48,48 +74,72 @@ LoadStateResult Optimizer::load_state_dict(const StateDict& source, const LoadSt
   return result;
 }
 
-DType Optimizer::state_dtype(const Tensor& parameter) {
-  return parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+// ---- for subclasses ---------------------------------------------------------------------------------------------------
+
+StateQuantity& Optimizer::make_state(const std::string& prefix, const StateOptions& options) {
+  return *states_.emplace_back(std::make_unique<StateQuantity>(prefix, Optimizer::parameters(), options));
 }
 
-void Optimizer::place_state() {
-  if (is_placed_) return;
-  is_placed_ = true;
-  const std::vector<Tensor> updated = parameters();
-  const auto states = named_state();
-  const int per_parameter = isize(states) / isize(updated);
-  for (int i = 0; i < isize(states); ++i) {
-    const TensorImpl& parameter = at(updated, i / per_parameter).impl();
-    Node& state = *at(states, i).tensor.impl().node;
-    if (state.is_deferred() && !parameter.grad.is_null()) state.sharding = parameter.gradient_storage;
+void Optimizer::write(StateQuantity& state, const Update& update, const Tensor& value) const {
+  state.write(update.index, value, applies_);
+}
+
+std::string Optimizer::suffix_of(int group) const {
+  return at(groups_, group).learning_rate ? fmt::format(".{}", group) : "";
+}
+
+Tensor Optimizer::rate(const Update& update) {
+  return step_input("learning_rate" + suffix_of(update.group), update.dtype,
+                    [this, group = update.group] { return learning_rate_of(group); });
+}
+
+Tensor Optimizer::step_input(const std::string& name, DType dtype, const std::function<double()>& value) {
+  Tensor& out = inputs_[{name, dtype}];
+  if (out.is_null()) {
+    out = Tensor::scalar(dtype, value);
+    out.set_name(name);
   }
-}
-
-std::vector<Tensor> Optimizer::make_state(const std::string& prefix) const {
-  std::vector<Tensor> out;
-  for (const auto& parameter : parameters())
-    out.push_back(Tensor::zeros_like_variable(parameter, state_dtype(parameter), prefix + "." + parameter.name()));
   return out;
 }
 
-Tensor Optimizer::input(DType dtype, const std::function<double()>& value, const std::string& name) {
-  Tensor out = Tensor::scalar(dtype, value);
-  out.set_name(name);
-  return out;
+Tensor Optimizer::step_number() {
+  const Tensor calls = step_input("step", DType::kF64, [this] { return static_cast<double>(step_count()); });
+  return maximum(calls - stored_tensor(skipped_).to(DType::kF64), 1.0);
 }
+
+void Optimizer::set_condition(const Tensor& applies, const Tensor& skipped) {
+  applies_ = applies;
+  skipped_ = skipped;
+}
+
+// ---- steps --------------------------------------------------------------------------------------------------------------
 
 void Optimizer::step(std::source_location where) {
   const TraceScope scope("optimizer", "");
   trace().builder().default_notes = trace().notes(where);
   trace().at_each_call([this] { ++steps_; }, [this] { --steps_; });
-  place_state();
-  begin_step();
+  update_all(where);
+}
+
+void Optimizer::update_all(std::source_location /*where*/) {
+  inputs_.clear();
   int index = 0;
-  for (const auto& group : groups_) {
-    for (const auto& parameter : group.parameters) {
-      if (!parameter.grad().is_null()) update(index, parameter, stored_tensor(parameter.grad()), group.weight_decay);
-      ++index;
-    }
+  for (int group = 0; group < isize(groups_); ++group) update_group(group, index);
+  inputs_.clear();
+}
+
+void Optimizer::update_group(int group, int& index) {
+  const ParameterGroup& own = at(groups_, group);
+  for (Tensor parameter : own.parameters) {
+    const int number = index++;
+    if (parameter.grad().is_null()) continue;
+    for (const auto& state : states_) state->place(number, parameter);
+    const DType dtype = update_dtype(parameter);
+    const Tensor stored = stored_tensor(parameter);
+    const Tensor value = update({number, group, own.weight_decay, dtype, parameter, stored.to(dtype),
+                                 stored_tensor(parameter.grad()).to(dtype)})
+                             .to(parameter.dtype());
+    parameter.assign(applies_.is_null() ? value : tessera::where(applies_, value, stored));
   }
 }
 

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/error.h"
-#include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera::optim {
+namespace {
+
+// 1 in the first step.
+double dampening_factor(double dampening, double step) { return step > 1 ? 1 - dampening : 1; }
+Tensor dampening_factor(double dampening, const Tensor& step) {
+  return where(step > 1.0, 0 * step + (1 - dampening), 1.0);
+}
+
+}  // namespace
 
 SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& options)
     : SGD(std::vector<ParameterGroup>{{std::move(parameters), options.weight_decay}}, options) {}
@@ -14,37 +22,25 @@ SGD::SGD(std::vector<ParameterGroup> groups, const SgdOptions& options)
     : Optimizer(std::move(groups), options.learning_rate), options_(options) {
   require(options.momentum >= 0, "momentum must not be negative, got {}", options.momentum);
   require(!options.nesterov || options.momentum > 0, "nesterov needs a momentum");
-  if (options.momentum > 0) buffers_ = make_state("momentum_buffer");
+  require(!options.nesterov || options.dampening == 0, "nesterov needs a dampening of 0, got {}", options.dampening);
+  if (options.momentum > 0) buffers_ = &make_state("momentum_buffer", {.format = options.state_format});
 }
 
-void SGD::begin_step() { rates_.clear(); }
-
-Tensor SGD::rate(DType dtype) {
-  for (const auto& [known, rate] : rates_)
-    if (known == dtype) return rate;
-  rates_.emplace_back(dtype, input(
-                                 dtype, [this] { return learning_rate(); }, "learning_rate"));
-  return rates_.back().second;
-}
-
-void SGD::update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) {
-  const DType dtype = state_dtype(parameter);
-  const Tensor value = stored_tensor(parameter).to(dtype);
-  Tensor direction = gradient.to(dtype);
-  if (weight_decay != 0) direction = direction + value * weight_decay;
-  if (options_.momentum > 0) {
-    Tensor buffer = at(buffers_, index);
+Tensor SGD::update(const Update& update) {
+  Tensor direction = update.gradient;
+  if (update.weight_decay != 0) direction = direction + update.value * update.weight_decay;
+  if (buffers_ != nullptr) {
     // From zeros the first step gives buf = g, as PyTorch's does.
-    buffer.assign(stored_tensor(buffer) * options_.momentum + direction);
-    direction = options_.nesterov ? direction + stored_tensor(buffer) * options_.momentum : stored_tensor(buffer);
+    Tensor added = direction;
+    if (options_.dampening != 0)
+      added = direction * of_step("undamped", update.dtype, [dampening = options_.dampening](auto step) {
+                return dampening_factor(dampening, step);
+              });
+    const Tensor buffer = buffers_->read(update.index) * options_.momentum + added;
+    write(*buffers_, update, buffer);
+    direction = options_.nesterov ? direction + buffer * options_.momentum : buffer;
   }
-  parameter.assign((value - direction * rate(dtype)).to(parameter.dtype()));
-}
-
-std::vector<Optimizer::NamedState> SGD::named_state() const {
-  std::vector<NamedState> out;
-  for (const auto& buffer : buffers_) out.push_back({buffer.name(), buffer});
-  return out;
+  return update.value - direction * rate(update);
 }
 
 }  // namespace tessera::optim

@@ -10,6 +10,8 @@
 #include "tessera/base/json_object.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/optim/factory.h"
+#include "tessera/trainer/parameter_groups.h"
 #include "tessera/trainer/task.h"
 
 namespace tessera::trainer {
@@ -116,26 +118,13 @@ std::string unused_axes_note(const TrainingArguments& arguments, const TrainingS
       fmt::join(unused, ", "), setup.mesh.str());
 }
 
-// As in Hugging Face's Trainer, weight decay does not apply to biases and norms.
-std::vector<optim::ParameterGroup> parameter_groups(const nn::Module& model, double weight_decay) {
-  std::vector<optim::ParameterGroup> groups{{{}, weight_decay}, {{}, 0}};
-  for (const auto& parameter : model.named_parameters()) {
-    const bool is_bias = parameter.name.ends_with("bias");
-    const bool is_norm = parameter.exported_dims.size() == 1;
-    groups[is_bias || is_norm ? 1 : 0].parameters.push_back(parameter.tensor);
-  }
-  return groups;
-}
-
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingArguments& arguments, const nn::Module& model) {
-  auto groups = parameter_groups(model, arguments.weight_decay);
-  if (arguments.optim == "sgd")
-    return std::make_unique<optim::SGD>(
-        std::move(groups), optim::SgdOptions{.learning_rate = arguments.learning_rate, .momentum = arguments.momentum});
-  return std::make_unique<optim::AdamW>(std::move(groups), optim::AdamWOptions{.learning_rate = arguments.learning_rate,
-                                                                               .beta1 = arguments.adam_beta1,
-                                                                               .beta2 = arguments.adam_beta2,
-                                                                               .epsilon = arguments.adam_epsilon});
+  optim::OptimizerSettings settings{.learning_rate = arguments.learning_rate,
+                                    .beta1 = arguments.adam_beta1,
+                                    .beta2 = arguments.adam_beta2,
+                                    .epsilon = arguments.adam_epsilon};
+  if (arguments.optim == "sgd") settings.arguments = fmt::format("momentum={}", arguments.momentum);
+  return optim::make_optimizer(arguments.optim, parameter_groups(model, arguments.weight_decay), settings);
 }
 
 }  // namespace

@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers. State is in f32 at least and exists from construction. Learning rate and step are inputs of the traced
-// program, so changing them causes no compilation. State has the sharding of its parameter and is also sharded over
-// the axes that shard the rows of the batch: gradients are reduce-scattered over these axes, every device updates its
+// Optimizers. An update is a function of the global tensors, so its result does not depend on their shardings. State is
+// in f32 at least, unless its options ask for less, and exists from construction. Learning rate and step are inputs of
+// the traced program, so changing them causes no compilation. State has the sharding of its parameter and is also sharded
+// over the axes that shard the rows of the batch: gradients are reduce-scattered over these axes, every device updates its
 // part, and the new parameters are gathered (ZeRO stage 2, Rajbhandari et al., 2020).
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tensor/state_dict.h"
 #include "tessera/frontend/tensor/tensor.h"
+#include "tessera/optim/optimizer_state.h"
 
 namespace tessera::optim {
 
 /// Parameters that share options.
 struct ParameterGroup {
-  std::vector<Tensor> parameters;
+  std::vector<Tensor> parameters{};
   double weight_decay = 0;
+  std::optional<double> learning_rate{};  // nullopt: that of the optimizer
+  std::optional<bool> use_muon{};         // of make_optimizer("muon"); nullopt: for matrices
 };
 
 class Optimizer {
@@ -31,43 +39,88 @@ class Optimizer {
   void step(std::source_location where = std::source_location::current());
   void zero_grad();
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
-  void set_learning_rate(double value) { learning_rate_ = value; }
+  /// Also changes the rates of the groups with a rate of their own, by the same factor since construction.
+  virtual void set_learning_rate(double value) { learning_rate_ = value; }
+  /// The learning rate of group number `group`.
+  [[nodiscard]] double learning_rate_of(int group) const;
+  /// The number of calls of step().
   [[nodiscard]] std::int64_t step_count() const { return steps_; }
-  void set_step_count(std::int64_t steps) { steps_ = steps; }
-  [[nodiscard]] std::vector<Tensor> parameters() const;
+  virtual void set_step_count(std::int64_t steps) { steps_ = steps; }
+  [[nodiscard]] virtual std::vector<Tensor> parameters() const;
 
-  /// State by name: `exp_avg.NAME` …, in the order of the parameters, with equally many for each.
-  struct NamedState {
-    std::string name;
-    Tensor tensor;
-  };
-  [[nodiscard]] virtual std::vector<NamedState> named_state() const = 0;
+  using NamedState = optim::NamedState;
+  /// State by name: `exp_avg.NAME` …, in the order of the parameters.
+  [[nodiscard]] virtual std::vector<NamedState> named_state() const;
   /// named_state() and the number of steps so far, `step`. Names contain the name of the parameter, so state belongs to
   /// the parameter of this name, in any order of parameters and groups.
   [[nodiscard]] StateDict state_dict() const;
   /// Gives the state the values of another state dict. Errors as Module::load_state_dict.
   LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
 
+  /// The steps until the next call take effect only where `applies`, a pred scalar, is true. `skipped` is the number of
+  /// steps so far without effect, a scalar; the number of the step in formulas does not count them. Null: all steps take
+  /// effect. GradScaler calls it.
+  virtual void set_condition(const Tensor& applies, const Tensor& skipped);
+
  protected:
   Optimizer(std::vector<ParameterGroup> groups, double learning_rate);
-  /// Creates the inputs of the update, once in each step.
-  virtual void begin_step() {}
-  /// Traces the update of parameter number `index` (over all groups).
-  virtual void update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) = 0;
-  /// A scalar input of the program in `dtype`. `value` is called at each step.
-  [[nodiscard]] static Tensor input(DType dtype, const std::function<double()>& value, const std::string& name);
-  /// The element type of state: f64 for f64 parameters, else f32.
-  [[nodiscard]] static DType state_dtype(const Tensor& parameter);
-  std::vector<Tensor> make_state(const std::string& prefix) const;
+  /// An optimizer that consists of others.
+  explicit Optimizer(double learning_rate);
+
+  /// The update of one parameter.
+  struct Update {
+    int index = 0;  // of the parameter, over all groups
+    int group = 0;
+    double weight_decay = 0;
+    DType dtype{};     // in which the update is computed
+    Tensor parameter;  // the variable
+    Tensor value;      // of the parameter, in dtype
+    Tensor gradient;   // in dtype
+  };
+  /// Traces one update: gives the state its new values and returns that of the parameter, in any element type.
+  virtual Tensor update(const Update& update) = 0;
+  /// Traces the updates of all parameters with gradients.
+  virtual void update_all(std::source_location where);
+
+  /// State of every parameter: zeros.
+  StateQuantity& make_state(const std::string& prefix, const StateOptions& options = {});
+  void write(StateQuantity& state, const Update& update, const Tensor& value) const;
+
+  /// The learning rate of the group of an update, as an input of the program.
+  Tensor rate(const Update& update);
+  /// A scalar input of the program, made once in each step for each name and type. `value` is called at each step.
+  Tensor step_input(const std::string& name, DType dtype, const std::function<double()>& value);
+  /// The same for `function` of the number of the step (1 in the first), which takes a double or a scalar tensor.
+  template <class F>
+  Tensor of_step(const std::string& name, DType dtype, F function) {
+    if (skipped_.is_null())
+      return step_input(name, dtype, [this, function] { return function(static_cast<double>(step_count())); });
+    return Tensor(function(step_number())).to(dtype);
+  }
+  /// The learning rate of the group of an update, times `function` of the number of the step.
+  template <class F>
+  Tensor rate_times(const std::string& name, const Update& update, F function) {
+    if (!skipped_.is_null()) return rate(update) * of_step(name, update.dtype, function);
+    return step_input(name + suffix_of(update.group), update.dtype, [this, function, group = update.group] {
+      return learning_rate_of(group) * function(static_cast<double>(step_count()));
+    });
+  }
+  /// A suffix for the names of inputs that depend on the rate of the group.
+  [[nodiscard]] std::string suffix_of(int group) const;
 
   std::vector<ParameterGroup> groups_;
   double learning_rate_;
+  double initial_rate_;
   std::int64_t steps_ = 0;
 
  private:
-  /// Gives unused state the sharding of the first step's gradients.
-  void place_state();
-  bool is_placed_ = false;
+  Tensor step_number();
+  void update_group(int group, int& index);
+
+  std::vector<std::unique_ptr<StateQuantity>> states_;
+  std::map<std::pair<std::string, DType>, Tensor> inputs_;  // of this step
+  Tensor applies_;
+  Tensor skipped_;
 };
 
 struct OptimizerStepOptions {
@@ -85,23 +138,21 @@ struct SgdOptions {
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;
+  double dampening = 0;
+  StateFormat state_format = StateFormat::kFull;
 };
-/// SGD as in PyTorch: buf = momentum buf + (g + decay p); p -= lr buf.
+/// SGD as in PyTorch: buf = momentum buf + (1 - dampening) (g + decay p); p -= lr buf. The first step has no dampening.
 class SGD : public Optimizer {
  public:
   SGD(std::vector<Tensor> parameters, const SgdOptions& options);
   SGD(std::vector<ParameterGroup> groups, const SgdOptions& options);
-  [[nodiscard]] std::vector<NamedState> named_state() const override;
 
  protected:
-  void begin_step() override;
-  void update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) override;
+  Tensor update(const Update& update) override;
 
  private:
   SgdOptions options_;
-  Tensor rate(DType dtype);
-  std::vector<Tensor> buffers_;
-  std::vector<std::pair<DType, Tensor>> rates_;
+  StateQuantity* buffers_ = nullptr;
 };
 
 struct AdamWOptions {
@@ -110,28 +161,34 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  bool amsgrad = false;
+  StateFormat state_format = StateFormat::kFull;
 };
 /// AdamW (Loshchilov and Hutter, 2019) with PyTorch's order of operations.
 class AdamW : public Optimizer {
  public:
   AdamW(std::vector<Tensor> parameters, const AdamWOptions& options);
   AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options);
-  [[nodiscard]] std::vector<NamedState> named_state() const override;
 
  protected:
-  void begin_step() override;
-  void update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) override;
+  Tensor update(const Update& update) override;
+  /// Whether weight decay is a multiple of the parameter that is subtracted. Otherwise it is added to the gradient.
+  [[nodiscard]] virtual bool is_decoupled() const { return true; }
 
  private:
-  struct StepInputs {
-    Tensor rate;            // learning rate
-    Tensor corrected_rate;  // lr / (1 - beta1^t)
-    Tensor second_factor;   // 1 / sqrt(1 - beta2^t)
-  };
-  StepInputs& inputs(DType dtype);
   AdamWOptions options_;
-  std::vector<Tensor> first_, second_;
-  std::vector<std::pair<DType, StepInputs>> inputs_;
+  StateQuantity* first_ = nullptr;
+  StateQuantity* second_ = nullptr;
+  StateQuantity* largest_ = nullptr;  // of second_, with amsgrad
+};
+
+/// Adam (Kingma and Ba, 2015) with PyTorch's order of operations: weight decay is an L2 penalty, a part of the gradient.
+class Adam : public AdamW {
+ public:
+  using AdamW::AdamW;
+
+ protected:
+  [[nodiscard]] bool is_decoupled() const override { return false; }
 };
 
 /// Returns the 2-norm of all gradients together.

@@ -42,6 +42,7 @@ class TensorImpl {
   std::optional<DType> compute_dtype;        // ops use it converted to this type
   std::optional<Sharding> gradient_storage;  // sharding of grad() and optimizer state; set by the first backward()
   bool has_optimizer_state = false;
+  Dims exported_dims;                      // of a parameter: its shape in files; empty: that of its type
   std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
   std::int64_t stack_count = 0;            // of a stack of variables: the size of dim 0; 0: no stack
   std::shared_ptr<TensorImpl> stack;       // of a view of one variable in a stack: the stack, and the index in dim 0

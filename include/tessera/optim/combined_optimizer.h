@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tessera/optim/optimizer.h"
+
+namespace tessera::optim {
+
+/// Several optimizers as one, such as Muon for matrices and AdamW for other parameters. A step of it is a step of each.
+/// Its learning rate is that of the first; set_learning_rate() changes the others by the same factor.
+class CombinedOptimizer : public Optimizer {
+ public:
+  /// Error without optimizers.
+  explicit CombinedOptimizer(std::vector<std::unique_ptr<Optimizer>> optimizers);
+  void set_learning_rate(double value) override;
+  void set_step_count(std::int64_t steps) override;
+  [[nodiscard]] std::vector<Tensor> parameters() const override;
+  [[nodiscard]] std::vector<NamedState> named_state() const override;
+  void set_condition(const Tensor& applies, const Tensor& skipped) override;
+  [[nodiscard]] const std::vector<std::unique_ptr<Optimizer>>& optimizers() const { return optimizers_; }
+
+ protected:
+  Tensor update(const Update& update) override;
+  void update_all(std::source_location where) override;
+
+ private:
+  std::vector<std::unique_ptr<Optimizer>> optimizers_;
+  std::vector<double> initial_rates_;
+};
+
+}  // namespace tessera::optim

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/optim/optimizer.h"
+
+namespace tessera::optim {
+
+struct EmaOptions {
+  double decay = 0.999;
+  bool use_num_updates =
+      false;  // decay is at most (1 + n) / (10 + n) after n updates, so that early values fade faster
+};
+/// An exponential moving average of parameters, as torch.optim.swa_utils.get_ema_multi_avg_fn computes it: the first
+/// update copies the parameters, and each later one gives average = decay average + (1 - decay) parameter. Averages are in
+/// f32 at least and sharded like the gradients, on any mesh.
+///
+///   ExponentialMovingAverage ema(model.parameters(), {.decay = 0.999});
+///   while (…) { …; optimizer.step(); ema.update(); mark_step(); }
+///   ema.swap();  evaluate();  ema.swap();
+class ExponentialMovingAverage {
+ public:
+  ExponentialMovingAverage(std::vector<Tensor> parameters, EmaOptions options = {});
+  /// Traces one update. Call it after optimizer.step().
+  void update(std::source_location where = std::source_location::current());
+  /// Exchanges the values of the parameters and of the averages. Error before the first update, and for parameters of
+  /// 16-bit types, which would lose bits.
+  void swap(std::source_location where = std::source_location::current());
+  [[nodiscard]] std::int64_t update_count() const { return updates_; }
+  /// The averages as `ema.NAME`, and the number of updates, `ema.updates`.
+  [[nodiscard]] StateDict state_dict() const;
+  LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
+
+ private:
+  [[nodiscard]] double decay() const;
+  std::vector<Tensor> parameters_;
+  EmaOptions options_;
+  StateQuantity averages_;
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace tessera::optim

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers by the names of Hugging Face's --optim.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/optim/optimizer.h"
+
+namespace tessera::optim {
+
+/// The arguments of all optimizers, with Hugging Face's defaults.
+struct OptimizerSettings {
+  double learning_rate = 5e-5;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  std::string arguments{};  // of one optimizer, as --optim_args: "momentum=0.9,nesterov=true"; the docs list them
+};
+
+/// The names that make_optimizer() accepts.
+std::vector<std::string> optimizer_names();
+/// Makes the optimizer `name`. The groups have the weight decay. `muon` has AdamW for parameters that are no matrices and
+/// for groups with use_muon = false. Errors as check_optimizer().
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, std::vector<ParameterGroup> groups,
+                                          const OptimizerSettings& settings);
+/// Errors: an unknown name (with the nearest one; a name that only Hugging Face has is called so), an argument that the
+/// optimizer does not use (with those that it uses), a value of another type.
+void check_optimizer(std::string_view name, const std::string& arguments);
+
+}  // namespace tessera::optim

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/optim/optimizer.h"
+
+namespace tessera::optim {
+
+struct GradScalerOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;
+  bool enabled = true;
+};
+/// Dynamic loss scaling for f16, as torch.amp.GradScaler. Gradients that f16 would round to 0 are multiplied by the scale.
+/// A step whose gradients are not all finite does not change parameters and state, and makes the scale smaller; after
+/// growth_interval steps without such a one the scale grows. Unlike PyTorch's, the program decides whether a step takes
+/// effect: nothing waits for a value.
+///
+///   scaler.scale(loss).backward();
+///   scaler.unscale(optimizer);                    before clipping; otherwise step() does it
+///   optim::clip_grad_norm(parameters, 1.0);
+///   scaler.step(optimizer);
+///   scaler.update();
+///   mark_step();
+class GradScaler {
+ public:
+  /// Errors: a scale that is not positive, growth_factor <= 1, backoff_factor >= 1.
+  explicit GradScaler(GradScalerOptions options = {});
+  /// loss * scale, in f32 at least. With `enabled` false the loss itself.
+  [[nodiscard]] Tensor scale(const Tensor& loss) const;
+  /// Divides the gradients by the scale. Error at the second call for one step.
+  void unscale(Optimizer& optimizer);
+  /// optimizer.step(), which takes effect only if all gradients are finite.
+  void step(Optimizer& optimizer, std::source_location where = std::source_location::current());
+  /// Ends the step: the scale becomes smaller or grows. Error without a step().
+  void update();
+
+  /// The current scale. Waits for the step that computes it.
+  [[nodiscard]] double get_scale() const;
+  /// The steps so far without effect. Waits for the steps.
+  [[nodiscard]] std::int64_t skipped_steps() const;
+  [[nodiscard]] bool is_enabled() const { return options_.enabled; }
+  /// `scale`, `growth_tracker` and `skipped`, with the prefix `grad_scaler.`.
+  [[nodiscard]] StateDict state_dict() const;
+  LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
+
+ private:
+  GradScalerOptions options_;
+  Tensor scale_;    // f32
+  Tensor tracker_;  // s32: steps since the scale changed
+  Tensor skipped_;  // s32
+  Tensor finite_;   // of the current step, over all optimizers
+  std::vector<const Optimizer*> unscaled_;
+};
+
+}  // namespace tessera::optim

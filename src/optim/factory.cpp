@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/optim/factory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "named_arguments.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/optim/adafactor.h"
+#include "tessera/optim/combined_optimizer.h"
+#include "tessera/optim/lion.h"
+#include "tessera/optim/muon.h"
+
+namespace tessera::optim {
+namespace {
+
+using Groups = std::vector<ParameterGroup>;
+using Maker = std::function<std::unique_ptr<Optimizer>(Groups)>;
+using Arguments = std::vector<std::string>;
+
+StateFormat state_format(const JsonObject& json, StateFormat standard) {
+  std::string name;
+  return json.read("state_dtype", name) ? state_format_from_name(name) : standard;
+}
+
+const Arguments kAdamArguments{"beta1", "beta2", "eps", "amsgrad", "state_dtype"};
+
+AdamWOptions adam_options(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  AdamWOptions out{.learning_rate = settings.learning_rate,
+                   .beta1 = settings.beta1,
+                   .beta2 = settings.beta2,
+                   .epsilon = settings.epsilon};
+  json.read("beta1", out.beta1);
+  json.read("beta2", out.beta2);
+  json.read("eps", out.epsilon);
+  json.read("amsgrad", out.amsgrad);
+  out.state_format = state_format(json, format);
+  return out;
+}
+
+template <class Adams>
+Maker adam(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  return [options = adam_options(json, settings, format)](Groups groups) {
+    return std::make_unique<Adams>(std::move(groups), options);
+  };
+}
+
+Maker sgd(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  SgdOptions options{.learning_rate = settings.learning_rate};
+  json.read("momentum", options.momentum);
+  json.read("dampening", options.dampening);
+  json.read("nesterov", options.nesterov);
+  options.state_format = state_format(json, format);
+  return [options](Groups groups) { return std::make_unique<SGD>(std::move(groups), options); };
+}
+
+Maker lion(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  LionOptions options{.learning_rate = settings.learning_rate, .beta1 = settings.beta1, .beta2 = settings.beta2};
+  json.read("beta1", options.beta1);
+  json.read("beta2", options.beta2);
+  options.state_format = state_format(json, format);
+  return [options](Groups groups) { return std::make_unique<Lion>(std::move(groups), options); };
+}
+
+// Hugging Face's Trainer sets scale_parameter and relative_step to false.
+Maker adafactor(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  AdafactorOptions options{.scale_parameter = false, .relative_step = false};
+  json.read("scale_parameter", options.scale_parameter);
+  json.read("relative_step", options.relative_step);
+  json.read("warmup_init", options.warmup_init);
+  json.read("clip_threshold", options.clip_threshold);
+  json.read("decay_rate", options.decay_rate);
+  json.read("beta1", options.beta1);
+  json.read("eps1", options.epsilon1);
+  json.read("eps2", options.epsilon2);
+  options.state_format = state_format(json, format);
+  if (!options.relative_step) options.learning_rate = settings.learning_rate;
+  return [options](Groups groups) { return std::make_unique<Adafactor>(std::move(groups), options); };
+}
+
+// The groups with the parameters that `takes` selects.
+template <class F>
+Groups selected(const Groups& groups, F&& takes) {
+  Groups out;
+  for (const ParameterGroup& group : groups) {
+    ParameterGroup own = group;
+    std::erase_if(own.parameters, [&](const Tensor& parameter) { return !takes(group, parameter); });
+    if (!own.parameters.empty()) out.push_back(std::move(own));
+  }
+  return out;
+}
+
+std::unique_ptr<Optimizer> muon_and_adamw(const Groups& groups, const MuonOptions& options,
+                                          const AdamWOptions& others) {
+  const auto is_hidden = [](const ParameterGroup& group, const Tensor& parameter) {
+    return group.use_muon.value_or(true) && Muon::accepts(parameter);
+  };
+  Groups matrices = selected(groups, is_hidden);
+  Groups rest =
+      selected(groups, [&](const auto& group, const auto& parameter) { return !is_hidden(group, parameter); });
+  std::vector<std::unique_ptr<Optimizer>> parts;
+  if (!matrices.empty()) parts.push_back(std::make_unique<Muon>(std::move(matrices), options));
+  if (!rest.empty()) parts.push_back(std::make_unique<AdamW>(std::move(rest), others));
+  return std::make_unique<CombinedOptimizer>(std::move(parts));
+}
+
+Maker muon(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  MuonOptions options{.learning_rate = settings.learning_rate};
+  AdamWOptions others = adam_options(json, settings, format);
+  std::string rule = "original";
+  std::string dtype;
+  json.read("momentum", options.momentum);
+  json.read("nesterov", options.nesterov);
+  json.read("ns_steps", options.ns_steps);
+  json.read("adjust_lr_fn", rule);
+  json.read("adamw_lr", others.learning_rate);
+  if (json.read("ns_dtype", dtype)) {
+    require(dtype == "bfloat16" || dtype == "float32", "ns_dtype must be bfloat16 or float32, got {}", dtype);
+    if (dtype == "bfloat16") options.ns_dtype = DType::kBF16;
+  }
+  options.adjust_lr_fn = muon_rate_rule_from_name(rule);
+  options.state_format = others.state_format;
+  return [options, others](const Groups& groups) { return muon_and_adamw(groups, options, others); };
+}
+
+struct OptimizerRow {
+  std::vector<std::string> names;
+  Arguments arguments;
+  Maker (*read)(const JsonObject&, const OptimizerSettings&, StateFormat);
+  StateFormat format = StateFormat::kFull;
+};
+
+const std::vector<OptimizerRow>& optimizer_rows() {
+  static const Arguments kLionArguments{"beta1", "beta2", "state_dtype"};
+  static const std::vector<OptimizerRow> rows{
+      {{"adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "paged_adamw_32bit"}, kAdamArguments, adam<AdamW>},
+      {{"adamw_anyprecision"}, kAdamArguments, adam<AdamW>, StateFormat::kBF16},
+      {{"adamw_torch_8bit", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"},
+       kAdamArguments,
+       adam<AdamW>,
+       StateFormat::kInt8},
+      {{"adam"}, kAdamArguments, adam<Adam>},
+      {{"adafactor"},
+       {"scale_parameter", "relative_step", "warmup_init", "clip_threshold", "decay_rate", "beta1", "eps1", "eps2",
+        "state_dtype"},
+       adafactor},
+      {{"sgd"}, {"momentum", "dampening", "nesterov", "state_dtype"}, sgd},
+      {{"lion", "lion_32bit", "paged_lion_32bit"}, kLionArguments, lion},
+      {{"lion_8bit", "paged_lion_8bit"}, kLionArguments, lion, StateFormat::kInt8},
+      {{"muon"},
+       {"momentum", "nesterov", "ns_steps", "ns_dtype", "adjust_lr_fn", "adamw_lr", "beta1", "beta2", "eps", "amsgrad",
+        "state_dtype"},
+       muon},
+  };
+  return rows;
+}
+
+// Those of transformers 5 that Tessera does not have.
+const std::vector<std::string>& other_names() {
+  static const std::vector<std::string> names{"adamw_torch_npu_fused",
+                                              "adamw_torch_4bit",
+                                              "ademamix",
+                                              "ademamix_8bit",
+                                              "paged_ademamix_32bit",
+                                              "paged_ademamix_8bit",
+                                              "adagrad",
+                                              "rmsprop",
+                                              "rmsprop_bnb",
+                                              "rmsprop_bnb_8bit",
+                                              "rmsprop_bnb_32bit",
+                                              "galore_adamw",
+                                              "galore_adamw_8bit",
+                                              "galore_adafactor",
+                                              "galore_adamw_layerwise",
+                                              "galore_adamw_8bit_layerwise",
+                                              "galore_adafactor_layerwise",
+                                              "lomo",
+                                              "adalomo",
+                                              "grokadamw",
+                                              "schedule_free_radam",
+                                              "schedule_free_adamw",
+                                              "schedule_free_sgd",
+                                              "apollo_adamw",
+                                              "apollo_adamw_layerwise",
+                                              "stable_adamw"};
+  return names;
+}
+
+const OptimizerRow& row_of(const std::string& name) {
+  for (const auto& row : optimizer_rows())
+    if (std::ranges::find(row.names, name) != row.names.end()) return row;
+  require(std::ranges::find(other_names(), name) == other_names().end(),
+          "Tessera does not have the optimizer {} of Hugging Face; it has {}", name,
+          fmt::join(optimizer_names(), ", "));
+  fail("unknown optimizer {}{}", name, suggest_name(name, optimizer_names()));
+}
+
+Maker maker_of(const std::string& name, const OptimizerSettings& settings) {
+  const OptimizerRow& row = row_of(name);
+  const JsonObject json = named_arguments(settings.arguments, "optim_args");
+  require_known(json, row.arguments, "the optimizer " + name);
+  return row.read(json, settings, row.format);
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> out;
+  for (const auto& row : optimizer_rows()) out.insert(out.end(), row.names.begin(), row.names.end());
+  return out;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, std::vector<ParameterGroup> groups,
+                                          const OptimizerSettings& settings) {
+  return maker_of(std::string(name), settings)(std::move(groups));
+}
+
+void check_optimizer(std::string_view name, const std::string& arguments) {
+  (void)maker_of(std::string(name), {.arguments = arguments});
+}
+
+}  // namespace tessera::optim
