@@ -6,6 +6,7 @@
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/fsdp/fsdp.h"
+#include "tessera/ir/builder.h"
 #include "tessera/nn/layers.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/optim/optimizer.h"
