@@ -4,6 +4,7 @@
 //   mpirun -np 4 mlp_mark_sharding --mesh data=2,model=2 --steps 300
 #include <chrono>
 #include <cstdio>
+#include <random>
 
 #include "tessera/base/argument_parser.h"
 #include "tessera/data/batches.h"
@@ -52,10 +53,11 @@ ts::data::ImageDataset fake_images(std::int64_t count) {
   out.labels = ts::Literal(ts::Type::array(ts::DType::kU8, {count}));
   auto pixels = out.images.mutable_data<std::uint8_t>();
   auto labels = out.labels.mutable_data<std::uint8_t>();
+  std::mt19937 draw(1);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = static_cast<std::uint8_t>(ts::hash_mix(1, i) % 10);
+    labels[i] = static_cast<std::uint8_t>(draw() % 10);
     for (std::size_t p = 0; p < 784; ++p)
-      pixels[i * 784 + p] = static_cast<std::uint8_t>(ts::hash_mix(i, p) % 128 + (p % 28 / 3 == labels[i] ? 64 : 0));
+      pixels[i * 784 + p] = static_cast<std::uint8_t>(draw() % 128 + (p % 28 / 3 == labels[i] ? 64 : 0));
   }
   return out;
 }

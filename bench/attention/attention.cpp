@@ -29,7 +29,7 @@ struct Arguments {
 Tensor random_tensor(Dims dims, DType dtype, unsigned seed) {
   std::mt19937 engine(seed);
   std::normal_distribution<float> draw;
-  std::vector<float> values(static_cast<std::size_t>(product(dims)));
+  std::vector<float> values(static_cast<std::size_t>(detail::product(dims)));
   for (float& value : values) value = draw(engine);
   return Tensor::from<float>(std::move(dims), values).to(dtype);
 }

@@ -9,9 +9,8 @@ namespace tessera {
 namespace {
 
 bool has_factor(const TensorFactors& tensor, int factor) {
-  return std::any_of(tensor.begin(), tensor.end(), [&](const DimFactors& dim) {
-    return std::find(dim.begin(), dim.end(), factor) != dim.end();
-  });
+  return std::any_of(tensor.begin(), tensor.end(),
+                     [&](const DimFactors& dim) { return std::find(dim.begin(), dim.end(), factor) != dim.end(); });
 }
 
 DType work_type(const OpView& view) {

@@ -32,8 +32,7 @@ class Counts {
   std::optional<int> dim_of(Id id) const {
     const Instruction& i = c_[id];
     if (!i.type.is_array() || !holds_counts(i.type)) return std::nullopt;
-    if (i.op == &rows::kIota)
-      return static_cast<int>(attributes_as<IotaAttributes>(i.attributes).iota_dimension);
+    if (i.op == &rows::kIota) return static_cast<int>(attributes_as<IotaAttributes>(i.attributes).iota_dimension);
     if (i.op->role == Role::kCopy) return dim_of(i.operands[0]);
     if (i.op == &rows::kConvert) return dim_of(i.operands[0]);
     if (i.op == &rows::kBroadcast) {
@@ -101,12 +100,16 @@ struct Indexing {
 std::optional<Indexing> indexing_of(const Instruction& i) {
   if (i.op == &rows::kGather) {
     const auto& a = attributes_as<GatherAttributes>(i.attributes);
-    return Indexing{1, &a.start_index_map, &a.collapsed_slice_dims, &a.operand_batching_dims,
-                    &a.start_indices_batching_dims, a.index_vector_dim};
+    return Indexing{1,
+                    &a.start_index_map,
+                    &a.collapsed_slice_dims,
+                    &a.operand_batching_dims,
+                    &a.start_indices_batching_dims,
+                    a.index_vector_dim};
   }
   if (i.op == &rows::kScatter) {
     const auto& a = attributes_as<ScatterAttributes>(i.attributes);
-    return Indexing{isize(i.operands) / 2, &a.scatter_dims_to_operand_dims, &a.inserted_window_dims,
+    return Indexing{isize(i.operands) / 2,  &a.scatter_dims_to_operand_dims,  &a.inserted_window_dims,
                     &a.input_batching_dims, &a.scatter_indices_batching_dims, a.index_vector_dim};
   }
   return std::nullopt;
@@ -155,7 +158,8 @@ std::optional<Batch> batch_of(const Computation& c, const Instruction& i) {
 
 // Inserts a pair of batch dims, sorted by that of the operand.
 void add_batch(Dims& operand_dims, Dims& indices_dims, const Batch& batch) {
-  const auto place = std::lower_bound(operand_dims.begin(), operand_dims.end(), batch.operand_dim) - operand_dims.begin();
+  const auto place =
+      std::lower_bound(operand_dims.begin(), operand_dims.end(), batch.operand_dim) - operand_dims.begin();
   operand_dims.insert(operand_dims.begin() + place, batch.operand_dim);
   indices_dims.insert(indices_dims.begin() + place, batch.indices_dim);
 }
@@ -196,8 +200,7 @@ Value batched(ComputationRewriter& r, Id id) {
   if (!batch) return {};
   const auto indexing = indexing_of(before);
   const Instruction& joined = r.from()[at(before.operands, indexing->indices)];
-  const Value indices =
-      without_component(r, joined, static_cast<int>(indexing->index_vector_dim), batch->component);
+  const Value indices = without_component(r, joined, static_cast<int>(indexing->index_vector_dim), batch->component);
   Instruction after = r.translated(id);
   at(after.operands, indexing->indices) = indices.id;
   after.attributes = batched_attributes(before, *batch);

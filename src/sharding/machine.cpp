@@ -46,7 +46,8 @@ constexpr Preset kPresets[] = {
 };
 
 const Preset* preset_of(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kPresets), std::end(kPresets), [&](const Preset& p) { return name == p.name; });
+  const auto* found =
+      std::find_if(std::begin(kPresets), std::end(kPresets), [&](const Preset& p) { return name == p.name; });
   return found == std::end(kPresets) ? nullptr : found;
 }
 
@@ -77,8 +78,8 @@ std::vector<std::string> MachineModel::presets() {
 MachineModel MachineModel::load(const std::string& preset_or_path) {
   if (const Preset* preset = preset_of(preset_or_path)) return parse(preset->profile, preset->name);
   if (!std::filesystem::exists(preset_or_path))
-    fail("there is no machine profile \"{}\": give a file that `tessera calibrate` wrote, or a preset{}", preset_or_path,
-         suggest_name(preset_or_path, presets()));
+    fail("there is no machine profile \"{}\": give a file that `tessera calibrate` wrote, or a preset{}",
+         preset_or_path, suggest_name(preset_or_path, presets()));
   return from_json(JsonObject::from_file(preset_or_path));
 }
 

@@ -48,9 +48,10 @@ TEST(StateFormatTest, EightBitsKeepTheLargeElementsOfEachBlock) {
       float scale = 0;
       for (std::size_t j = begin; j < end; ++j) scale = std::max(scale, std::fabs(values[j]));
       // Neighbouring codes are (c + 1)^p - c^p apart.
-      const double c = is_signed ? 127 * std::sqrt(std::fabs(values[i]) / scale)
-                                 : 255 * std::pow(values[i] / scale, 0.25);
-      const double step = is_signed ? (2 * c + 3) / (127.0 * 127) : (std::pow(c + 2, 4) - std::pow(c, 4)) / std::pow(255.0, 4);
+      const double c =
+          is_signed ? 127 * std::sqrt(std::fabs(values[i]) / scale) : 255 * std::pow(values[i] / scale, 0.25);
+      const double step =
+          is_signed ? (2 * c + 3) / (127.0 * 127) : (std::pow(c + 2, 4) - std::pow(c, 4)) / std::pow(255.0, 4);
       ASSERT_LE(std::fabs(kept[i] - values[i]), scale * (step + 1e-6)) << "element " << i;
       if (values[i] > 0 && !is_signed) {
         ASSERT_GT(kept[i], 0) << "element " << i;
@@ -107,7 +108,8 @@ TEST(StateFormatTest, RoundedStateDoesNotDependOnTheMesh) {
       expected = trained(name, "a=1", "a");
     }
     for (const std::string mesh : {"a=3", "a=4"})
-      on_ranks(mesh == "a=3" ? 3 : 4, [&](int) { EXPECT_EQ(trained(name, mesh, "a"), expected) << name << " " << mesh; });
+      on_ranks(mesh == "a=3" ? 3 : 4,
+               [&](int) { EXPECT_EQ(trained(name, mesh, "a"), expected) << name << " " << mesh; });
   }
 }
 

@@ -68,7 +68,7 @@ ENTRY %main (x: f32[6,7], ids: s32[6], u: f32[6]) -> f32[6,7] {
     scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=%add
 })";
 
-std::string replaced(std::string_view text, const std::string& what, const std::string& with) {
+std::string with_replaced(std::string_view text, const std::string& what, const std::string& with) {
   std::string out(text);
   for (auto at = out.find(what); at != std::string::npos; at = out.find(what, at + with.size()))
     out.replace(at, what.size(), with);
@@ -117,9 +117,9 @@ ENTRY %main (x: f32[5,5]) -> f32[5] {
 
 TEST(BatchIndices, OtherCountsStay) {
   // 6 of 8 rows; a count that starts at another index; numbers that do not fit the type.
-  expect_unchanged(batch_indices, replaced(kPick, "[6,7]", "[8,7]"));
-  expect_unchanged(batch_indices, replaced(kPick, "%rows = s32[6,1] iota(), iota_dimension=0",
-                                           "%rows = s32[6,1] iota(), iota_dimension=1"));
+  expect_unchanged(batch_indices, with_replaced(kPick, "[6,7]", "[8,7]"));
+  expect_unchanged(batch_indices, with_replaced(kPick, "%rows = s32[6,1] iota(), iota_dimension=0",
+                                                "%rows = s32[6,1] iota(), iota_dimension=1"));
   expect_unchanged(batch_indices, R"(
 HloModule m
 ENTRY %main (x: f32[200,7], ids: s8[200,1]) -> f32[200] {

@@ -14,7 +14,8 @@ Literal ramp(std::int64_t height, std::int64_t width) {
   std::vector<float> pixels;
   for (int channel = 0; channel < 3; ++channel)
     for (std::int64_t y = 0; y < height; ++y)
-      for (std::int64_t x = 0; x < width; ++x) pixels.push_back(static_cast<float>(channel == 0 ? x : channel == 1 ? y : 0));
+      for (std::int64_t x = 0; x < width; ++x)
+        pixels.push_back(static_cast<float>(channel == 0 ? x : channel == 1 ? y : 0));
   return Literal::from<float>({3, height, width}, pixels);
 }
 
@@ -23,7 +24,8 @@ TEST(ScaledPart, InterpolatesAndMirrors) {
   const Literal scaled = scaled_part(image, {1, 2, 4, 4, false}, 2);
   const auto plain = scaled.data<float>();
   // The centres of the two halves of columns 2..5 are at 3 and 5, that is, between the pixels 2|3 and 4|5.
-  EXPECT_EQ((std::vector<float>(plain.begin(), plain.begin() + 8)), (std::vector<float>{2.5, 4.5, 2.5, 4.5, 1.5, 1.5, 3.5, 3.5}));
+  EXPECT_EQ((std::vector<float>(plain.begin(), plain.begin() + 8)),
+            (std::vector<float>{2.5, 4.5, 2.5, 4.5, 1.5, 1.5, 3.5, 3.5}));
   const auto mirrored = scaled_part(image, {1, 2, 4, 4, true}, 2);
   const auto pixels = mirrored.data<float>();
   EXPECT_EQ((std::vector<float>(pixels.begin(), pixels.begin() + 4)), (std::vector<float>{4.5, 2.5, 4.5, 2.5}));
@@ -55,13 +57,17 @@ TEST(RandomPart, OfAVeryLongImageIsItsCentre) {
 
 TEST(RandomParts, DependOnSeedEpochAndSampleOnly) {
   const RandomParts collator(4);
-  const std::vector<data::Arrays> images = {{{"pixel_values", ramp(20, 31)}, {"labels", Literal::from<std::int32_t>({}, {1})}},
-                                            {{"pixel_values", ramp(17, 9)}, {"labels", Literal::from<std::int32_t>({}, {2})}}};
-  const auto row = [&](std::vector<data::Arrays> samples, std::vector<std::int64_t> numbers, std::int64_t epoch, std::size_t which) {
+  const std::vector<data::Arrays> images = {
+      {{"pixel_values", ramp(20, 31)}, {"labels", Literal::from<std::int32_t>({}, {1})}},
+      {{"pixel_values", ramp(17, 9)}, {"labels", Literal::from<std::int32_t>({}, {2})}}};
+  const auto row = [&](std::vector<data::Arrays> samples, std::vector<std::int64_t> numbers, std::int64_t epoch,
+                       std::size_t which) {
     const auto count = static_cast<std::int64_t>(numbers.size());
-    const data::Arrays out = collator.collate(samples, {.rows = count, .real_rows = count, .samples = numbers, .seed = 5, .epoch = epoch});
+    const data::Arrays out =
+        collator.collate(samples, {.rows = count, .real_rows = count, .samples = numbers, .seed = 5, .epoch = epoch});
     const auto pixels = out.at("pixel_values").data<float>();
-    return std::vector<float>(pixels.begin() + static_cast<std::ptrdiff_t>(48 * which), pixels.begin() + static_cast<std::ptrdiff_t>(48 * (which + 1)));
+    return std::vector<float>(pixels.begin() + static_cast<std::ptrdiff_t>(48 * which),
+                              pixels.begin() + static_cast<std::ptrdiff_t>(48 * (which + 1)));
   };
   const auto both = row(images, {7, 9}, 2, 1);
   EXPECT_EQ(both, row({images[1]}, {9}, 2, 0));

@@ -51,7 +51,8 @@ constexpr std::int64_t kLongest = 60'000;
 const Verb kCalibrate = {
     "calibrate",
     "measures this machine and writes a profile for --machine",
-    "Measures FLOP/s by element type and kind of work, bytes/s of memory, and latency and bytes/s of the links between\n"
+    "Measures FLOP/s by element type and kind of work, bytes/s of memory, and latency and bytes/s of the links "
+    "between\n"
     "the ranks of mpirun (with --mesh: of each axis). Without mpirun, the links are those of the preset cpu-node.",
     {{"mesh", "AXIS=SIZE,..", "the axes whose links are measured; default: one link between all ranks"},
      {"milliseconds", "N", "the time for each figure; default: 200", whole_number(1, kLongest)},

@@ -88,17 +88,17 @@ MachineModel::Rates rates_of(ProcessGroup& world, DType dtype, double budget) {
   constexpr std::int64_t kNarrow = 24;
   constexpr std::int64_t kElements = 1 << 18;
   constexpr int kSteps = 8;
-  const Workload chain = workload({Type::array(dtype, {kElements}), Type::array(dtype, {kElements})},
-                                  [](const std::vector<Value>& x) {
-                                    Value out = x[0];
-                                    for (int i = 0; i < kSteps; ++i)
-                                      out = i % 2 == 0 ? ops::multiply(out, x[1]) : ops::subtract(out, x[0]);
-                                    return out;
-                                  });
+  const Workload chain =
+      workload({Type::array(dtype, {kElements}), Type::array(dtype, {kElements})}, [](const std::vector<Value>& x) {
+        Value out = x[0];
+        for (int i = 0; i < kSteps; ++i) out = i % 2 == 0 ? ops::multiply(out, x[1]) : ops::subtract(out, x[0]);
+        return out;
+      });
   const double wide = seconds_of_workload(world, budget, product(dtype, kWide, kWide, kWide));
   const double narrow = seconds_of_workload(world, budget, product(dtype, kLong, kNarrow, kNarrow));
   const double other = seconds_of_workload(world, budget, chain);
-  return {2.0 * kWide * kWide * kWide / wide, 2.0 * kLong * kNarrow * kNarrow / narrow, 1.0 * kSteps * kElements / other};
+  return {2.0 * kWide * kWide * kWide / wide, 2.0 * kLong * kNarrow * kNarrow / narrow,
+          1.0 * kSteps * kElements / other};
 }
 
 double memory_bytes_per_second_of(ProcessGroup& world, double budget) {
@@ -147,7 +147,9 @@ Topology measure_links(ProcessGroup& world, const Mesh& mesh, double budget) {
 
 std::int64_t memory_of_rank(ProcessGroup& world) {
   const auto nodes = world.nodes();
-  const auto here = nodes.empty() ? world.size() : std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
+  const auto here = nodes.empty()
+                        ? world.size()
+                        : std::count(nodes.begin(), nodes.end(), nodes[static_cast<std::size_t>(world.rank())]);
   const std::int64_t all = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   const auto of_ranks = of_all_ranks(all / std::max<std::int64_t>(1, here), world);
   return *std::min_element(of_ranks.begin(), of_ranks.end());

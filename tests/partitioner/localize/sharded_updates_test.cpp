@@ -40,8 +40,7 @@ TEST(ShardedUpdates, AnUnshardedUpdateIsWrittenWithoutCommunication) {
   for (const std::int64_t rows : {12, 13, 17})
     for (const std::int64_t size : {2, 4, 6, 11})
       for (const std::string spec : {"a,-", "b,-", "a+b,-"}) {
-        const Program program =
-            update_of(fmt::format("f32[{},5]", rows), fmt::format("f32[{},5]", size));
+        const Program program = update_of(fmt::format("f32[{},5]", rows), fmt::format("f32[{},5]", size));
         EXPECT_TRUE(partitioned(program, mesh, spec).notes.empty()) << rows << " " << size << " " << spec;
       }
 }

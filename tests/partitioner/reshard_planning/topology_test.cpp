@@ -150,7 +150,9 @@ TEST(Topology, ChoosesThePlansOfAProgramAndTheirTimes) {
   EXPECT_NEAR(by_time.notes[0].milliseconds, 48 / 10e9 * 1e3, 1e-12);
   EXPECT_NEAR(by_time.notes[1].milliseconds, 64 / 1e9 * 1e3, 1e-12);
   EXPECT_NEAR(by_time.notes[2].milliseconds, 384 / 10e9 * 1e3, 1e-12);
-  EXPECT_EQ(error_of([&] { partition(program, {.topology = Topology::parse(R"({"axes": {"rack": {}}})")}); }),
+  EXPECT_EQ(error_of([&] {
+              partition(program, {.machine = MachineModel::with_links(Topology::parse(R"({"axes": {"rack": {}}})"))});
+            }),
             "the topology names the axis \"rack\", which no mesh has; known: x, y");
 }
 
@@ -170,7 +172,7 @@ ENTRY %main (a: f32[12,6], b: f32[12,6]) -> f32[12,6] {
     const Topology topology =
         Topology::parse(fmt::format(R"({{"axes": {{"{}": {{"gigabytes_per_second": 0.001}}}}}})", slow));
     double milliseconds = 0;
-    for (const CollectiveNote& note : partition(program, {.topology = topology}).notes)
+    for (const CollectiveNote& note : partition(program, {.machine = MachineModel::with_links(topology)}).notes)
       milliseconds += note.milliseconds;
     double least_bytes = 0;
     const Partitioned plain = partition(program);
