@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a training run that do not depend on the task: the update and the evaluation.
+#include "reproducible_norm.h"
 #include "tessera/base/error.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/task.h"
@@ -8,8 +9,12 @@ namespace tessera::trainer {
 
 Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup) {
   const auto parameters = setup.network->parameters();
-  Tensor norm = arguments.max_grad_norm > 0 ? optim::clip_grad_norm(parameters, arguments.max_grad_norm)
-                                            : optim::global_norm(parameters);
+  const bool clips = arguments.max_grad_norm > 0;
+  Tensor norm;
+  if (arguments.full_determinism)
+    norm = clips ? clip_reproducibly(parameters, arguments.max_grad_norm) : reproducible_norm(parameters);
+  else
+    norm = clips ? optim::clip_grad_norm(parameters, arguments.max_grad_norm) : optim::global_norm(parameters);
   setup.optimizer->step();
   setup.optimizer->zero_grad();
   return norm;
