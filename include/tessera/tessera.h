@@ -27,6 +27,7 @@
 #include "tessera/nn/images.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/layers.h"
+#include "tessera/nn/linear_cross_entropy.h"
 #include "tessera/nn/losses.h"
 #include "tessera/nn/models/bert.h"
 #include "tessera/nn/models/gpt2.h"

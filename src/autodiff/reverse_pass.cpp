@@ -214,6 +214,9 @@ void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
   if (storage && storage->size() == 1 && !stays_partial) {
     // The shardings of weights must not reach activations through the gradients of the weights.
     gradient = ops::sharding_barrier(gradient, storage->front());
+    if (const std::string* subject = instruction.frontend_attribute(kSubjectAttribute))
+      builder_.set_notes(gradient, with_frontend_attribute(gradient.instruction().notes, kSubjectAttribute,
+                                                           "gradient of " + *subject));
   }
   arrive(operand, 0, gradient);
 }

@@ -60,6 +60,7 @@ Value Trace::emit_gathered(const TensorImpl& variable, Value stored, bool is_row
   if (variable.unshard) {
     const Unshard& unshard = *variable.unshard;
     note("tessera.unit", unshard.unit);
+    if (!variable.name.empty()) note(kSubjectAttribute, variable.name);
     if (gradient_is_deferred(variable)) note(kPartialGradientAttribute, "true");
     const bool has_two_steps = unshard.recompute && unshard.kept;
     if (has_two_steps) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "tessera/autodiff/gradients.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
 
@@ -88,9 +89,14 @@ void set_gradient_storage(TensorImpl& variable, const std::vector<Sharding>& row
   variable.gradient_storage = rules.shards == UpdateShards::kGradientAndState ? sharded : variable.node->sharding;
 }
 
-Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage) {
-  if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr)
-    return ops::sharding_barrier(gradient, storage);
+Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage, const std::string& name) {
+  if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr) {
+    const Value stored = ops::sharding_barrier(gradient, storage);
+    if (!name.empty())
+      builder.set_notes(stored, with_frontend_attribute(stored.instruction().notes, kSubjectAttribute,
+                                                        "gradient of " + name));
+    return stored;
+  }
   builder.set_sharding(gradient, make_sharding(storage));  // FSDP set its storage before these axes were known
   return gradient;
 }

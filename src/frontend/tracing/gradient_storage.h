@@ -28,8 +28,8 @@ std::optional<Sharding> unreduced_storage(const TensorImpl& variable, const std:
 /// Sets the storage of the variable's gradient and optimizer state, from its rules. `rows`: row_shardings().
 void set_gradient_storage(TensorImpl& variable, const std::vector<Sharding>& rows);
 
-/// Returns the gradient in this storage. A sharding barrier keeps the shardings of weights from influencing those of
+/// Returns the gradient in this storage. `name`: of the variable, for reports. A sharding barrier keeps the shardings of weights from influencing those of
 /// activations.
-Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage);
+Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage, const std::string& name);
 
 }  // namespace tessera

@@ -224,7 +224,7 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
   const auto unreduced = is_deferred || was_partial ? unreduced_storage(variable, rows) : std::nullopt;
   const bool stays_partial = unreduced && unreduced->is_partial();
   const auto lay_out = [&](const std::optional<Sharding>& wanted) {
-    if (wanted && wanted != variable.node->sharding) gradient = lay_out_gradient(builder, gradient, *wanted);
+    if (wanted && wanted != variable.node->sharding) gradient = lay_out_gradient(builder, gradient, *wanted, variable.name);
   };
   lay_out(stays_partial ? unreduced : storage);
   std::shared_ptr<Node> old;
@@ -233,7 +233,10 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
     gradient = ops::add(current.stored(variable.grad), gradient);
   }
   const bool reduces = stays_partial && !is_deferred;
-  if (reduces) gradient = ops::sharding_barrier(gradient, storage.value_or(Sharding::replicated(unreduced->mesh, gradient.type().ndim())));
+  if (reduces)
+    gradient = lay_out_gradient(builder, gradient,
+                                storage.value_or(Sharding::replicated(unreduced->mesh, gradient.type().ndim())),
+                                variable.name);
   variable.grad = current.wrap(gradient, is_deferred && stays_partial ? unreduced : storage,
                                variable.name.empty() ? "grad" : "grad." + variable.name);
   if (old && !reduces) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;
