@@ -21,6 +21,7 @@
 #include "tessera/frontend/tensor/stack.h"
 #include "tessera/frontend/tensor/tensor.h"
 #include "tessera/fsdp/fsdp.h"
+#include "tessera/fsdp/spmd.h"
 #include "tessera/ir/text.h"
 #include "tessera/nn/distribute.h"
 #include "tessera/nn/generation/generate.h"

@@ -10,6 +10,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/trace.h"
 #include "tessera/fsdp/fsdp.h"
+#include "tessera/fsdp/spmd.h"
 #include "tessera/nn/layers.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/optim/optimizer.h"
@@ -298,6 +299,30 @@ TEST(Wrapper, AUnitThatTheForwardPassDoesNotUseIsAnError) {
             std::string::npos);
   for (Tensor parameter : two.unused.parameters()) parameter.set_requires_grad(false);
   wrapped(x);
+}
+
+TEST(SpmdWrapper, ShardsTheLargestDimAndTheRowsOfEveryResult) {
+  struct TwoResults : nn::Callable<TwoResults> {
+    TwoResults() { register_module("linear", linear); }
+    std::pair<Tensor, Tensor> forward(const Tensor& x) {
+      const Tensor y = linear(x);
+      return {y, sum(y, {.dims = {1}})};
+    }
+    nn::Linear linear{4, 6};
+  };
+  const FreshRank rank;
+  plan_for_devices(6);
+  const Mesh mesh({{"data", 2}, {"fsdp", 3}});
+  TwoResults module;
+  SpmdFullyShardedDataParallel wrapped(module, {.mesh = mesh, .extra_data_axis = "data"});
+  const auto& dims = module.linear.weight().dims();
+  EXPECT_EQ(module.linear.weight().sharding()->str(), dims[0] == 6 ? "{fsdp,-}" : "{-,fsdp}");
+  const auto [y, total] = wrapped(Tensor::abstract(Type::array(DType::kF32, {6, 4}), "x"));
+  EXPECT_EQ(y.sharding()->str(), "{data+fsdp,-}");
+  EXPECT_EQ(total.sharding()->str(), "{data+fsdp}");
+  nn::Linear other(4, 6);
+  EXPECT_EQ(error_of([&] { (void)SpmdFullyShardedDataParallel(other, {.mesh = Mesh({{"data", 6}})}); }),
+            "SpmdFullyShardedDataParallel needs a mesh with an axis fsdp; mesh<data=6> has none");
 }
 
 TEST(Metadata, NamesTheShardsOfEachDevice) {

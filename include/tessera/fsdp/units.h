@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,14 @@ std::string unit_report(const std::vector<FsdpUnit>& units);
 /// Returns the tree of modules. Each parameter has its shape, its storage on the devices, and its bytes, complete and on
 /// one device; units, frozen and tied parameters are marked.
 std::string fsdp_tree(nn::Module& module);
+
+/// Whether materialize_module() gives the parameters and buffers of a module values.
+using MaterializeCheck = std::function<bool(const nn::Module& module)>;
+/// Gives the deferred parameters and buffers of a module values, one unit after the other, as shards: a rank never needs
+/// more than its shards and one unit. Values are the same on every mesh. `check`: only modules for which it is true; null:
+/// all. A module without storage needs this call only to bound memory: the first step materializes everything that is
+/// left. Collective.
+void materialize_module(nn::Module& module, const MaterializeCheck& check = {});
 
 /// Shards the rows of an input over `data` and `fsdp` (and the axis of the options), if the input holds data and has
 /// no sharding.
