@@ -34,7 +34,9 @@ ts::trainer::TrainingPlanOptions options_of(const PlanArguments& a, const ts::nn
   out.config = ts::nn::gpt2_config(preset);
   const std::int64_t devices = a.devices > 0 ? a.devices : preset.cores > 0 ? preset.cores : 4;
   out.mesh = a.mesh.empty() ? ts::Mesh({{"fsdp", devices}}) : ts::Mesh::parse(a.mesh);
-  const std::int64_t tokens = a.batch_tokens > 0 ? a.batch_tokens : preset.batch_tokens > 0 ? preset.batch_tokens : 8192;
+  const std::int64_t tokens = a.batch_tokens > 0        ? a.batch_tokens
+                              : preset.batch_tokens > 0 ? preset.batch_tokens
+                                                        : 8192;
   out.sequence = a.sequence;
   out.rows = std::max(out.mesh.device_count(), tokens / a.sequence);
   out.bf16 = a.bf16;
@@ -94,8 +96,7 @@ int plan(int argc, char** argv) {
     return 0;
   }
   const auto options = options_of(a, ts::nn::gpt2_preset(a.preset));
-  const auto result =
-      a.all_layers ? ts::trainer::plan_all_layers(options) : ts::trainer::plan_gpt2_training(options);
+  const auto result = a.all_layers ? ts::trainer::plan_all_layers(options) : ts::trainer::plan_gpt2_training(options);
   std::printf("GPT-2 %s on %s\n%s", a.preset.c_str(), options.mesh.str().c_str(), result.str().c_str());
   return 0;
 }

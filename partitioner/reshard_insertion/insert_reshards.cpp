@@ -199,8 +199,7 @@ class Inserter {
         continue;
       }
       out.push_back(resharder_.to(
-          leaf, target, [&] { return shown_value(instruction); },
-          ReshardCause::kMark, id));
+          leaf, target, [&] { return shown_value(instruction); }, ReshardCause::kMark, id));
       resharder_.asked(leaf, out.back());
     }
     return out;
@@ -309,9 +308,11 @@ class Inserter {
       Value& leaf = at(leaves, i);
       if (!leaf.type().is_array()) continue;
       const Sharding& required = at(*instruction.sharding, i);
-      const Who by = [&] { return instruction.frontend_attribute(kSubjectAttribute) != nullptr
-                                   ? shown_value(instruction)
-                                   : fmt::format("the result of {}", shown_value(instruction)); };
+      const Who by = [&] {
+        return instruction.frontend_attribute(kSubjectAttribute) != nullptr
+                   ? shown_value(instruction)
+                   : fmt::format("the result of {}", shown_value(instruction));
+      };
       if (!is_derived(required) && (!required.dims.empty() || required.kind != Sharding::Kind::kTiled)) {
         const Value before = leaf;
         leaf = resharder_.to(before, required.closed(), by, ReshardCause::kUse, id);

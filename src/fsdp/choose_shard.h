@@ -13,9 +13,9 @@ namespace tessera::fsdp {
 
 /// The dims that may be sharded.
 struct ShardChoice {
-  int first_dim = 0;           // 1 for a stack: each of its variables is sharded by itself
-  std::optional<int> dim{};    // this dim only; nullopt: the best one
-  std::int64_t group = 1;      // the innermost devices along the axis that hold one gathered copy between the passes
+  int first_dim = 0;         // 1 for a stack: each of its variables is sharded by itself
+  std::optional<int> dim{};  // this dim only; nullopt: the best one
+  std::int64_t group = 1;    // the innermost devices along the axis that hold one gathered copy between the passes
 };
 
 /// Returns the storage of a parameter whose sharding in use is `gathered`: `axes` are added to one dim, as minor axes.

@@ -79,9 +79,10 @@ void check_types(const MixedPrecision& types) {
 MixedPrecision precision_of(const FsdpOptions& options) {
   MixedPrecision types = options.mixed_precision;
   if (options.compute_dtype) {
-    require(!types.param_dtype || types.param_dtype == options.compute_dtype,
-            "compute_dtype and mixed_precision.param_dtype are two names of one option, but are {} and {}",
-            [&] { return dtype_name(*options.compute_dtype); }, [&] { return dtype_name(*types.param_dtype); });
+    require(
+        !types.param_dtype || types.param_dtype == options.compute_dtype,
+        "compute_dtype and mixed_precision.param_dtype are two names of one option, but are {} and {}",
+        [&] { return dtype_name(*options.compute_dtype); }, [&] { return dtype_name(*types.param_dtype); });
     types.param_dtype = options.compute_dtype;
   }
   if (options.fp32_reduce_scatter && types.param_dtype) types.reduce_dtype = types.reduce_dtype.value_or(DType::kF32);
@@ -145,8 +146,7 @@ UnitRules unit_rules(const FsdpOptions& options, const ShardAxes& axes) {
   out.reshards = reshard.reshards();
   if (options.sharding_strategy) {
     const ShardingStrategy strategy = *options.sharding_strategy;
-    out.shards_parameters =
-        strategy != ShardingStrategy::kNoShard && strategy != ShardingStrategy::kShardOptimizer;
+    out.shards_parameters = strategy != ShardingStrategy::kNoShard && strategy != ShardingStrategy::kShardOptimizer;
     out.update = strategy == ShardingStrategy::kNoShard          ? UpdateShards::kNone
                  : strategy == ShardingStrategy::kShardOptimizer ? UpdateShards::kState
                                                                  : UpdateShards::kGradientAndState;
@@ -178,7 +178,8 @@ std::vector<std::string> notes_of_options(const FsdpOptions& options) {
        "ranks always check that they run the same program");
   note(options.reduce_scatter_bucket_size_mb != 0, "reduce_scatter_bucket_size_mb",
        "the partitioner combines the reductions of a unit");
-  note(options.shard_size_multiple != 128, "shard_size_multiple", "shards are not flat, so nothing is padded to a multiple");
+  note(options.shard_size_multiple != 128, "shard_size_multiple",
+       "shards are not flat, so nothing is padded to a multiple");
   return out;
 }
 

@@ -68,9 +68,8 @@ class Tree {
   }
 
   [[nodiscard]] bool is_below_unit(const std::string& path) const {
-    return std::any_of(units_.begin(), units_.end(), [&](const auto& unit) {
-      return path == unit.first || path.starts_with(unit.first + ".");
-    });
+    return std::any_of(units_.begin(), units_.end(),
+                       [&](const auto& unit) { return path == unit.first || path.starts_with(unit.first + "."); });
   }
 
   std::map<const TensorImpl*, std::string> names_;

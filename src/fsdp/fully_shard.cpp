@@ -32,8 +32,8 @@ struct NewUnit {
 void check_module(nn::Module& module, const FsdpOptions& options) {
   const auto name = [&] { return module.path().empty() ? std::string(module.class_name()) : module.path(); };
   require(module.unit().empty(), "{} is already an FSDP unit; wrap a module once", name);
-  require(!module.is_container(), "{} is a {}, which has no forward(): wrap its elements, or the module around it", name,
-          [&] { return module.class_name(); });
+  require(!module.is_container(), "{} is a {}, which has no forward(): wrap its elements, or the module around it",
+          name, [&] { return module.class_name(); });
   if (!options.auto_wrap_policy) return;
   for (const auto& [path, child] : fsdp::units_below(module))
     require(false, "{} is already an FSDP unit; an auto_wrap_policy needs a module without units below it", path);
@@ -83,8 +83,8 @@ class Sharder {
 
   void shard(const nn::NamedParameter& parameter, const NewUnit& unit) {
     TensorImpl& variable = parameter.tensor.impl();
-    require(!variable.has_optimizer_state,
-            "{} already has optimizer state; wrap the model before making the optimizer", parameter.name);
+    require(!variable.has_optimizer_state, "{} already has optimizer state; wrap the model before making the optimizer",
+            parameter.name);
     const UnitRules& rules = unit.rules;
     if (rules.types.param_dtype) variable.compute_dtype = rules.types.param_dtype;
     variable.gradient_rules.shards = rules.update;
@@ -99,9 +99,9 @@ class Sharder {
     clear_sharding(parameter.tensor);
     mark_sharding(parameter.tensor, axes_.mesh, spec_of(*storage));
     const bool stays = unit.name == kRootUnit && options_.disable_reshard_on_root;
-    variable.unshard = std::make_shared<const Unshard>(Unshard{unit.name, gathered, rules.reshards && !stays,
-                                                               rules.types.reduce_dtype,
-                                                               kept_sharding(*storage, gathered, rules)});
+    variable.unshard =
+        std::make_shared<const Unshard>(Unshard{unit.name, gathered, rules.reshards && !stays, rules.types.reduce_dtype,
+                                                kept_sharding(*storage, gathered, rules)});
   }
 
  private:
@@ -241,8 +241,8 @@ void shard_input(const Tensor& input, const FsdpOptions& options) {
   std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(input.ndim()));
   for (int a = 0; a < shards.mesh.axis_count(); ++a) {
     const std::string& name = at(shards.mesh.axes(), a).name;
-    const bool is_shard_axis = std::any_of(shards.axes.begin(), shards.axes.end(),
-                                           [&](const AxisRef& axis) { return axis.axis == a; });
+    const bool is_shard_axis =
+        std::any_of(shards.axes.begin(), shards.axes.end(), [&](const AxisRef& axis) { return axis.axis == a; });
     if (name == "data" || name == "fsdp" || is_shard_axis) entries.front().axes.push_back(name);
   }
   mark_sharding(input, shards.mesh, PartitionSpec(std::move(entries)));

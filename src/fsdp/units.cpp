@@ -40,8 +40,8 @@ void add_parameter(FsdpUnit& unit, const nn::NamedParameter& parameter) {
   const auto sharding = parameter.tensor.sharding();
   unit.bytes_per_device += (sharding ? shard_type(type, *sharding) : type).byte_size();
   if (sharding && variable.unshard)
-    unit.padding += fsdp::padded_elements(type, *sharding) * (type.byte_size() / std::max<std::int64_t>(
-                                                                                     type.element_count(), 1));
+    unit.padding +=
+        fsdp::padded_elements(type, *sharding) * (type.byte_size() / std::max<std::int64_t>(type.element_count(), 1));
   const auto gathered = variable.unshard ? variable.unshard->gathered : sharding;  // at most sharded over other axes
   const Type in_use = Type::array(variable.compute_dtype.value_or(type.dtype()), type.dims());
   unit.bytes += (gathered ? shard_type(in_use, *gathered) : in_use).byte_size();

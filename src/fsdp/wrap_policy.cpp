@@ -40,7 +40,8 @@ class Wrapping {
       wrapped += wrap_below(*child, of_child, is_root && name.empty());
     }
     if (is_root || !policy_(module, false, total - wrapped)) return wrapped;
-    const bool is_known = std::any_of(out_.begin(), out_.end(), [&](const auto& unit) { return unit.module == &module; });
+    const bool is_known =
+        std::any_of(out_.begin(), out_.end(), [&](const auto& unit) { return unit.module == &module; });
     if (!is_known) out_.push_back({path, &module});
     return total;
   }

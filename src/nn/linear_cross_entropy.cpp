@@ -55,8 +55,7 @@ CrossEntropyParts linear_cross_entropy_parts(const Tensor& hidden, const Tensor&
     const std::int64_t start = i * size / chunks;
     const std::int64_t limit = (i + 1) * size / chunks;
     auto one = of_chunk;
-    const std::vector<Tensor> parts =
-        one(hidden.slice(positions, start, limit), labels.slice(positions, start, limit));
+    const std::vector<Tensor> parts = one(hidden.slice(positions, start, limit), labels.slice(positions, start, limit));
     out.sum = out.sum.is_null() ? parts[0] : out.sum + parts[0];
     out.count = out.count.is_null() ? parts[1] : out.count + parts[1];
   }

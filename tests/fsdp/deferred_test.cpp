@@ -85,7 +85,8 @@ TEST(DeferredModules, AreCountedWithoutStorage) {
 TEST(Presets, HaveTheParametersOfTheirNames) {
   EXPECT_EQ(nn::parameter_count(nn::gpt2_config(nn::gpt2_preset("2b"))), 2'196'691'968);
   EXPECT_EQ(nn::parameter_count(nn::gpt2_config(nn::gpt2_preset("gpt2"))), 124'439'808);
-  for (const auto& [name, billions] : {std::pair("16b", 16.0), {"20b", 20.0}, {"32b", 32.0}, {"64b", 64.0}, {"128b", 128.0}})
+  for (const auto& [name, billions] :
+       {std::pair("16b", 16.0), {"20b", 20.0}, {"32b", 32.0}, {"64b", 64.0}, {"128b", 128.0}})
     EXPECT_NEAR(static_cast<double>(nn::parameter_count(nn::gpt2_config(nn::gpt2_preset(name)))) / 1e9, billions,
                 0.02 * billions);
   try {

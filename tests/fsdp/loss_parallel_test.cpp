@@ -93,12 +93,18 @@ TEST_P(LinearCrossEntropy, EqualsTheLossOfCompleteLogitsOnOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, LinearCrossEntropy,
-    testing::Values(HeadCase{.name = "ChunksOnOneRank", .chunks = 3, .with_bias = true},
-                    HeadCase{.name = "MoreChunksThanPositions", .chunks = 50},
-                    HeadCase{.name = "Vocabulary3", .mesh = "model=3", .weight = {"model", {}}},
-                    HeadCase{.name = "Vocabulary4Chunks", .mesh = "model=4", .weight = {"model", {}}, .chunks = 2, .with_bias = true},
-                    HeadCase{.name = "Rows2Vocabulary3Chunks", .mesh = "data=2,model=3", .weight = {"model", {}}, .rows = {"data", {}}, .chunks = 4},
-                    HeadCase{.name = "Rows6Chunks", .mesh = "data=6", .rows = {"data", {}}, .chunks = 2}),
+    testing::Values(
+        HeadCase{.name = "ChunksOnOneRank", .chunks = 3, .with_bias = true},
+        HeadCase{.name = "MoreChunksThanPositions", .chunks = 50},
+        HeadCase{.name = "Vocabulary3", .mesh = "model=3", .weight = {"model", {}}},
+        HeadCase{
+            .name = "Vocabulary4Chunks", .mesh = "model=4", .weight = {"model", {}}, .chunks = 2, .with_bias = true},
+        HeadCase{.name = "Rows2Vocabulary3Chunks",
+                 .mesh = "data=2,model=3",
+                 .weight = {"model", {}},
+                 .rows = {"data", {}},
+                 .chunks = 4},
+        HeadCase{.name = "Rows6Chunks", .mesh = "data=6", .rows = {"data", {}}, .chunks = 2}),
     [](const auto& info) { return info.param.name; });
 
 TEST(LinearCrossEntropy, EqualsCrossEntropyOfTheLogits) {

@@ -61,8 +61,7 @@ Program by_fsdp(const Mesh& mesh) {
 Program by_mark_sharding(const Mesh& mesh) {
   const auto weights = new_weights();
   for (const Tensor& weight : weights) mark_sharding(weight, mesh, {"fsdp", {}});
-  return partitioned_step(weights, mesh,
-                          [&](const Tensor& w) { return with_sharding_constraint(w, mesh, {{}, {}}); });
+  return partitioned_step(weights, mesh, [&](const Tensor& w) { return with_sharding_constraint(w, mesh, {{}, {}}); });
 }
 
 Program by_placements(const Mesh& mesh) {

@@ -37,8 +37,7 @@ nn::GPT2Config tiny_gpt2(int layers) {
 class OneArray : public nn::Module {
  public:
   explicit OneArray(Dims dims) {
-    add_parameter("bias", Type::array(DType::kF32, std::move(dims)),
-                  [](Builder&, const Type&) { return Value(); });
+    add_parameter("bias", Type::array(DType::kF32, std::move(dims)), [](Builder&, const Type&) { return Value(); });
   }
 };
 
@@ -84,7 +83,9 @@ TEST(ShardedDim, OptionsSelectIt) {
   placed.shard_placement_fn = [](const nn::NamedParameter&) { return 1; };
   EXPECT_EQ(storage_of_array({6, 4}, 2, placed).sharding, "{-,fsdp}");
   placed.shard_placement_fn = [](const nn::NamedParameter&) { return 2; };
-  EXPECT_EQ(error_of([&] { storage_of_array({6, 4}, 2, placed); }),
+  EXPECT_EQ(error_of([&] {
+              storage_of_array({6, 4}, 2, placed);
+            }),
             "shard_placement_fn: bias is f32[6,4], which has no dim 2 to shard");
 }
 
@@ -146,8 +147,8 @@ TEST(NestedUnits, APolicyVisitsEveryLevelWithTheRemainingParameters) {
   const auto units = fully_shard(model, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = policy});
   const int block = 12 * 64 + 13 * 8;
   const int mlp = 8 * 64 + 5 * 8;
-  EXPECT_EQ(asked, (std::vector<std::string>{fmt::format("GPT2Block true {}", block), fmt::format("GPT2MLP true {}", mlp),
-                                             fmt::format("GPT2MLP false {}", mlp),
+  EXPECT_EQ(asked, (std::vector<std::string>{fmt::format("GPT2Block true {}", block),
+                                             fmt::format("GPT2MLP true {}", mlp), fmt::format("GPT2MLP false {}", mlp),
                                              fmt::format("GPT2Block false {}", block - mlp)}));
   ASSERT_EQ(units.size(), 3U);
 }
@@ -195,7 +196,9 @@ TEST(IgnoredParameters, AreNotSharded) {
   nn::GPT2LMHeadModel model(tiny_gpt2(2));
   FsdpOptions options{.mesh = Mesh({{"fsdp", 2}})};
   options.ignored_modules = {&model.block(0)};
-  options.ignored_parameters = [](const nn::NamedParameter& parameter) { return parameter.name.ends_with("wpe.weight"); };
+  options.ignored_parameters = [](const nn::NamedParameter& parameter) {
+    return parameter.name.ends_with("wpe.weight");
+  };
   const auto units = fully_shard(model, options);
   EXPECT_EQ(units.size(), 2U);
   EXPECT_FALSE(model.parameter("transformer.h.0.ln_1.weight").sharding());
@@ -214,8 +217,9 @@ TEST(ShardingGroups, AreThoseOfAxesOfTheMesh) {
             "sharding_groups needs sharding_rank and sharding_world_size: the place of this rank in its group, and the "
             "size of the group");
   options.sharding_rank = 0, options.sharding_world_size = 2;
-  EXPECT_EQ(error_of([&] { fully_shard(layer, options); }),
-            "rank 0 is number 0 of the 3 ranks of its sharding group, but sharding_rank is 0 and sharding_world_size is 2");
+  EXPECT_EQ(
+      error_of([&] { fully_shard(layer, options); }),
+      "rank 0 is number 0 of the 3 ranks of its sharding group, but sharding_rank is 0 and sharding_world_size is 2");
   options.sharding_world_size = 3;
   fully_shard(layer, options);
   EXPECT_EQ(layer.parameter("bias").sharding()->str(), "{inner}");
@@ -277,9 +281,10 @@ TEST(Wrapper, IsAModuleWithTheNamesOfTheModuleAndShowsUnitsShapesAndBytes) {
   EXPECT_EQ(&wrapped->block(0), &model.block(0));
   std::ostringstream text;
   text << wrapped;
-  for (const char* part :
-       {"GPT2LMHeadModel 1048 parameters [unit root: ", "(0) GPT2Block 872 parameters [unit transformer.h.0: 3.41KB gathered, 1.70KB per device]",
-        "weight f32[16,8] {fsdp,-}, 512.00B, 256.00B per device", "weight f32[4,8] {fsdp,-}, 128.00B, 64.00B per device, frozen"})
+  for (const char* part : {"GPT2LMHeadModel 1048 parameters [unit root: ",
+                           "(0) GPT2Block 872 parameters [unit transformer.h.0: 3.41KB gathered, 1.70KB per device]",
+                           "weight f32[16,8] {fsdp,-}, 512.00B, 256.00B per device",
+                           "weight f32[4,8] {fsdp,-}, 128.00B, 64.00B per device, frozen"})
     EXPECT_NE(text.str().find(part), std::string::npos) << part << "\n" << text.str();
 }
 
@@ -298,8 +303,9 @@ TEST(Wrapper, AUnitThatTheForwardPassDoesNotUseIsAnError) {
   FullyShardedDataParallel wrapped(
       two, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = transformer_auto_wrap_policy({"Linear"})});
   const Tensor x = Tensor::abstract(Type::array(DType::kF32, {2, 4}), "x");
-  EXPECT_NE(error_of([&] { wrapped(x); })
-                .find("unit unused (Linear) has 2 trained parameters, but the forward pass used none of them"),
+  EXPECT_NE(error_of([&] {
+              wrapped(x);
+            }).find("unit unused (Linear) has 2 trained parameters, but the forward pass used none of them"),
             std::string::npos);
   for (Tensor parameter : two.unused.parameters()) parameter.set_requires_grad(false);
   wrapped(x);
@@ -325,7 +331,9 @@ TEST(SpmdWrapper, ShardsTheLargestDimAndTheRowsOfEveryResult) {
   EXPECT_EQ(y.sharding()->str(), "{data+fsdp,-}");
   EXPECT_EQ(total.sharding()->str(), "{data+fsdp}");
   nn::Linear other(4, 6);
-  EXPECT_EQ(error_of([&] { (void)SpmdFullyShardedDataParallel(other, {.mesh = Mesh({{"data", 6}})}); }),
+  EXPECT_EQ(error_of([&] {
+              (void)SpmdFullyShardedDataParallel(other, {.mesh = Mesh({{"data", 6}})});
+            }),
             "SpmdFullyShardedDataParallel needs a mesh with an axis fsdp; mesh<data=6> has none");
 }
 

@@ -65,10 +65,10 @@ std::vector<OriginalParameter> get_original_names_and_sharded_parameters(nn::Mod
 /// How a parameter is stored, for code that reads shards.
 struct ShardMetadata {
   std::string name;
-  Dims dims;                  // complete
-  std::string storage;        // the sharding: {fsdp,-}
-  Dims shard_dims;            // on one device
-  std::vector<Dims> starts;   // by device: the first element of its shard along each dim
+  Dims dims;                 // complete
+  std::string storage;       // the sharding: {fsdp,-}
+  Dims shard_dims;           // on one device
+  std::vector<Dims> starts;  // by device: the first element of its shard along each dim
 };
 std::vector<ShardMetadata> get_shard_metadata(nn::Module& module);
 

@@ -23,13 +23,13 @@ namespace tessera::trainer {
 struct TrainingPlanOptions {
   nn::GPT2Config config;
   Mesh mesh;
-  std::int64_t rows = 8;      // of a step, over all devices
-  std::int64_t sequence = 0;  // tokens of a row; 0: n_positions
-  bool bf16 = true;           // compute in bf16, with f32 weights
-  bool checkpoint_blocks = true;  // compute the values of a block again in the backward pass
-  std::int64_t loss_chunks = 8;   // of linear_cross_entropy
-  FsdpOptions fsdp{};             // mesh and compute_dtype are those above
-  double peak_flops = 137.5e12;   // of a device: half a chip of TPU v4
+  std::int64_t rows = 8;            // of a step, over all devices
+  std::int64_t sequence = 0;        // tokens of a row; 0: n_positions
+  bool bf16 = true;                 // compute in bf16, with f32 weights
+  bool checkpoint_blocks = true;    // compute the values of a block again in the backward pass
+  std::int64_t loss_chunks = 8;     // of linear_cross_entropy
+  FsdpOptions fsdp{};               // mesh and compute_dtype are those above
+  double peak_flops = 137.5e12;     // of a device: half a chip of TPU v4
   double bytes_per_second = 100e9;  // that a device receives
 };
 

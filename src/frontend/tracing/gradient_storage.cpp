@@ -74,9 +74,8 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
 std::optional<Sharding> unreduced_storage(const TensorImpl& variable, const std::vector<Sharding>& rows) {
   const Node& node = *variable.node;
   if (rows.empty() || (node.sharding && !node.sharding->is_tiled())) return node.sharding;
-  Sharding out = variable.unshard
-                     ? variable.unshard->gathered
-                     : node.sharding.value_or(Sharding::replicated(rows.front().mesh, node.type.ndim()));
+  Sharding out = variable.unshard ? variable.unshard->gathered
+                                  : node.sharding.value_or(Sharding::replicated(rows.front().mesh, node.type.ndim()));
   out.partial = free_row_axes(out, rows);
   std::sort(out.partial.begin(), out.partial.end());
   return out;
@@ -93,8 +92,8 @@ Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage
   if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr) {
     const Value stored = ops::sharding_barrier(gradient, storage);
     if (!name.empty())
-      builder.set_notes(stored, with_frontend_attribute(stored.instruction().notes, kSubjectAttribute,
-                                                        "gradient of " + name));
+      builder.set_notes(stored,
+                        with_frontend_attribute(stored.instruction().notes, kSubjectAttribute, "gradient of " + name));
     return stored;
   }
   builder.set_sharding(gradient, make_sharding(storage));  // FSDP set its storage before these axes were known

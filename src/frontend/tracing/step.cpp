@@ -224,7 +224,8 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
   const auto unreduced = is_deferred || was_partial ? unreduced_storage(variable, rows) : std::nullopt;
   const bool stays_partial = unreduced && unreduced->is_partial();
   const auto lay_out = [&](const std::optional<Sharding>& wanted) {
-    if (wanted && wanted != variable.node->sharding) gradient = lay_out_gradient(builder, gradient, *wanted, variable.name);
+    if (wanted && wanted != variable.node->sharding)
+      gradient = lay_out_gradient(builder, gradient, *wanted, variable.name);
   };
   lay_out(stays_partial ? unreduced : storage);
   std::shared_ptr<Node> old;
@@ -270,9 +271,8 @@ void Tensor::backward(std::source_location where) const {
     if (variable.grad.is_null()) set_gradient_storage(variable, rows);
     add_gradient(variable, values[i], rows);
   }
-  const bool ends_step = std::any_of(wanted.begin(), wanted.end(), [](const Wanted& want) {
-    return want.variable->gradient_rules.ends_step;
-  });
+  const bool ends_step = std::any_of(wanted.begin(), wanted.end(),
+                                     [](const Wanted& want) { return want.variable->gradient_rules.ends_step; });
   if (ends_step && !current.is_capturing()) mark_step(where);
 }
 

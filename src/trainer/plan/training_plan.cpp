@@ -172,8 +172,8 @@ TrainingPlan plan_gpt2_training(const TrainingPlanOptions& options) {
 
 std::string TrainingPlan::str() const {
   const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
-  std::string out = fmt::format("{} parameters, {} tokens in a step, {:.4g} PFLOP by 6 N T\n", parameters, tokens,
-                                nominal_pflop());
+  std::string out =
+      fmt::format("{} parameters, {} tokens in a step, {:.4g} PFLOP by 6 N T\n", parameters, tokens, nominal_pflop());
   out += fmt::format("memory of a device: parameters {}, optimizer state {}, arena {}, peak {}; largest unit {}\n",
                      bytes(parameter_bytes), bytes(state_bytes), bytes(arena_bytes), bytes(peak_bytes),
                      bytes(largest_unit_bytes));

@@ -11,12 +11,12 @@
 namespace tessera::nn {
 
 struct GPT2Preset {
-  std::string_view name;         // gpt2-xl, 2b
-  std::int64_t width = 0;        // n_embd
-  std::int64_t layers = 0;       // n_layer
-  std::int64_t heads = 0;        // n_head
-  std::int64_t cores = 0;        // of the report: 2 for each chip; 0: not in the report
-  std::int64_t batch_tokens = 0; // of the report: tokens of a step
+  std::string_view name;          // gpt2-xl, 2b
+  std::int64_t width = 0;         // n_embd
+  std::int64_t layers = 0;        // n_layer
+  std::int64_t heads = 0;         // n_head
+  std::int64_t cores = 0;         // of the report: 2 for each chip; 0: not in the report
+  std::int64_t batch_tokens = 0;  // of the report: tokens of a step
 };
 
 /// gpt2, gpt2-medium, gpt2-large, gpt2-xl; 2b, 16b, 20b, 32b, 64b, 128b. The shape of 2b is the published one. The
