@@ -60,6 +60,14 @@ std::string shown_value(const Instruction& instruction) {
   return fmt::format("{} %{}", instruction.op->name, shown_name(instruction));
 }
 
+std::string shown_result(const Computation& computation, int number) {
+  if (const auto* names = computation[computation.root].frontend_attribute("tessera.result_names")) {
+    const auto each = split(*names, ',');
+    if (number < isize(each) && !at(each, number).empty()) return at(each, number);
+  }
+  return fmt::format("result {} of {}", number, computation.name);
+}
+
 bool is_derived(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
 }

@@ -36,6 +36,10 @@ std::string shown_name(const Instruction& instruction);
 /// The value in explanations: the subject that the front end gives (`gradient of h.0.weight`), or `dot %h`.
 std::string shown_value(const Instruction& instruction);
 
+/// A result of a computation in explanations: the name that the front end gives (`the new value of h.0.weight`), or
+/// `result 2 of main`.
+std::string shown_result(const Computation& computation, int number);
+
 /// Whether propagation chose some dim, or the complete sharding of a value without dims.
 bool is_derived(const Sharding& sharding);
 

@@ -69,7 +69,7 @@ class Inserter {
       const Value before = at(result, i);
       const bool given = origins_.is_given({old_.root, i});
       at(result, i) = resharder_.to(
-          before, at(*root_, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); },
+          before, at(*root_, i).closed(), [&] { return shown_result(old_, i); },
           given ? ReshardCause::kGivenResult : ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) resharder_.asked(before, at(result, i));
     }

@@ -19,6 +19,9 @@ inline constexpr std::string_view kSumTypeAttribute = "tessera.sum_type";
 /// attribute `gradient of NAME`.
 inline constexpr std::string_view kSubjectAttribute = "tessera.subject";
 
+/// Frontend attribute of the root of a step: what each result is, for reports, each followed by a comma.
+inline constexpr std::string_view kResultNamesAttribute = "tessera.result_names";
+
 /// Frontend attribute of ops of a checkpoint region; its value is the name of the region. The backward pass computes the
 /// values of the region again, from the values that enter it, which an opt-barrier ties to the first gradient that
 /// reaches the region. Ops with side effects are not computed again.

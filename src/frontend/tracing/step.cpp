@@ -35,7 +35,7 @@ StepResults pending_results() {
     if (node->has_data()) continue;
     int input = taken_over(current, *node);
     if (input >= 0 && !taken.insert(input).second) input = -1;
-    out.outputs.push_back({current.builder().value(node->id), node->sharding, input});
+    out.outputs.push_back({current.builder().value(node->id), node->sharding, input, node->name});
     out.nodes.push_back(std::move(node));
   }
   return out;
