@@ -31,6 +31,17 @@ std::string common_module(const std::string& a, const std::string& b) {
   return a.substr(0, end);
 }
 
+// The parameters below a module under the first name of each module: a module with two names is no tied parameter.
+void first_paths(const nn::Module& module, const std::string& path, std::set<const nn::Module*>& visited,
+                 std::vector<nn::NamedParameter>& out) {
+  if (!visited.insert(&module).second) return;
+  const auto below = [&](const std::string& name) {
+    return path.empty() ? name : name.empty() ? path : path + "." + name;
+  };
+  for (const auto& own : module.own_parameters()) out.push_back({below(own.name), own.tensor, own.exported_dims});
+  for (const auto& [name, child] : module.children()) first_paths(*child, below(name), visited, out);
+}
+
 void add_parameter(FsdpUnit& unit, const nn::NamedParameter& parameter) {
   const Type& type = parameter.tensor.type();
   const TensorImpl& variable = parameter.tensor.impl();
@@ -53,15 +64,19 @@ namespace fsdp {
 
 std::vector<nn::NamedModule> units_below(nn::Module& root) {
   std::vector<nn::NamedModule> out;
+  std::set<const nn::Module*> visited{&root};  // a module may have several names
   for (const auto& each : root.named_modules())
-    if (each.module != &root && !each.path.empty() && !each.module->unit().empty()) out.push_back(each);
+    if (!each.path.empty() && !each.module->unit().empty() && visited.insert(each.module).second) out.push_back(each);
   return out;
 }
 
 std::map<const TensorImpl*, std::string> assign_units(const nn::Module& root,
                                                       const std::vector<nn::NamedModule>& units) {
   std::map<const TensorImpl*, std::string> modules;
-  for (const auto& parameter : root.all_parameter_paths()) {
+  std::vector<nn::NamedParameter> parameters;
+  std::set<const nn::Module*> visited;
+  first_paths(root, "", visited, parameters);
+  for (const auto& parameter : parameters) {
     const auto [entry, fresh] = modules.try_emplace(&parameter.tensor.impl(), parameter.name);
     if (!fresh) entry->second = common_module(entry->second, parameter.name) + ".";
   }
