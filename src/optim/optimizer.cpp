@@ -61,7 +61,7 @@ void Optimizer::place_state() {
   for (int i = 0; i < isize(states); ++i) {
     const TensorImpl& parameter = at(updated, i / per_parameter).impl();
     Node& state = *at(states, i).tensor.impl().node;
-    if (state.is_deferred() && !parameter.grad.is_null()) state.sharding = parameter.state_storage;
+    if (state.is_deferred() && !parameter.grad.is_null()) state.sharding = parameter.gradient_storage;
   }
 }
 

@@ -113,8 +113,7 @@ TEST(WrapRecursion, GivesTheUnitsOfItsDefinitionOnRandomModules) {
     plan_for_devices(2);
     RandomTree tree(seed);
     if (seed % 3 == 1)  // sharded modules count complete parameters
-      for (const Tensor& parameter : tree.root().parameters())
-        mark_sharding(parameter, Mesh({{"fsdp", 2}}), {"fsdp"});
+      for (const Tensor& parameter : tree.root().parameters()) mark_sharding(parameter, Mesh({{"fsdp", 2}}), {"fsdp"});
     const auto size = static_cast<std::int64_t>(5 + seed % 60);
     const auto by_size = [&](const nn::Module& module, bool recurse, std::int64_t parameters) {
       return parameters >= size && module.class_name() != (recurse ? "MultiheadAttention" : "ModuleList");
@@ -124,13 +123,17 @@ TEST(WrapRecursion, GivesTheUnitsOfItsDefinitionOnRandomModules) {
       return recurse || is_block(module);
     };
     const auto always = [](const nn::Module&, bool, std::int64_t) { return true; };
-    EXPECT_EQ(wrapped_units(tree.root(), size_based_auto_wrap_policy(size)), defined_units(tree.root(), by_size)) << seed;
-    EXPECT_EQ(wrapped_units(tree.root(), lambda_auto_wrap_policy(is_block)), defined_units(tree.root(), by_class)) << seed;
+    EXPECT_EQ(wrapped_units(tree.root(), size_based_auto_wrap_policy(size)), defined_units(tree.root(), by_size))
+        << seed;
+    EXPECT_EQ(wrapped_units(tree.root(), lambda_auto_wrap_policy(is_block)), defined_units(tree.root(), by_class))
+        << seed;
     EXPECT_EQ(wrapped_units(tree.root(), always_wrap_policy()), defined_units(tree.root(), always)) << seed;
     const auto modules = tree.root().named_modules();
-    const bool has_blocks = std::any_of(modules.begin(), modules.end(), [&](const auto& m) { return is_block(*m.module); });
+    const bool has_blocks =
+        std::any_of(modules.begin(), modules.end(), [&](const auto& m) { return is_block(*m.module); });
     if (has_blocks) {
-      EXPECT_EQ(wrapped_units(tree.root(), transformer_auto_wrap_policy({"Block"})), defined_units(tree.root(), by_class));
+      EXPECT_EQ(wrapped_units(tree.root(), transformer_auto_wrap_policy({"Block"})),
+                defined_units(tree.root(), by_class));
     }
     most_units = std::max(most_units, defined_units(tree.root(), always).size());
   }

@@ -84,8 +84,7 @@ std::optional<Sharding> unreduced_storage(const TensorImpl& variable, const std:
 void set_gradient_storage(TensorImpl& variable, const std::vector<Sharding>& rows) {
   const GradientRules& rules = variable.gradient_rules;
   const auto sharded = gradient_storage(*variable.node, rows, variable.stack_count > 0);
-  variable.state_storage = rules.shards == UpdateShards::kNone ? variable.node->sharding : sharded;
-  variable.gradient_storage = rules.shards == UpdateShards::kGradientAndState ? sharded : variable.node->sharding;
+  variable.gradient_storage = rules.shards == UpdateShards::kNone ? variable.node->sharding : sharded;
 }
 
 Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage, const std::string& name) {

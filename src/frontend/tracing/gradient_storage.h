@@ -25,7 +25,7 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
 /// sharding in which ops use the variable.
 std::optional<Sharding> unreduced_storage(const TensorImpl& variable, const std::vector<Sharding>& rows);
 
-/// Sets the storage of the variable's gradient and optimizer state, from its rules. `rows`: row_shardings().
+/// Sets gradient_storage of the variable, from its rules. `rows`: row_shardings().
 void set_gradient_storage(TensorImpl& variable, const std::vector<Sharding>& rows);
 
 /// Returns the gradient in this storage. `name`: of the variable, for reports. A sharding barrier keeps the shardings of weights from influencing those of

@@ -216,7 +216,8 @@ Value scaled_gradient(Value gradient, double scale) {
 void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Sharding>& rows) {
   Trace& current = trace();
   Builder& builder = current.builder();
-  const std::optional<Sharding> storage = variable.gradient_storage;
+  const bool is_sharded = variable.gradient_rules.shards != UpdateShards::kState;
+  const std::optional<Sharding> storage = is_sharded ? variable.gradient_storage : variable.node->sharding;
   const bool is_deferred = variable.gradient_rules.defers_reduction;
   const bool first = variable.grad.is_null();
   gradient = scaled_gradient(gradient, variable.gradient_rules.scale);

@@ -33,7 +33,11 @@ struct Unshard {
 };
 
 /// The values of an update that are sharded over the axes that shard the rows of the batch, if the variable is not.
-enum class UpdateShards : std::uint8_t { kGradientAndState, kState, kNone };
+enum class UpdateShards : std::uint8_t {
+  kGradientAndState,
+  kState,
+  kNone
+};  // of kState, gradient_storage is only the state's
 
 /// How the gradients of a variable are stored.
 struct GradientRules {
@@ -52,8 +56,7 @@ class TensorImpl {
   Tensor grad;
   std::shared_ptr<const Unshard> unshard;
   std::optional<DType> compute_dtype;        // ops use it converted to this type
-  std::optional<Sharding> gradient_storage;  // sharding of grad(); set by the first backward()
-  std::optional<Sharding> state_storage;     // sharding of optimizer state; set by the first backward()
+  std::optional<Sharding> gradient_storage;  // sharding of grad() and optimizer state; set by the first backward()
   GradientRules gradient_rules;
   bool has_optimizer_state = false;
   std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
