@@ -127,7 +127,7 @@ std::string axes_text(const Mesh& mesh, const std::vector<AxisRef>& axes) {
   return fmt::format("{}", fmt::join(names, "+"));
 }
 
-// Text such as `0-3,6`.
+// Text such as `0-3,6`. Of many ranges, only the first ones and the last.
 std::string ranges_text(const std::set<std::int64_t>& numbers) {
   std::vector<std::string> parts;
   for (auto at = numbers.begin(); at != numbers.end();) {
@@ -136,6 +136,11 @@ std::string ranges_text(const std::set<std::int64_t>& numbers) {
     while (++at != numbers.end() && *at == last + 1) last = *at;
     parts.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
   }
+  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kShown = 4;
+  if (parts.size() > kMost)
+    return fmt::format("{},...,{} ({} devices)", fmt::join(parts.begin(), parts.begin() + kShown, ","), parts.back(),
+                       numbers.size());
   return fmt::format("{}", fmt::join(parts, ","));
 }
 

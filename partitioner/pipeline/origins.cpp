@@ -6,6 +6,7 @@
 #include "propagation/propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/ops/control_flow.h"
 
 namespace tessera {
 
@@ -48,6 +49,23 @@ std::string shown_name(const Instruction& instruction) {
   return *origin + (instruction.op->role == Role::kCopy && instruction.name.ends_with(kReshardSuffix)
                         ? std::string(kReshardSuffix)
                         : "");
+}
+
+std::string shown_value(const Instruction& instruction) {
+  if (const auto* subject = instruction.frontend_attribute(kSubjectAttribute)) {
+    const auto* unit = instruction.frontend_attribute("tessera.unit");
+    const bool is_gathered = unit != nullptr && instruction.frontend_attribute(kUnshardAttribute) != nullptr;
+    return is_gathered ? fmt::format("{} in unit {}", *subject, *unit) : *subject;
+  }
+  return fmt::format("{} %{}", instruction.op->name, shown_name(instruction));
+}
+
+std::string shown_result(const Computation& computation, int number) {
+  if (const auto* names = computation[computation.root].frontend_attribute("tessera.result_names")) {
+    const auto each = split(*names, ',');
+    if (number < isize(each) && !at(each, number).empty()) return at(each, number);
+  }
+  return fmt::format("result {} of {}", number, computation.name);
 }
 
 bool is_derived(const Sharding& sharding) {

@@ -16,6 +16,9 @@ namespace tessera {
 /// Frontend attribute: the value's name for `--annotate`, if it differs from the instruction's name.
 inline constexpr std::string_view kOriginAttribute = "tessera.origin";
 
+/// Frontend attribute: the name of a gathered parameter or a stored gradient, for users.
+inline constexpr std::string_view kSubjectAttribute = "tessera.subject";
+
 /// The suffix in the name of a copy that changes a sharding.
 inline constexpr std::string_view kReshardSuffix = ".reshard";
 
@@ -29,6 +32,13 @@ std::string annotatable_name(const Instruction& instruction);
 /// The name in explanations: `h`, or `body/h` if the value is not in the entry. Also for values made by passes
 /// (`body/h.reshard`).
 std::string shown_name(const Instruction& instruction);
+
+/// The value in explanations: the subject that the front end gives (`gradient of h.0.weight`), or `dot %h`.
+std::string shown_value(const Instruction& instruction);
+
+/// A result of a computation in explanations: the name that the front end gives (`the new value of h.0.weight`), or
+/// `result 2 of main`.
+std::string shown_result(const Computation& computation, int number);
 
 /// Whether propagation chose some dim, or the complete sharding of a value without dims.
 bool is_derived(const Sharding& sharding);

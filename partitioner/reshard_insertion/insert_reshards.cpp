@@ -69,7 +69,7 @@ class Inserter {
       const Value before = at(result, i);
       const bool given = origins_.is_given({old_.root, i});
       at(result, i) = resharder_.to(
-          before, at(*root_, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); },
+          before, at(*root_, i).closed(), [&] { return shown_result(old_, i); },
           given ? ReshardCause::kGivenResult : ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) resharder_.asked(before, at(result, i));
     }
@@ -199,8 +199,7 @@ class Inserter {
         continue;
       }
       out.push_back(resharder_.to(
-          leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, shown_name(instruction)); },
-          ReshardCause::kMark, id));
+          leaf, target, [&] { return shown_value(instruction); }, ReshardCause::kMark, id));
       resharder_.asked(leaf, out.back());
     }
     return out;
@@ -309,7 +308,11 @@ class Inserter {
       Value& leaf = at(leaves, i);
       if (!leaf.type().is_array()) continue;
       const Sharding& required = at(*instruction.sharding, i);
-      const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, shown_name(instruction)); };
+      const Who by = [&] {
+        return instruction.frontend_attribute(kSubjectAttribute) != nullptr
+                   ? shown_value(instruction)
+                   : fmt::format("the result of {}", shown_value(instruction));
+      };
       if (!is_derived(required) && (!required.dims.empty() || required.kind != Sharding::Kind::kTiled)) {
         const Value before = leaf;
         leaf = resharder_.to(before, required.closed(), by, ReshardCause::kUse, id);

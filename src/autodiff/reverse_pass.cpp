@@ -49,9 +49,10 @@ bool is_defined_on_complex(const OpView& view) {
 ShardingRef storage_sharding(const Builder& builder, Id id) {
   while (true) {
     const Instruction& instruction = builder[id];
-    const bool through =
-        instruction.operands.size() == 1 && (instruction.op->elementwise || instruction.op->role == Role::kCopy);
-    if (instruction.sharding || !through) return instruction.sharding;
+    const bool is_step = is_unshard(instruction);  // the first step of an unshard in two steps
+    const bool through = is_step || (instruction.operands.size() == 1 &&
+                                     (instruction.op->elementwise || instruction.op->role == Role::kCopy));
+    if ((instruction.sharding && !is_step) || !through) return instruction.sharding;
     id = instruction.operands[0];
   }
 }
@@ -209,9 +210,13 @@ void ReversePass::step(Id id) {
 void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
   const Id operand = instruction.operands[0];
   const ShardingRef storage = storage_sharding(builder_, operand);
-  if (storage && storage->size() == 1) {
+  const bool stays_partial = instruction.frontend_attribute(kPartialGradientAttribute) != nullptr;
+  if (storage && storage->size() == 1 && !stays_partial) {
     // The shardings of weights must not reach activations through the gradients of the weights.
     gradient = ops::sharding_barrier(gradient, storage->front());
+    if (const std::string* subject = instruction.frontend_attribute(kSubjectAttribute))
+      builder_.set_notes(gradient, with_frontend_attribute(gradient.instruction().notes, kSubjectAttribute,
+                                                           "gradient of " + *subject));
   }
   arrive(operand, 0, gradient);
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "choose_shard.h"
+#include "fsdp_axes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -9,152 +12,241 @@
 #include "tessera/frontend/tensor/stack.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/fsdp/fsdp.h"
+#include "tessera/fsdp/units.h"
 #include "tessera/sharding/placement.h"
+#include "unit_names.h"
 
 namespace tessera {
 namespace {
 
-constexpr const char* kRootUnit = "root";
+using fsdp::kRootUnit;
+using fsdp::ShardAxes;
+using fsdp::UnitRules;
 
-struct Axis {
-  Mesh mesh;
-  int index = 0;
+/// A module that becomes a unit.
+struct NewUnit {
+  std::string name;
+  FsdpOptions options;
+  UnitRules rules;
 };
 
-Axis sharding_axis(const FsdpOptions& options) {
-  Mesh mesh = options.mesh ? *options.mesh : default_mesh();
-  if (!options.axis.empty()) return {mesh, mesh.axis_index(options.axis)};
-  for (const char* name : {"fsdp", "data"})
-    if (mesh.has_axis(name)) return {mesh, mesh.axis_index(name)};
-  fail("FSDP shards over an axis called fsdp or data; {} has neither (name another by .axis)", mesh.str());
+void check_module(nn::Module& module, const FsdpOptions& options) {
+  const auto name = [&] { return module.path().empty() ? std::string(module.class_name()) : module.path(); };
+  require(module.unit().empty(), "{} is already an FSDP unit; wrap a module once", name);
+  require(!module.is_container(), "{} is a {}, which has no forward(): wrap its elements, or the module around it",
+          name, [&] { return module.class_name(); });
+  if (!options.auto_wrap_policy) return;
+  for (const auto& [path, child] : fsdp::units_below(module))
+    require(false, "{} is already an FSDP unit; an auto_wrap_policy needs a module without units below it", path);
 }
 
-void check_unwrapped(nn::Module& module) {
-  for (const auto& [path, child] : module.named_modules())
-    require(child->unit().empty(), "{} is already an FSDP unit; wrap a module once",
-            [&] { return path.empty() ? std::string(module.class_name()) : path; });
-}
-
-void check_types(const MixedPrecision& types) {
-  for (const auto& type : {types.param_dtype, types.reduce_dtype})
-    require(!type || is_float(*type), "mixed_precision takes floating-point types, got {}",
-            [&] { return dtype_name(*type); });
-  require(
-      !types.reduce_dtype || (types.param_dtype && dtype_size(*types.param_dtype) <= dtype_size(*types.reduce_dtype)),
-      "mixed_precision: reduce_dtype {} needs a param_dtype that is no wider",
-      [&] { return dtype_name(*types.reduce_dtype); });
-}
-
-// Returns the unit of a parameter: the innermost wrapped module that contains it.
-std::string unit_of(const std::string& path, const std::vector<nn::NamedModule>& wrapped) {
-  std::string best;
-  for (const auto& [prefix, module] : wrapped)
-    if (path.size() > prefix.size() && path.compare(0, prefix.size(), prefix) == 0 && path[prefix.size()] == '.' &&
-        prefix.size() > best.size())
-      best = prefix;
-  return best.empty() ? kRootUnit : best;
-}
-
-// Returns the innermost module that contains both paths: `h.0` for `h.0.attn.weight` and `h.0.mlp.weight`.
-std::string common_module(const std::string& a, const std::string& b) {
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < a.size() && i < b.size() && a[i] == b[i]; ++i)
-    if (a[i] == '.') end = i;
-  return a.substr(0, end);
-}
-
-// Returns the unit of each parameter. A tied parameter belongs to the innermost unit that contains all of its users, so
-// that it is gathered once for all of them.
-std::map<const TensorImpl*, std::string> assign_units(nn::Module& root, const std::vector<nn::NamedModule>& wrapped) {
-  std::map<const TensorImpl*, std::string> modules;
-  for (const auto& parameter : root.all_parameter_paths()) {
-    const auto [entry, fresh] = modules.try_emplace(&parameter.tensor.impl(), parameter.name);
-    if (!fresh) entry->second = common_module(entry->second, parameter.name) + ".";
+// The names of parameters in ignored modules, and of those that the options ignore.
+std::set<std::string> ignored_names(nn::Module& root, const FsdpOptions& options) {
+  std::set<std::string> out;
+  for (const auto& [path, module] : root.named_modules()) {
+    const bool is_ignored = std::find(options.ignored_modules.begin(), options.ignored_modules.end(), module) !=
+                            options.ignored_modules.end();
+    if (!is_ignored) continue;
+    for (const auto& parameter : module->all_parameter_paths())
+      out.insert(path.empty() ? parameter.name : path + "." + parameter.name);
   }
-  std::map<const TensorImpl*, std::string> units;
-  for (const auto& [key, path] : modules) units[key] = unit_of(path, wrapped);
-  return units;
+  if (!options.ignored_parameters) return out;
+  for (const auto& parameter : root.all_parameter_paths())
+    if (options.ignored_parameters(parameter)) out.insert(parameter.name);
+  return out;
 }
 
-PartitionSpec with_minor_axis(const Sharding& before, std::size_t dim, const std::string& axis) {
+PartitionSpec spec_of(const Sharding& sharding) {
   std::vector<PartitionSpec::Entry> entries;
-  for (const auto& dim : before.dims) {
+  for (const auto& dim : sharding.dims) {
     SpecEntry names;
-    for (const auto& ref : dim.axes) names.push_back(before.mesh.axis_text(ref));
+    for (const auto& ref : dim.axes) names.push_back(sharding.mesh.axis_text(ref));
     entries.emplace_back(std::move(names));
   }
-  entries[dim].axes.push_back(axis);
   return PartitionSpec(std::move(entries));
 }
 
-void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit, const FsdpOptions& options) {
-  TensorImpl& variable = parameter.impl();
-  require(!variable.has_optimizer_state, "{} already has optimizer state; wrap the model before making the optimizer",
-          parameter.name());
-  const MixedPrecision& types = options.mixed_precision;
-  if (types.param_dtype) variable.compute_dtype = types.param_dtype;
-  const Sharding gathered = parameter.sharding().value_or(Sharding::replicated(axis.mesh, parameter.ndim()));
-  require(gathered.mesh == axis.mesh, "{} is sharded on {}, but FSDP uses {}; use the same mesh", parameter.name(),
-          gathered.mesh, axis.mesh);
-  const MeshAxis& mesh_axis = at(axis.mesh.axes(), axis.index);
-  const std::size_t dim = stack_count(parameter) > 0 ? 1 : 0;  // each variable of a stack is sharded along its dim 0
-  if (parameter.ndim() <= static_cast<int>(dim) || mesh_axis.size == 1) return;
-  clear_sharding(parameter);
-  mark_sharding(parameter, axis.mesh, with_minor_axis(gathered, dim, mesh_axis.name));
-  const bool stays = unit == kRootUnit && options.disable_reshard_on_root;
-  variable.unshard = std::make_shared<const Unshard>(
-      Unshard{unit, gathered, options.reshard_after_forward && !stays, types.reduce_dtype});
+// The part of the stored sharding that stays between the passes: without the major factor of the axis, which comes last.
+std::optional<Sharding> kept_sharding(const Sharding& storage, const Sharding& gathered, const UnitRules& rules) {
+  if (rules.kept_over <= 1) return std::nullopt;
+  Sharding kept = storage;
+  for (std::size_t d = 0; d < kept.dims.size(); ++d)
+    if (kept.dims[d].axes.size() == gathered.dims[d].axes.size() + 2) {
+      kept.dims[d].axes.pop_back();
+      return kept;
+    }
+  return std::nullopt;
+}
+
+class Sharder {
+ public:
+  Sharder(const ShardAxes& axes, const FsdpOptions& options) : axes_(axes), options_(options) {}
+
+  void shard(const nn::NamedParameter& parameter, const NewUnit& unit) {
+    TensorImpl& variable = parameter.tensor.impl();
+    require(!variable.has_optimizer_state, "{} already has optimizer state; wrap the model before making the optimizer",
+            parameter.name);
+    const UnitRules& rules = unit.rules;
+    if (rules.types.param_dtype) variable.compute_dtype = rules.types.param_dtype;
+    variable.gradient_rules.shards = rules.update;
+    variable.gradient_rules.ends_step = options_.sync_on_finalization;
+    const Sharding gathered =
+        parameter.tensor.sharding().value_or(Sharding::replicated(axes_.mesh, parameter.tensor.ndim()));
+    require(gathered.mesh == axes_.mesh, "{} is sharded on {}, but FSDP uses {}; use the same mesh", parameter.name,
+            gathered.mesh, axes_.mesh);
+    if (!rules.shards_parameters || !gathered.is_tiled()) return;
+    const auto storage = storage_of_parameter(parameter, gathered, unit);
+    if (!storage) return;
+    clear_sharding(parameter.tensor);
+    mark_sharding(parameter.tensor, axes_.mesh, spec_of(*storage));
+    const bool stays = unit.name == kRootUnit && options_.disable_reshard_on_root;
+    variable.unshard =
+        std::make_shared<const Unshard>(Unshard{unit.name, gathered, rules.reshards && !stays, rules.types.reduce_dtype,
+                                                kept_sharding(*storage, gathered, rules)});
+  }
+
+ private:
+  [[nodiscard]] std::optional<Sharding> storage_of_parameter(const nn::NamedParameter& parameter,
+                                                             const Sharding& gathered, const NewUnit& unit) const {
+    for (const AxisRef& axis : axes_.axes)
+      require(!overlaps_any(gathered.used_axes(), axis), "{} is sharded as {} already, so FSDP cannot shard it over {}",
+              parameter.name, gathered, axes_.str());
+    fsdp::ShardChoice choice;
+    choice.first_dim = stack_count(parameter.tensor) > 0 ? 1 : 0;
+    choice.group = unit.rules.kept_over;
+    if (unit.options.shard_param_on_dim_0) choice.dim = choice.first_dim;
+    if (unit.options.shard_placement_fn) {
+      if (const auto dim = unit.options.shard_placement_fn(parameter)) {
+        require(*dim >= choice.first_dim && *dim < parameter.tensor.ndim(),
+                "shard_placement_fn: {} is {}, which has no dim {} to shard", parameter.name, parameter.tensor.type(),
+                *dim);
+        choice.dim = dim;
+      }
+    }
+    return fsdp::choose_shard(parameter.tensor.type(), gathered, axes_.axes, choice);
+  }
+
+  const ShardAxes& axes_;
+  const FsdpOptions& options_;
+};
+
+// A unit that was made as a root is now below another root: its parameters may belong to a larger unit, and they are
+// gathered again in the backward pass if its own option says so.
+void adopt(const nn::NamedParameter& parameter, const NewUnit& unit, bool moves_to_root, const FsdpOptions& options) {
+  TensorImpl& variable = parameter.tensor.impl();
+  if (!variable.unshard) return;
+  Unshard changed = *variable.unshard;
+  changed.unit = unit.name;
+  if (moves_to_root && options.disable_reshard_on_root) changed.recompute = false;
+  if (!moves_to_root) changed.recompute = unit.rules.reshards;
+  variable.unshard = std::make_shared<const Unshard>(std::move(changed));
+}
+
+void initialize_by(nn::Module& module, const std::function<void(nn::Module&)>& init) {
+  module.apply([&](nn::Module& each) {
+    const auto& own = each.own_parameters();
+    const bool is_deferred = std::any_of(own.begin(), own.end(), [](const nn::NamedParameter& parameter) {
+      return parameter.tensor.impl().node->is_deferred();
+    });
+    if (is_deferred) init(each);
+  });
+}
+
+std::vector<std::string> padding_notes(nn::Module& module) {
+  constexpr int kNamed = 3;
+  std::vector<std::pair<std::int64_t, std::string>> padded;
+  std::int64_t total = 0;
+  for (const auto& parameter : module.named_parameters()) {
+    const auto sharding = parameter.tensor.sharding();
+    const Type& type = parameter.tensor.type();
+    if (!sharding || !parameter.tensor.impl().unshard) continue;
+    const std::int64_t elements = fsdp::padded_elements(type, *sharding);
+    const std::int64_t bytes = elements * static_cast<std::int64_t>(dtype_size(type.dtype()));
+    if (bytes == 0) continue;
+    total += bytes;
+    padded.emplace_back(bytes, fmt::format("{} {} as {} ({:.3g}%)", parameter.name, type.str(), sharding->str(),
+                                           100.0 * static_cast<double>(elements) /
+                                               static_cast<double>(std::max<std::int64_t>(type.element_count(), 1))));
+  }
+  if (padded.empty()) return {};
+  std::stable_sort(padded.begin(), padded.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text = fmt::format("padding takes {} on all devices together, because no dim divides: ",
+                                 format_bytes(static_cast<double>(total)));
+  for (int i = 0; i < isize(padded) && i < kNamed; ++i) text += (i > 0 ? ", " : "") + at(padded, i).second;
+  if (isize(padded) > kNamed) text += fmt::format(" and {} more", isize(padded) - kNamed);
+  return {text};
+}
+
+std::vector<nn::NamedModule> new_units(nn::Module& module, const FsdpOptions& options,
+                                       const std::vector<nn::NamedModule>& nested) {
+  if (!options.auto_wrap_policy && !nested.empty()) return {};
+  const WrapPolicy policy = options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module);
+  auto wrapped = modules_to_wrap(module, policy, options.ignored_modules);
+  const auto names = fsdp::assign_units(module, wrapped);
+  std::erase_if(wrapped, [&](const nn::NamedModule& unit) {  // all its weights are tied to weights of other units
+    return std::none_of(names.begin(), names.end(), [&](const auto& entry) { return entry.second == unit.path; });
+  });
+  return wrapped;
 }
 
 }  // namespace
 
 std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options) {
-  const Axis axis = sharding_axis(options);
-  check_unwrapped(module);
-  check_types(options.mixed_precision);
-  const WrapPolicy policy = options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module);
-  auto wrapped = modules_to_wrap(module, policy);
-  const auto unit_names = assign_units(module, wrapped);
-  std::erase_if(wrapped, [&](const nn::NamedModule& unit) {  // all its weights are tied to weights of other units
-    return std::none_of(unit_names.begin(), unit_names.end(),
-                        [&](const auto& entry) { return entry.second == unit.path; });
-  });
-  if (axis.mesh.device_count() == device_count()) set_default_mesh(axis.mesh);
-
-  std::vector<FsdpUnit> units{{kRootUnit, std::string(module.class_name()), {}, 0, 0, 0}};
+  check_module(module, options);
+  const ShardAxes axes = fsdp::shard_axes(options);
+  const auto nested = fsdp::units_below(module);
+  const auto wrapped = new_units(module, options, nested);
+  if (options.param_init_fn) initialize_by(module, options.param_init_fn);
+  std::map<std::string, NewUnit> units{{kRootUnit, {kRootUnit, options, fsdp::unit_rules(options, axes)}}};
+  const auto add_unit = [&](const nn::NamedModule& each) {
+    FsdpOptions own = options;
+    if (options.auto_wrapper_callable) options.auto_wrapper_callable(*each.module, own);
+    units[each.path] = {each.path, own, fsdp::unit_rules(own, axes)};
+    each.module->set_unit(each.path);
+  };
+  for (const auto& each : wrapped) add_unit(each);
+  for (const auto& each : nested) {
+    units[each.path] = {each.path, options, units.at(kRootUnit).rules};
+    units.at(each.path).rules.reshards = each.module->reshards_unit();
+    each.module->set_unit(each.path);
+  }
   module.set_unit(kRootUnit);
-  for (const auto& [path, child] : wrapped) {
-    child->set_unit(path);
-    units.push_back({path, std::string(child->class_name()), {}, 0, 0, 0});
-  }
+  module.set_reshards_unit(units.at(kRootUnit).rules.reshards);
+  if (axes.mesh.device_count() == device_count()) set_default_mesh(axes.mesh);
+
+  const auto ignored = ignored_names(module, options);
+  const auto names = fsdp::assign_units(module, fsdp::units_below(module));
+  Sharder sharder(axes, options);
   for (const auto& parameter : module.named_parameters()) {
-    const std::string& name = unit_names.at(&parameter.tensor.impl());
-    shard_parameter(parameter.tensor, axis, name, options);
-    FsdpUnit& unit = *std::find_if(units.begin(), units.end(), [&](const FsdpUnit& u) { return u.name == name; });
-    const Type& type = parameter.tensor.type();
-    unit.parameters.push_back(parameter.name);
-    unit.elements += type.element_count();
-    const auto sharding = parameter.tensor.sharding();
-    const TensorImpl& variable = parameter.tensor.impl();
-    unit.bytes_per_device += (sharding ? shard_type(type, *sharding) : type).byte_size();
-    const auto gathered = variable.unshard ? variable.unshard->gathered : sharding;  // at most sharded over other axes
-    const Type in_use = Type::array(variable.compute_dtype.value_or(type.dtype()), type.dims());
-    unit.bytes += (gathered ? shard_type(in_use, *gathered) : in_use).byte_size();
+    if (ignored.contains(parameter.name)) continue;
+    const NewUnit& unit = units.at(names.at(&parameter.tensor.impl()));
+    if (parameter.tensor.impl().unshard)
+      adopt(parameter, unit, unit.name == kRootUnit, options);
+    else
+      sharder.shard(parameter, unit);
   }
-  return units;
+  if (options.buffer_dtype)
+    for (const Tensor& buffer : module.buffers())
+      if (is_float(buffer.dtype())) buffer.impl().compute_dtype = options.buffer_dtype;
+  std::vector<FsdpUnit> out = fsdp_units(module);
+  out.front().notes = fsdp::notes_of_options(options);
+  for (std::string& note : padding_notes(module)) out.front().notes.push_back(std::move(note));
+  return out;
 }
 
 void shard_input(const Tensor& input, const FsdpOptions& options) {
   const Node& node = *input.impl().node;
   if (input.ndim() == 0 || !node.has_data() || node.sharding || input.impl().has_optimizer_state) return;
-  const Axis axis = sharding_axis(options);
-  if (axis.mesh.device_count() != device_count()) return;
+  const ShardAxes shards = fsdp::shard_axes(options);
+  if (shards.mesh.device_count() != device_count()) return;
   std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(input.ndim()));
-  for (int a = 0; a < isize(axis.mesh.axes()); ++a) {
-    const std::string& name = at(axis.mesh.axes(), a).name;
-    if (name == "data" || name == "fsdp" || a == axis.index) entries.front().axes.push_back(name);
+  for (int a = 0; a < shards.mesh.axis_count(); ++a) {
+    const std::string& name = at(shards.mesh.axes(), a).name;
+    const bool is_shard_axis =
+        std::any_of(shards.axes.begin(), shards.axes.end(), [&](const AxisRef& axis) { return axis.axis == a; });
+    if (name == "data" || name == "fsdp" || is_shard_axis) entries.front().axes.push_back(name);
   }
-  mark_sharding(input, axis.mesh, PartitionSpec(std::move(entries)));
+  mark_sharding(input, shards.mesh, PartitionSpec(std::move(entries)));
 }
 
 }  // namespace tessera

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.h"
-#include "tessera/fsdp/fsdp.h"
+#include "tessera/fsdp/units.h"
 
 namespace tessera {
 
@@ -24,6 +24,8 @@ std::string unit_report(const std::vector<FsdpUnit>& units) {
                      fmt::format("{} unit{}", units.size(), units.size() == 1 ? "" : "s"), width, total.elements,
                      format_bytes(static_cast<double>(total.bytes)),
                      format_bytes(static_cast<double>(total.bytes_per_device)));
+  for (const auto& unit : units)
+    for (const auto& note : unit.notes) out += "note: " + note + "\n";
   return out;
 }
 

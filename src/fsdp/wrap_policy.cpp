@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/base/error.h"
 
 namespace tessera {
@@ -19,18 +21,37 @@ struct WrapClasses {
   }
 };
 
-// Wraps modules within `module`. Returns how many of its parameters belong to units afterwards.
-std::int64_t wrap_below(nn::Module& module, const std::string& path, bool is_root, const WrapPolicy& policy,
-                        std::vector<nn::NamedModule>& out) {
-  const std::int64_t total = module.parameter_count();
-  if (!policy(module, true, total)) return 0;
-  std::int64_t wrapped = 0;
-  for (const auto& [name, child] : module.children())
-    wrapped += wrap_below(*child, path.empty() ? name : fmt::format("{}.{}", path, name), false, policy, out);
-  if (is_root || !policy(module, false, total - wrapped)) return wrapped;
-  out.push_back({path, &module});
-  return total;
-}
+// The recursion of the policies: the parameters of children count for the parent only if no child took them.
+class Wrapping {
+ public:
+  Wrapping(const WrapPolicy& policy, const std::vector<const nn::Module*>& ignored)
+      : policy_(policy), ignored_(ignored) {}
+
+  // Wraps modules within `module`. Returns how many of its parameters belong to units afterwards.
+  std::int64_t wrap_below(nn::Module& module, const std::string& path, bool is_root) {
+    const std::int64_t total = module.parameter_count();
+    if (!policy_(module, true, total)) return 0;
+    std::int64_t wrapped = 0;
+    std::set<const nn::Module*> visited;  // a child with two names counts once
+    for (const auto& [name, child] : module.children()) {
+      if (std::find(ignored_.begin(), ignored_.end(), child) != ignored_.end()) continue;
+      if (!visited.insert(child).second) continue;
+      const std::string of_child = path.empty() ? name : name.empty() ? path : fmt::format("{}.{}", path, name);
+      wrapped += wrap_below(*child, of_child, is_root && name.empty());
+    }
+    if (is_root || !policy_(module, false, total - wrapped)) return wrapped;
+    const bool is_known =
+        std::any_of(out_.begin(), out_.end(), [&](const auto& unit) { return unit.module == &module; });
+    if (!is_known) out_.push_back({path, &module});
+    return total;
+  }
+  [[nodiscard]] std::vector<nn::NamedModule> take() { return std::move(out_); }
+
+ private:
+  const WrapPolicy& policy_;
+  const std::vector<const nn::Module*>& ignored_;
+  std::vector<nn::NamedModule> out_;
+};
 
 }  // namespace
 
@@ -68,11 +89,12 @@ WrapPolicy default_wrap_policy(nn::Module& root) {
   return transformer_auto_wrap_policy({repeated});
 }
 
-std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy) {
+std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy,
+                                             const std::vector<const nn::Module*>& ignored) {
   if (const auto* by_class = policy.target<WrapClasses>()) check_classes(root, by_class->classes);
-  std::vector<nn::NamedModule> out;
-  wrap_below(root, "", true, policy, out);
-  return out;
+  Wrapping wrapping(policy, ignored);
+  wrapping.wrap_below(root, "", true);
+  return wrapping.take();
 }
 
 void check_classes(nn::Module& root, const std::set<std::string>& classes) {

@@ -14,7 +14,7 @@ namespace tessera::nn {
 namespace {
 
 std::string join_path(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
+  return path.empty() ? name : name.empty() ? path : path + "." + name;
 }
 
 void visit(const Module& module, const std::string& path, const std::function<void(const NamedParameter&)>& take) {
@@ -229,6 +229,12 @@ void Module::add_module(std::string name, Module& child) {
   check_new_name("submodule", name);
   children_.emplace_back(std::move(name), &child);
   set_path(path_);
+}
+
+void Module::add_wrapped_module(Module& child) {
+  ensure(children_.empty(), "{} wraps one module", class_name());
+  path_ = child.path_;
+  children_.emplace_back("", &child);
 }
 
 // Children are registered before their parent, so a new parent must extend the paths of all its descendants.

@@ -15,6 +15,13 @@ namespace tessera {
 /// summed, in products, in scatters and over devices.
 inline constexpr std::string_view kSumTypeAttribute = "tessera.sum_type";
 
+/// Frontend attribute of an unshard: the name of the parameter, for reports. The gradient that the unshard stores has the
+/// attribute `gradient of NAME`.
+inline constexpr std::string_view kSubjectAttribute = "tessera.subject";
+
+/// Frontend attribute of the root of a step: what each result is, for reports, each followed by a comma.
+inline constexpr std::string_view kResultNamesAttribute = "tessera.result_names";
+
 /// Frontend attribute of ops of a checkpoint region; its value is the name of the region. The backward pass computes the
 /// values of the region again, from the values that enter it, which an opt-barrier ties to the first gradient that
 /// reaches the region. Ops with side effects are not computed again.

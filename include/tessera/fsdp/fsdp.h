@@ -9,87 +9,100 @@
 //
 // Inputs are sharded too: the rows of a batch that is passed as a complete tensor (Tensor::from) are sharded over the
 // axes data and fsdp of the mesh. A batch with its own sharding (mark_sharding, Tensor::from_local_shards) keeps it.
+// fully_shard(model, options) does the same to the parameters of a module without a wrapper.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
-#include <optional>
+#include <ostream>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "tessera/fsdp/gradients.h"
+#include "tessera/fsdp/options.h"
+#include "tessera/fsdp/units.h"
 #include "tessera/fsdp/wrap_policy.h"
 #include "tessera/nn/module.h"
-#include "tessera/sharding/mesh.h"
 
 namespace tessera {
 
-/// Element types that differ from those of the parameters, as in PyTorch's FSDP.
-struct MixedPrecision {
-  /// Parameters are gathered and used in this type. Parameters, gradients and optimizer state are stored in the type
-  /// of the parameter.
-  std::optional<DType> param_dtype{};
-  /// Gradients are reduced in this type; nullopt: in the type of the parameter.
-  std::optional<DType> reduce_dtype{};
-};
+/// Throws unless each unit of the module has a parameter that the trace uses. Frozen units do not count.
+void check_units_are_used(nn::Module& module);
 
-struct FsdpOptions {
-  /// Nullopt: the default mesh, or `fsdp` over all devices if no default was set.
-  std::optional<Mesh> mesh{};
-  /// Null: the class of the repeated block.
-  WrapPolicy auto_wrap_policy{};
-  /// Gather again in the backward pass (ZeRO-3); false keeps gathered weights from forward to backward (ZeRO-2).
-  bool reshard_after_forward = true;
-  /// The parameters of the root unit stay gathered.
-  bool disable_reshard_on_root = true;
-  MixedPrecision mixed_precision{};
-  /// The axis over which parameters are sharded; "": `fsdp`, else `data`.
-  std::string axis{};
-};
-
-/// The content of one unit.
-struct FsdpUnit {
-  std::string name;  // module path; "(root)" for the root unit
-  std::string class_name;
-  std::vector<std::string> parameters;
-  std::int64_t elements = 0;
-  std::int64_t bytes = 0;             // gathered, on one device, in the type of computation
-  std::int64_t bytes_per_device = 0;  // stored
-};
-
-/// Makes units of `module` by marking parameters and modules. A parameter with several users (a tied head) belongs to
-/// the innermost unit that contains them all. Errors: the module is already wrapped; an optimizer exists already; the
-/// axis does not exist.
-std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options);
-/// Returns a table of the units with sizes and totals.
-std::string unit_report(const std::vector<FsdpUnit>& units);
-
-/// Shards the rows of an input over `data` and `fsdp` (and the axis of the options), if the input holds data and has
-/// no sharding.
-void shard_input(const Tensor& input, const FsdpOptions& options);
-
+/// A module under FSDP. It is a Module itself, with the names of the module that it wraps: `wrapped.state_dict()` has no
+/// prefix. `wrapped->member` and `wrapped[i]` are those of the module. Calls in training mode check once that every unit
+/// is used.
 template <class M>
-class FullyShardedDataParallel {
+class FullyShardedDataParallel : public nn::Callable<FullyShardedDataParallel<M>> {
  public:
-  explicit FullyShardedDataParallel(M& module, const FsdpOptions& options = {})
-      : module_(module), options_(options), units_(fully_shard(module, options)) {}
+  explicit FullyShardedDataParallel(M& module, const FsdpOptions& options = {}) : module_(module), options_(options) {
+    this->add_wrapped_module(module);
+    const std::vector<FsdpUnit> units = fully_shard(module, options);
+    notes_ = units.front().notes;
+  }
+  [[nodiscard]] std::string_view class_name() const override { return "FullyShardedDataParallel"; }
+
   template <class... Args>
-  auto operator()(Args&&... args) {
+  auto forward(Args&&... args) {
     const auto input = [this]<class T>(const T& arg) {
       if constexpr (std::is_same_v<T, Tensor>) shard_input(arg, options_);
     };
     (input(args), ...);
-    return module_(std::forward<Args>(args)...);
+    if constexpr (std::is_void_v<decltype(module_(std::forward<Args>(args)...))>) {
+      module_(std::forward<Args>(args)...);
+      check_units();
+    } else {
+      auto result = module_(std::forward<Args>(args)...);
+      check_units();
+      return result;
+    }
   }
+
   [[nodiscard]] M& module() { return module_; }
-  [[nodiscard]] std::vector<Tensor> parameters() const { return module_.parameters(); }
-  [[nodiscard]] const std::vector<FsdpUnit>& units() const { return units_; }
-  [[nodiscard]] std::string str() const { return module_.str() + unit_report(units_); }
+  M* operator->() { return &module_; }
+  template <class Index>
+  decltype(auto) operator[](Index&& index) {
+    return module_[std::forward<Index>(index)];
+  }
+  [[nodiscard]] std::vector<FsdpUnit> units() const {
+    std::vector<FsdpUnit> out = fsdp_units(module_);
+    out.front().notes = notes_;
+    return out;
+  }
+  /// Clips all gradients: see gradients.h.
+  Tensor clip_grad_norm_(double max_norm, double norm_type = 2) {
+    return tessera::clip_grad_norm_(module_, max_norm, norm_type);
+  }
+  /// Accumulates gradients without reducing them while the result exists: see gradients.h.
+  [[nodiscard]] NoSync no_sync() { return NoSync(module_); }
+  /// The default, 0 for both, is no scaling: gradients are those of the loss.
+  void set_gradient_divide_factors(double pre, double post, std::int64_t devices, bool recursive = true) {
+    tessera::set_gradient_divide_factors(module_, pre, post, devices, recursive);
+  }
+  [[nodiscard]] std::vector<ShardMetadata> get_shard_metadata() { return tessera::get_shard_metadata(module_); }
+  [[nodiscard]] std::vector<OriginalParameter> get_original_names_and_sharded_parameters(
+      const std::string& unit = "root") {
+    return tessera::get_original_names_and_sharded_parameters(module_, unit);
+  }
+  /// The tree of modules with units, shapes, shardings and bytes, and the table of units.
+  [[nodiscard]] std::string str() const { return fsdp_tree(module_) + unit_report(units()); }
+  friend std::ostream& operator<<(std::ostream& out, const FullyShardedDataParallel& wrapped) {
+    return out << wrapped.str();
+  }
 
  private:
+  void check_units() {
+    if (units_are_used_ || !module_.is_training()) return;
+    check_units_are_used(module_);
+    units_are_used_ = true;
+  }
+
   M& module_;
   FsdpOptions options_;
-  std::vector<FsdpUnit> units_;
+  std::vector<std::string> notes_;
+  bool units_are_used_ = false;
 };
 
 }  // namespace tessera

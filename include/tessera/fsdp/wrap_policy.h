@@ -37,8 +37,10 @@ WrapPolicy always_wrap_policy();
 WrapPolicy default_wrap_policy(nn::Module& root);
 
 /// Returns the modules below `root` that the policy wraps (never root itself), in the order of wrapping: children
-/// before parents. Error if a class of transformer_auto_wrap_policy does not occur.
-std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy);
+/// before parents. `ignored` modules and those below them are not visited. Error if a class of
+/// transformer_auto_wrap_policy does not occur.
+std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy,
+                                             const std::vector<const nn::Module*>& ignored = {});
 /// Checks that each of `classes` occurs below root. The error names the existing classes and the nearest one.
 void check_classes(nn::Module& root, const std::set<std::string>& classes);
 

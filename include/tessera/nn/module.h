@@ -112,6 +112,9 @@ class Module {
   /// The name of the FSDP unit that this module is; "" if it is none.
   [[nodiscard]] const std::string& unit() const { return unit_; }
   void set_unit(std::string unit) { unit_ = std::move(unit); }
+  /// Whether the parameters of the unit are gathered again in the backward pass if it is below another unit.
+  [[nodiscard]] bool reshards_unit() const { return reshards_unit_; }
+  void set_reshards_unit(bool reshards) { reshards_unit_ = reshards; }
   /// The path of the module, as in errors and HLO metadata.
   [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -154,6 +157,9 @@ class Module {
   /// Registers a variable that is not trained and returns it.
   Tensor add_buffer(std::string name, const Type& type, Initializer initializer);
   void add_module(std::string name, Module& child);
+  /// Registers a submodule without a name: its parameters and submodules have the same names in this module. For
+  /// wrappers. Must be the only submodule.
+  void add_wrapped_module(Module& child);
 
  private:
   void set_path(const std::string& path);
@@ -165,6 +171,7 @@ class Module {
   ForwardHooks hooks_;
   std::string path_;
   std::string unit_;
+  bool reshards_unit_ = true;
   bool training_ = true;
   mutable const std::type_info* named_type_ = nullptr;  // the class of type_name_
   mutable std::string type_name_;

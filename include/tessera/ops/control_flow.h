@@ -29,6 +29,8 @@ struct CustomCallAttributes {
 /// Frontend attributes of marks that stop propagation: FSDP's unshard of a parameter (whatever the value of the
 /// attribute), and a gradient with its storage sharding (`ops::sharding_barrier`).
 inline constexpr std::string_view kUnshardAttribute = "tessera.recompute";
+/// Frontend attribute of an unshard whose gradient is not reduced: the gradient keeps the partial values of the devices.
+inline constexpr std::string_view kPartialGradientAttribute = "tessera.partial_gradient";
 inline constexpr std::string_view kBarrierAttribute = "tessera.barrier";
 
 /// custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that is a constraint.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frontend attributes that explain an instruction (`tessera.reason`, `.from`, `.to`, `.remedy`, …). An instruction that
+// Frontend attributes that explain an instruction (`tessera.reason`, `.from`, `.to`, `.remedy`, `.subject`, …). An instruction that
 // replaces several instructions keeps the explanation of each, by part:
 //
 //   tessera.unit="h.0", tessera.reason="operand 1 of dot %h must be {-,-}",

@@ -23,6 +23,7 @@ struct ExtractedOutput {
   Value value;
   std::optional<Sharding> sharding;  // none: fully replicated
   int takes_over = -1;               // the input (of the trace) whose memory it may use
+  std::string name{};                // of the variable, for reports; "": none
 };
 /// The program that computes some values of a trace.
 struct ExtractedProgram {

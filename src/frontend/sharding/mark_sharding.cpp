@@ -2,6 +2,7 @@
 #include "tessera/frontend/sharding/mark_sharding.h"
 
 #include "execution/execute.h"
+#include "tessera/autodiff/gradients.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/sharding/hlo_sharding.h"
@@ -40,11 +41,27 @@ void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) 
 
 bool is_recorded(const Node& node) { return !node.has_data() && !node.is_deferred(); }
 
+// A parameter that is stored sharded and used with fewer axes is gathered, as FSDP gathers it: the mark is an unshard
+// without a unit, so that both give the same program.
+bool is_gathered_parameter(const Tensor& tensor, const Sharding& sharding) {
+  const TensorImpl& variable = tensor.impl();
+  const auto& stored = variable.node->sharding;
+  if (is_recorded(*variable.node) || variable.unshard || !variable.requires_grad || !stored || !stored->is_tiled())
+    return false;
+  return sharding.is_tiled() && sharding == sharding.closed() && stored->mesh == sharding.mesh &&
+         sharding.used_axes().size() < stored->used_axes().size();
+}
+
 Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::source_location& where, bool gradients) {
   Trace& current = trace();
   Tensor out = current.record(where, [&](Builder& builder) {
     const Value value = current.use(tensor);
     const NotesRef before = builder.default_notes;
+    if (!gradients && is_gathered_parameter(tensor, sharding)) {
+      builder.default_notes = with_frontend_attribute(before, kUnshardAttribute, "false");
+      if (!tensor.name().empty())
+        builder.default_notes = with_frontend_attribute(builder.default_notes, kSubjectAttribute, tensor.name());
+    }
     if (gradients)
       builder.default_notes = with_frontend_attribute(before, "tessera.gradient_sharding", sdy_sharding_text(sharding));
     const Value marked = ops::sharding_mark(value, sharding);

@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "execution/execute.h"
+#include "tessera/autodiff/gradients.h"
 #include "tessera/ops/structural.h"
+#include "tracing/program_name.h"
 
 namespace tessera {
 namespace {
@@ -64,6 +66,23 @@ class Extractor {
     return computations_[id] = program_.add(std::move(made));
   }
 
+  // `the new value of w,gradient of w,`, or "" if no result has a name.
+  static std::string result_names(const std::vector<ExtractedOutput>& outputs) {
+    constexpr std::string_view kGradient = "grad.";
+    std::string out;
+    bool any = false;
+    for (const auto& output : outputs) {
+      const std::string name = program_name(output.name);
+      if (name.starts_with(kGradient))
+        out += "gradient of " + name.substr(kGradient.size());
+      else if (!output.name.empty())
+        out += "the new value of " + name;
+      any = any || !output.name.empty();
+      out += ",";
+    }
+    return any ? out : "";
+  }
+
   ExtractedProgram finish(const std::vector<ExtractedOutput>& outputs) {
     std::vector<Value> values;
     Shardings shardings;
@@ -79,6 +98,8 @@ class Extractor {
     }
     builder_.default_notes = nullptr;
     const Value root = ops::tuple(builder_, values);
+    if (std::string names = result_names(outputs); !names.empty())
+      builder_.set_notes(root, with_frontend_attribute(nullptr, kResultNamesAttribute, std::move(names)));
     builder_.set_sharding(root, make_shardings(std::move(shardings)));
     const ComputationId entry = program_.add(std::move(builder_), root);
     ExtractedProgram extracted{program_.finish(entry), std::move(inputs_)};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forms in which ops use variables: converted, gathered, one of a stack.
+#include <cctype>
+
 #include <utility>
 
 #include "tessera/autodiff/gradients.h"
@@ -7,6 +9,7 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "tracing/program_name.h"
 
 namespace tessera {
 namespace {
@@ -17,7 +20,25 @@ Sharding row_sharding(Sharding stack, bool is_row) {
   return stack;
 }
 
+// The forward pass whose gradient stays partial: no_sync(), or the pass that reduces the sum of partial gradients.
+bool gradient_is_deferred(const TensorImpl& variable) {
+  const TensorImpl& owner = variable.argument ? *variable.argument : variable;
+  if (owner.gradient_rules.defers_reduction) return true;
+  if (owner.grad.is_null()) return false;
+  const auto& sharding = owner.grad.impl().node->sharding;
+  return sharding && sharding->is_partial();
+}
+
 }  // namespace
+
+std::string program_name(std::string name) {
+  const auto is_kept = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
+  };
+  for (char& c : name)
+    if (!is_kept(c)) c = '_';
+  return name.empty() ? "input" : name;
+}
 
 // The conversion comes before the gather, which halves the bytes to transfer.
 Value Trace::emit_gathered(const TensorImpl& variable, Value stored, bool is_row) {
@@ -37,12 +58,30 @@ Value Trace::emit_gathered(const TensorImpl& variable, Value stored, bool is_row
       into.set_sharding(value, make_sharding(row_sharding(*variable.node->sharding, is_row)));
   }
   if (variable.unshard) {
-    note("tessera.unit", variable.unshard->unit);
-    note(kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
-    value = ops::sharding_mark(value, row_sharding(variable.unshard->gathered, is_row));
-    if (!variable.name.empty()) into.set_name(value, variable.name + ".gathered");
+    const Unshard& unshard = *variable.unshard;
+    note("tessera.unit", unshard.unit);
+    if (!variable.name.empty()) note(kSubjectAttribute, variable.name);
+    if (gradient_is_deferred(variable)) note(kPartialGradientAttribute, "true");
+    const bool has_two_steps = unshard.recompute && unshard.kept;
+    if (has_two_steps) {
+      note(kUnshardAttribute, "false");
+      value = ops::sharding_mark(value, row_sharding(*unshard.kept, is_row));
+      if (!variable.name.empty()) into.set_name(value, program_name(variable.name) + ".kept");
+    }
+    note(kUnshardAttribute, unshard.recompute ? "true" : "false");
+    value = ops::sharding_mark(value, row_sharding(unshard.gathered, is_row));
+    if (!variable.name.empty()) into.set_name(value, program_name(variable.name) + ".gathered");
   }
   into.default_notes = before;
+  return value;
+}
+
+Value Trace::gathered(const Tensor& tensor, Value stored) {
+  const TensorImpl& variable = tensor.impl();
+  const std::pair key(static_cast<const Node*>(variable.node.get()), gradient_is_deferred(variable));
+  if (const auto found = gathered_.find(key); found != gathered_.end()) return entry_->value(found->second);
+  const Value value = emit_gathered(variable, stored, false);
+  gathered_[key] = value.id;
   return value;
 }
 

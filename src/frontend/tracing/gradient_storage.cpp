@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "tessera/autodiff/gradients.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
 
@@ -70,9 +71,30 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
   return out;
 }
 
-Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage) {
-  if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr)
-    return ops::sharding_barrier(gradient, storage);
+std::optional<Sharding> unreduced_storage(const TensorImpl& variable, const std::vector<Sharding>& rows) {
+  const Node& node = *variable.node;
+  if (rows.empty() || (node.sharding && !node.sharding->is_tiled())) return node.sharding;
+  Sharding out = variable.unshard ? variable.unshard->gathered
+                                  : node.sharding.value_or(Sharding::replicated(rows.front().mesh, node.type.ndim()));
+  out.partial = free_row_axes(out, rows);
+  std::sort(out.partial.begin(), out.partial.end());
+  return out;
+}
+
+void set_gradient_storage(TensorImpl& variable, const std::vector<Sharding>& rows) {
+  const GradientRules& rules = variable.gradient_rules;
+  const auto sharded = gradient_storage(*variable.node, rows, variable.stack_count > 0);
+  variable.gradient_storage = rules.shards == UpdateShards::kNone ? variable.node->sharding : sharded;
+}
+
+Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage, const std::string& name) {
+  if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr) {
+    const Value stored = ops::sharding_barrier(gradient, storage);
+    if (!name.empty())
+      builder.set_notes(stored,
+                        with_frontend_attribute(stored.instruction().notes, kSubjectAttribute, "gradient of " + name));
+    return stored;
+  }
   builder.set_sharding(gradient, make_sharding(storage));  // FSDP set its storage before these axes were known
   return gradient;
 }

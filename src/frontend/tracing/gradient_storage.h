@@ -21,8 +21,15 @@ std::vector<Sharding> row_shardings(const Trace& trace);
 /// replicated).
 std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows, bool is_stack);
 
-/// Returns the gradient in this storage. A sharding barrier keeps the shardings of weights from influencing those of
+/// Returns the sharding of a gradient that is not reduced over the axes of `rows`: partial over them, and otherwise the
+/// sharding in which ops use the variable.
+std::optional<Sharding> unreduced_storage(const TensorImpl& variable, const std::vector<Sharding>& rows);
+
+/// Sets gradient_storage of the variable, from its rules. `rows`: row_shardings().
+void set_gradient_storage(TensorImpl& variable, const std::vector<Sharding>& rows);
+
+/// Returns the gradient in this storage. `name`: of the variable, for reports. A sharding barrier keeps the shardings of weights from influencing those of
 /// activations.
-Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage);
+Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage, const std::string& name);
 
 }  // namespace tessera

@@ -35,7 +35,7 @@ StepResults pending_results() {
     if (node->has_data()) continue;
     int input = taken_over(current, *node);
     if (input >= 0 && !taken.insert(input).second) input = -1;
-    out.outputs.push_back({current.builder().value(node->id), node->sharding, input});
+    out.outputs.push_back({current.builder().value(node->id), node->sharding, input, node->name});
     out.nodes.push_back(std::move(node));
   }
   return out;
@@ -203,20 +203,45 @@ std::vector<Wanted> wanted_variables(const Trace& current) {
   return out;
 }
 
+bool is_partial(const Tensor& gradient) {
+  const auto& sharding = gradient.impl().node->sharding;
+  return sharding && sharding->is_partial();
+}
+
+Value scaled_gradient(Value gradient, double scale) {
+  return scale == 1 ? gradient : ops::multiply(gradient, trace().full(gradient.type(), scale));
+}
+
 // Adds the gradient to the result of earlier backward() calls.
-void add_gradient(TensorImpl& variable, Value gradient) {
+void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Sharding>& rows) {
   Trace& current = trace();
-  if (variable.gradient_storage && variable.gradient_storage != variable.node->sharding)
-    gradient = lay_out_gradient(current.builder(), gradient, *variable.gradient_storage);
+  Builder& builder = current.builder();
+  const bool is_sharded = variable.gradient_rules.shards != UpdateShards::kState;
+  const std::optional<Sharding> storage = is_sharded ? variable.gradient_storage : variable.node->sharding;
+  const bool is_deferred = variable.gradient_rules.defers_reduction;
   const bool first = variable.grad.is_null();
+  gradient = scaled_gradient(gradient, variable.gradient_rules.scale);
+  const bool was_partial = !first && is_partial(variable.grad);
+  const auto unreduced = is_deferred || was_partial ? unreduced_storage(variable, rows) : std::nullopt;
+  const bool stays_partial = unreduced && unreduced->is_partial();
+  const auto lay_out = [&](const std::optional<Sharding>& wanted) {
+    if (wanted && wanted != variable.node->sharding)
+      gradient = lay_out_gradient(builder, gradient, *wanted, variable.name);
+  };
+  lay_out(stays_partial ? unreduced : storage);
   std::shared_ptr<Node> old;
   if (!first) {
     old = variable.grad.impl().node;
     gradient = ops::add(current.stored(variable.grad), gradient);
   }
-  variable.grad =
-      current.wrap(gradient, variable.gradient_storage, variable.name.empty() ? "grad" : "grad." + variable.name);
-  if (old) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;
+  const bool reduces = stays_partial && !is_deferred;
+  if (reduces)
+    gradient = lay_out_gradient(builder, gradient,
+                                storage.value_or(Sharding::replicated(unreduced->mesh, gradient.type().ndim())),
+                                variable.name);
+  variable.grad = current.wrap(gradient, is_deferred && stays_partial ? unreduced : storage,
+                               variable.name.empty() ? "grad" : "grad." + variable.name);
+  if (old && !reduces) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;
 }
 
 }  // namespace
@@ -244,10 +269,12 @@ void Tensor::backward(std::source_location where) const {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     TensorImpl& variable = *wanted[i].variable;
     current.note_gradient(wanted[i].variable);
-    if (variable.grad.is_null())
-      variable.gradient_storage = gradient_storage(*variable.node, rows, variable.stack_count > 0);
-    add_gradient(variable, values[i]);
+    if (variable.grad.is_null()) set_gradient_storage(variable, rows);
+    add_gradient(variable, values[i], rows);
   }
+  const bool ends_step = std::any_of(wanted.begin(), wanted.end(),
+                                     [](const Wanted& want) { return want.variable->gradient_rules.ends_step; });
+  if (ends_step && !current.is_capturing()) mark_step(where);
 }
 
 }  // namespace tessera

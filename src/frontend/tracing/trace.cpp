@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/tracing/inner.h"
 
-#include <cctype>
-
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -14,19 +12,10 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "tracing/program_name.h"
 
 namespace tessera {
 namespace {
-
-// Returns the name of a variable as an identifier of programs, in which only letters, digits, '_', '.' and '-' occur.
-std::string program_name(std::string name) {
-  const auto is_kept = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
-  };
-  for (char& c : name)
-    if (!is_kept(c)) c = '_';
-  return name.empty() ? "input" : name;
-}
 
 std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
@@ -163,34 +152,6 @@ Value Trace::use(const Tensor& tensor) {
   const bool is_plain = (!variable.unshard && !variable.compute_dtype) || variable.stack_count > 0;
   if (raw.builder != entry_.get() || is_plain) return here(raw);
   return here(gathered(tensor, raw));
-}
-
-Value Trace::gathered(const Tensor& tensor, Value stored) {
-  const TensorImpl& variable = tensor.impl();
-  if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end())
-    return entry_->value(found->second);
-  Value value = stored;
-  const NotesRef before = entry_->default_notes;
-  const auto note = [&](std::string_view key, std::string_view text) {
-    entry_->default_notes = with_frontend_attribute(entry_->default_notes, key, std::string(text));
-  };
-  if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
-    // By default, gradients of the converted copy have the element type of the parameter.
-    const DType stored_type = value.type().dtype();
-    note(kSumTypeAttribute,
-         dtype_name(variable.unshard ? variable.unshard->reduce_dtype.value_or(stored_type) : stored_type));
-    value = ops::convert(value, *variable.compute_dtype);
-    if (variable.node->sharding) entry_->set_sharding(value, make_sharding(*variable.node->sharding));
-  }
-  if (variable.unshard) {
-    note("tessera.unit", variable.unshard->unit);
-    note(kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
-    value = ops::sharding_mark(value, variable.unshard->gathered);
-    if (!variable.name.empty()) entry_->set_name(value, program_name(variable.name) + ".gathered");
-  }
-  entry_->default_notes = before;
-  gathered_[variable.node.get()] = value.id;
-  return value;
 }
 
 Value Trace::scalar(DType dtype, double value) {

@@ -29,6 +29,22 @@ struct Unshard {
   Sharding gathered;
   bool recompute = true;              // gather again for the backward pass
   std::optional<DType> reduce_dtype;  // the type in which gradients are reduced; nullopt: that of the parameter
+  std::optional<Sharding> kept;       // with recompute: stays from the forward to the backward pass; nullopt: nothing
+};
+
+/// The values of an update that are sharded over the axes that shard the rows of the batch, if the variable is not.
+enum class UpdateShards : std::uint8_t {
+  kGradientAndState,
+  kState,
+  kNone
+};  // of kState, gradient_storage is only the state's
+
+/// How the gradients of a variable are stored.
+struct GradientRules {
+  UpdateShards shards = UpdateShards::kGradientAndState;
+  double scale = 1;
+  bool defers_reduction = false;  // add up partial values; the first backward() without this rule reduces their sum
+  bool ends_step = false;         // the step ends with backward()
 };
 
 /// A variable.
@@ -41,6 +57,7 @@ class TensorImpl {
   std::shared_ptr<const Unshard> unshard;
   std::optional<DType> compute_dtype;        // ops use it converted to this type
   std::optional<Sharding> gradient_storage;  // sharding of grad() and optimizer state; set by the first backward()
+  GradientRules gradient_rules;
   bool has_optimizer_state = false;
   Dims exported_dims;                      // of a parameter: its shape in files; empty: that of its type
   std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
@@ -224,7 +241,7 @@ class Trace {
   std::unordered_map<Id, int> input_indices_;
   std::vector<std::weak_ptr<Node>> recorded_;
   std::vector<Leaf> leaves_;
-  std::unordered_map<const Node*, Id> gathered_;  // by stored node: gathered once in a trace
+  std::map<std::pair<const Node*, bool>, Id> gathered_;  // by stored node and gradient_is_deferred()
   std::vector<Scope> scopes_;
   std::unordered_map<std::size_t, NotesRef> notes_;
   std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of FSDP, with the names and defaults of PyTorch/XLA's XlaFullyShardedDataParallel and PyTorch's
+// fully_shard. docs/reference/fsdp.md lists all of them with their meaning here.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/fsdp/wrap_policy.h"
+#include "tessera/nn/module.h"
+#include "tessera/sharding/mesh.h"
+
+namespace tessera {
+
+/// Element types that differ from those of the parameters, as in PyTorch's FSDP.
+struct MixedPrecision {
+  /// Parameters are gathered and used in this type. Parameters, gradients and optimizer state are stored in the type
+  /// of the parameter.
+  std::optional<DType> param_dtype{};
+  /// Gradients are reduced in this type; nullopt: in the type of the parameter.
+  std::optional<DType> reduce_dtype{};
+};
+
+/// What is sharded besides the batch: the stages of ZeRO (Rajbhandari et al., 2020), with PyTorch's names.
+enum class ShardingStrategy : std::uint8_t {
+  kFullShard,         // ZeRO-3: parameters, gradients and optimizer state; gathered again in the backward pass
+  kShardGradOp,       // ZeRO-2: the same, but gathered parameters stay from the forward to the backward pass
+  kShardOptimizer,    // ZeRO-1: optimizer state only
+  kNoShard,           // ZeRO-0: nothing; every device has parameters, gradients and optimizer state
+  kHybridShard,       // kFullShard over `fsdp`, replicas over `data`
+  kHybridShardZero2,  // kShardGradOp over `fsdp`, replicas over `data`
+};
+/// Returns the strategy of a stage of ZeRO, 0 to 3. Error for other numbers.
+ShardingStrategy zero_stage(int stage);
+
+/// What happens to the gathered parameters of a unit after its forward pass. True: they are freed, and the backward
+/// pass gathers them again. False: they stay. A number k: each device keeps its part of a sharding over k devices, and
+/// the backward pass gathers within these k devices only (as in PyTorch's fully_shard). The k devices are neighbours
+/// along the axis, for example the ranks of a node.
+class ReshardAfterForward {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): literals of the option
+  template <std::same_as<bool> T>
+  ReshardAfterForward(T reshard) : reshards_(reshard) {}
+  template <std::same_as<int> T>
+  ReshardAfterForward(T group) : group_(group) {}
+  // NOLINTEND(google-explicit-constructor)
+  [[nodiscard]] bool reshards() const { return reshards_; }
+  /// The number of devices; nullopt for true and false.
+  [[nodiscard]] std::optional<int> group() const { return group_; }
+
+ private:
+  bool reshards_ = true;
+  std::optional<int> group_;
+};
+
+struct FsdpOptions {
+  /// Nullopt: the default mesh, or `fsdp` over all devices if no default was set.
+  std::optional<Mesh> mesh{};
+  /// Null: the class of the repeated block; the root unit alone if a submodule is already a unit.
+  WrapPolicy auto_wrap_policy{};
+  /// Gather again in the backward pass (ZeRO-3); false keeps gathered weights from forward to backward (ZeRO-2); a number
+  /// keeps a part (see above).
+  ReshardAfterForward reshard_after_forward = true;
+  /// The parameters of the root unit stay gathered.
+  bool disable_reshard_on_root = true;
+  MixedPrecision mixed_precision{};
+  /// The axis over which parameters are sharded; "": `fsdp`, else `data`.
+  std::string axis{};
+
+  /// Nullopt: as reshard_after_forward says. Otherwise it replaces reshard_after_forward, unless that is a number.
+  std::optional<ShardingStrategy> sharding_strategy{};
+  /// Shard dim 0 of each parameter, also if its size does not divide and another dim's does.
+  bool shard_param_on_dim_0 = false;
+  /// The dim of each parameter that is sharded; nullopt from the function: as without it.
+  std::function<std::optional<int>(const nn::NamedParameter& parameter)> shard_placement_fn{};
+  /// Parameters in these modules are not sharded.
+  std::vector<const nn::Module*> ignored_modules{};
+  /// Parameters for which this is true are not sharded.
+  std::function<bool(const nn::NamedParameter& parameter)> ignored_parameters{};
+  /// PyTorch/XLA's names: compute_dtype is mixed_precision.param_dtype, and fp32_reduce_scatter is reduce_dtype f32.
+  std::optional<DType> compute_dtype{};
+  /// Buffers of floats are used in this type; nullopt: in their own.
+  std::optional<DType> buffer_dtype{};
+  bool fp32_reduce_scatter = false;
+  /// Called for each unit below the root before it is sharded. It may change the module and the options of this unit
+  /// (reshard_after_forward, mixed_precision, shard_param_on_dim_0, …).
+  std::function<void(nn::Module& module, FsdpOptions& options)> auto_wrapper_callable{};
+  /// Called for each module whose parameters have no values yet, children before parents, to set other initial values.
+  std::function<void(nn::Module& module)> param_init_fn{};
+  /// Shard values that the parameters already have now, and free the complete values. Parameters without values are
+  /// always created as shards.
+  bool execute_sharding_on_init = true;
+  /// End the step at the end of each backward().
+  bool sync_on_finalization = false;
+  /// The groups of devices within which parameters are sharded. They must be the groups of axes of the mesh; these
+  /// axes then replace `axis`. With groups, sharding_rank and sharding_world_size are required and checked.
+  std::vector<std::vector<std::int64_t>> sharding_groups{};
+  std::optional<std::int64_t> sharding_rank{};
+  std::optional<std::int64_t> sharding_world_size{};
+
+  // ---- accepted for programs of PyTorch/XLA; another value than the default gives a note ----------------------------
+
+  bool flatten_parameters = false;
+  bool optimization_barrier_in_forward = true;
+  bool optimization_barrier_in_backward = true;
+  bool pin_layout_in_collective_ops = true;
+  bool coalesce_all_gather_ops = false;
+  std::int64_t reduce_scatter_bucket_size_mb = 0;
+  std::int64_t shard_size_multiple = 128;
+  bool use_xla_patched_linear = true;
+};
+
+}  // namespace tessera

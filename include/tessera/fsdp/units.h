@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// FSDP units: modules whose parameters are gathered together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/fsdp/options.h"
+#include "tessera/nn/module.h"
+
+namespace tessera {
+
+/// The content of one unit.
+struct FsdpUnit {
+  std::string name;  // module path; "root" for the root unit
+  std::string class_name;
+  std::vector<std::string> parameters;
+  std::int64_t elements = 0;
+  std::int64_t bytes = 0;             // gathered, on one device, in the type of computation
+  std::int64_t bytes_per_device = 0;  // stored
+  std::int64_t frozen = 0;            // elements of parameters that are not trained
+  std::int64_t padding = 0;           // bytes of padding in the shards of all devices together
+  std::vector<std::string> notes{};   // of the root unit: what the sizes cost, and options without effect
+};
+
+/// Makes units of `module` by marking parameters and modules. A parameter with several users (a tied head) belongs to
+/// the innermost unit that contains them all. Modules below that fully_shard() made units before stay units with their
+/// own options; `module` then is the root unit with the remaining parameters. Errors: the module is already a unit; an
+/// auto_wrap_policy is given and a submodule is already a unit; the module is a list or dict of modules; an optimizer
+/// exists already; the axis does not exist; an option does not fit the mesh.
+std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options = {});
+/// The units of a module that fully_shard() has sharded; the root unit is the first one.
+std::vector<FsdpUnit> fsdp_units(nn::Module& module);
+
+/// Returns a table of the units with sizes and totals, followed by their notes.
+std::string unit_report(const std::vector<FsdpUnit>& units);
+/// Returns the tree of modules. Each parameter has its shape, its storage on the devices, and its bytes, complete and on
+/// one device; units, frozen and tied parameters are marked.
+std::string fsdp_tree(nn::Module& module);
+
+/// Whether materialize_module() gives the parameters and buffers of a module values.
+using MaterializeCheck = std::function<bool(const nn::Module& module)>;
+/// Gives the deferred parameters and buffers of a module values, one unit after the other, as shards: a rank never needs
+/// more than its shards and one unit. Values are the same on every mesh. `check`: only modules for which it is true; null:
+/// all. A module without storage needs this call only to bound memory: the first step materializes everything that is
+/// left. Collective.
+void materialize_module(nn::Module& module, const MaterializeCheck& check = {});
+
+/// Shards the rows of an input over `data` and `fsdp` (and the axis of the options), if the input holds data and has
+/// no sharding.
+void shard_input(const Tensor& input, const FsdpOptions& options);
+
+/// One parameter of a unit under its name in the module that was wrapped.
+struct OriginalParameter {
+  std::string name;
+  Tensor tensor;  // stored as shards
+};
+/// The parameters of the unit `unit` ("root", or a path): those of the unit itself, not of units below it. Error for an
+/// unknown unit, with the nearest name.
+std::vector<OriginalParameter> get_original_names_and_sharded_parameters(nn::Module& module,
+                                                                         const std::string& unit = "root");
+
+/// How a parameter is stored, for code that reads shards.
+struct ShardMetadata {
+  std::string name;
+  Dims dims;                 // complete
+  std::string storage;       // the sharding: {fsdp,-}
+  Dims shard_dims;           // on one device
+  std::vector<Dims> starts;  // by device: the first element of its shard along each dim
+};
+std::vector<ShardMetadata> get_shard_metadata(nn::Module& module);
+
+}  // namespace tessera
