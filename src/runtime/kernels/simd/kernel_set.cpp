@@ -18,6 +18,7 @@ const KernelSet& kernel_set() {
     add_counter(out);
     add_gemm(out);
     add_sgemm(out);
+    add_few_rows(out);
     return out;
   }();
   return kSet;

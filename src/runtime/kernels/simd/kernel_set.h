@@ -104,6 +104,8 @@ struct KernelSet {
   void (*gemm_f64)(const GemmArgs&) = nullptr;
   void (*sgemm)(const SgemmArgs&) = nullptr;  // requires k >= 1
   std::int64_t (*sgemm_workspace)(const SgemmArgs&) = nullptr;
+  /// For a few rows of f32. Requires k >= 1, a_k == 1, and b_n == 1 or b_k == 1; needs no workspace.
+  void (*few_rows)(const SgemmArgs&) = nullptr;
 };
 
 namespace generic {
