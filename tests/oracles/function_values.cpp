@@ -10,9 +10,7 @@
 namespace tessera::testing {
 namespace {
 
-std::string array_text(const Literal& value) {
-  return fmt::format("[{}]", fmt::join(value.data<double>(), ","));
-}
+std::string array_text(const Literal& value) { return fmt::format("[{}]", fmt::join(value.data<double>(), ",")); }
 
 std::string results_text(const FunctionCase& one) {
   const std::vector<Tensor> inputs = inputs_of(one, input_values(one));
