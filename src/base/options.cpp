@@ -58,6 +58,8 @@ constexpr OptionRow kTable[] = {
      "1 progresses collectives between nodes in a thread of each rank while the rank computes, 0 does not; auto: 1 if "
      "this rank has a core for it",
      "auto,0,1"},
+    {"TESSERA_WINOGRAD", kFlag, "1",
+     "0 computes f32 convolutions with windows of three by three elements without Winograd's algorithm"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
     {"TESSERA_EXCESS_PRECISION", kFlag, "1", "0 rounds 16-bit floats after every op, also within a fused group"},
     {"TESSERA_LARGEST_VALUE", kInteger, "67108864",

@@ -154,7 +154,9 @@ KernelRef make_convolution(const OpView& view, const OperandViews&) {
     return nullptr;
   const auto plan = convolution::plan_convolution(view);
   if (!plan) return nullptr;
+  if (auto merged = convolution::make_merged_pointwise(*plan)) return merged;
   if (auto products = convolution::make_pointwise(*plan)) return products;
+  if (auto winograd = convolution::make_winograd(*plan)) return winograd;
   auto compiled = compile_somehow(*plan, tag_of(view.operands[0].dtype()), tag_of(view.result.dtype()));
   if (!compiled) return nullptr;
   return std::make_unique<ConvolutionKernel>(*plan, std::move(*compiled));

@@ -45,4 +45,16 @@ std::optional<Plan> plan_convolution(const OpView& view);
 /// and types, and if no kernel supports the products.
 KernelRef make_pointwise(const Plan& plan);
 
+/// Returns the stride of the positions of an image or map as one merged dim, or nothing if they cannot be merged.
+std::optional<std::int64_t> stride_of_places(const Side& side);
+
+/// Runs convolutions of f32 with windows of one element as one product over all images. Returns null for other windows
+/// and types, for places that are not contiguous, for small products, and for images that are large enough for a product
+/// each.
+KernelRef make_merged_pointwise(const Plan& plan);
+
+/// Runs convolutions of f32 with windows of three by three elements, steps of one and no dilation by Winograd's
+/// algorithm. Returns null for others, and for images without contiguous rows, few features or few tiles.
+KernelRef make_winograd(const Plan& plan);
+
 }  // namespace tessera::convolution

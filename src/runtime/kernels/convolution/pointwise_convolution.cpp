@@ -10,9 +10,7 @@
 #include "kernels/dot/dot_plan.h"
 
 namespace tessera::convolution {
-namespace {
 
-// Returns the stride of the positions of an image or map as one merged dim, or nothing if they cannot be merged.
 std::optional<std::int64_t> stride_of_places(const Side& side) {
   std::int64_t stride = 0;
   std::int64_t size = 1;
@@ -24,6 +22,8 @@ std::optional<std::int64_t> stride_of_places(const Side& side) {
   }
   return size == 1 ? 1 : stride;
 }
+
+namespace {
 
 bool is_pointwise(const Plan& plan) {
   const Side& weights = plan.sides[kWeights];

@@ -46,6 +46,8 @@ void for_each_batch(const MatrixProduct& p, F&& f) {
 std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product);
 /// Returns null if this processor has no tiles for these types, or the product is too small to profit.
 std::unique_ptr<ProductKernel> make_tile_product(const MatrixProduct& product);
+/// Returns null unless the product has a few rows in f32 and a large matrix with a unit stride.
+std::unique_ptr<ProductKernel> make_few_rows_product(const MatrixProduct& product);
 /// Returns the fastest kernel that reads the operands in place and does not need to round the result, or null if there
 /// is none.
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& product);

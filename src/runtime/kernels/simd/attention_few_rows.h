@@ -12,6 +12,7 @@ template <class Element, class Sum>
 class FewRows {
   using Vector = Vec<Sum>;
   static constexpr std::int64_t kLanes = Lanes<Sum>::kCount;
+  static constexpr std::int64_t kKeys = 16;  // of a block; a multiple of all kLanes
   static constexpr Sum kHidden = -static_cast<Sum>(__builtin_inf());
 
  public:
@@ -20,18 +21,23 @@ class FewRows {
     return args.rows <= kMostRows && args.dropout_threshold == 0 && args.q.column == 1 && args.k.column == 1 &&
            args.v.column == 1;
   }
-  FewRows(const AttentionArgs& args, std::byte* workspace) : args_(args), arena_(workspace) {
-    weights_ = arena_.take<Sum>(rounded_up(args.keys, kLanes));
-    q_ = arena_.take<Sum>(rounded_up(args.depth, kLanes));
-    mixed_ = arena_.take<Sum>(rounded_up(args.value_depth, kLanes));
+  FewRows(const AttentionArgs& args, std::byte* workspace)
+      : args_(args),
+        arena_(workspace),
+        line_(rounded_up(args.keys, kKeys)),
+        q_line_(rounded_up(args.depth, kLanes)),
+        out_line_(rounded_up(args.value_depth, kLanes)) {
+    weights_ = arena_.take<Sum>(args.heads * line_);
+    q_ = arena_.take<Sum>(args.heads * q_line_);
+    mixed_ = arena_.take<Sum>(args.heads * out_line_);
+    totals_ = arena_.take<Sum>(args.heads);
+    largest_ = arena_.take<Sum>(args.heads);
   }
   [[nodiscard]] std::int64_t bytes() const { return arena_.bytes(); }
 
   void run() {
-    const std::int64_t group = args_.heads / args_.key_heads;
     for (std::int64_t b = 0; b < args_.batch; ++b)
-      for (std::int64_t h = 0; h < args_.heads; ++h)
-        for (std::int64_t i = 0; i < args_.rows; ++i) run_row(b, h, h / group, i);
+      for (std::int64_t i = 0; i < args_.rows; ++i) run_row(b, i);
   }
 
  private:
@@ -52,70 +58,108 @@ class FewRows {
     return out;
   }
 
-  void run_row(std::int64_t batch, std::int64_t head, std::int64_t key_head, std::int64_t row) {
+  // The heads of a key are adjacent in memory, so all heads read a block of keys before the next block.
+  void run_row(std::int64_t batch, std::int64_t row) {
     const std::int64_t seen = keys_seen(args_, row, 1);
-    const Element* const q = matrix_of<Element>(args_.q, 0, 0, batch, head).from + row * args_.q.row;
-    for (std::int64_t d = 0; d < args_.depth; ++d) q_[d] = load(q[d]) * static_cast<Sum>(args_.scale);
-    const Sum largest = score_keys(batch, head, key_head, row, seen);
-    const Sum total = largest == kHidden ? Sum{0} : weigh(seen, largest);
-    for (std::int64_t e = 0; e < args_.value_depth; ++e) mixed_[e] = 0;
-    if (total != 0) mix(batch, key_head, seen);
-    const std::int64_t line = (batch * args_.rows + row) * args_.heads + head;
+    const std::int64_t group = args_.heads / args_.key_heads;
+    for (std::int64_t h = 0; h < args_.heads; ++h) read_query(batch, h, row);
+    for (std::int64_t j = 0; j < seen; j += kKeys)
+      for (std::int64_t h = 0; h < args_.heads; ++h) score_keys(batch, h, h / group, j, seen);
+    for (std::int64_t h = 0; h < args_.heads; ++h) weigh(batch, h, row, seen);
+    for (std::int64_t j = 0; j < seen; j += kKeys)
+      for (std::int64_t h = 0; h < args_.heads; ++h) mix(batch, h, h / group, j, seen);
+    for (std::int64_t h = 0; h < args_.heads; ++h) write((batch * args_.rows + row) * args_.heads + h, h);
+  }
+
+  void read_query(std::int64_t batch, std::int64_t head, std::int64_t row) {
+    const Element* const from = matrix_of<Element>(args_.q, 0, 0, batch, head).from + row * args_.q.row;
+    Sum* const q = q_ + head * q_line_;
+    for (std::int64_t d = 0; d < args_.depth; ++d) q[d] = load(from[d]) * static_cast<Sum>(args_.scale);
+    for (std::int64_t e = 0; e < out_line_; ++e) mixed_[head * out_line_ + e] = 0;
+  }
+
+  // The scores of the keys [first, first + kKeys).
+  void score_keys(std::int64_t batch, std::int64_t head, std::int64_t key_head, std::int64_t first, std::int64_t seen) {
+    const Element* const k = matrix_of<Element>(args_.k, 0, 0, batch, key_head).from + first * args_.k.row;
+    const Sum* const q = q_ + head * q_line_;
+    Sum* const scores = weights_ + head * line_ + first;
+    const std::int64_t whole = args_.depth / kLanes * kLanes;
+    const std::int64_t count = seen - first < kKeys ? seen - first : kKeys;
+    const std::int64_t step = count == kKeys ? args_.k.row : 0;  // a last, partial block reads one key after the other
+    for (std::int64_t start = 0; start < count; start += step == 0 ? 1 : kKeys) {
+      const Element* const at = k + start * args_.k.row;
+      Vector sums[kKeys] = {};
+      for (std::int64_t d = 0; d < whole; d += kLanes) {
+        const Vector left = load_vector(q + d);
+#pragma GCC unroll 16
+        for (std::int64_t j = 0; j < kKeys; ++j) sums[j] += left * load_lanes(at + j * step + d);
+      }
+      for (std::int64_t j = 0; j < (step == 0 ? 1 : kKeys); ++j) {
+        Sum score = 0;
+        for (std::int64_t d = whole; d < args_.depth; ++d) score += q[d] * load(at[j * step + d]);
+        scores[start + j] = score + sum_of_lanes(sums[j]);
+      }
+    }
+  }
+
+  // Turns the scores of a head into weights, and adds these up.
+  void weigh(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t seen) {
+    Sum* const scores = weights_ + head * line_;
+    const std::int64_t* const s = args_.mask_strides;
+    const std::int64_t mask = batch * s[0] + head * s[1] + row * s[2];
+    Sum largest = kHidden;
+    for (std::int64_t j = 0; j < seen; ++j) {
+      if (args_.mask != nullptr) scores[j] += mask_number<Element, Sum>(args_, mask + j * s[3]);
+      largest = scores[j] > largest || scores[j] != scores[j] ? scores[j] : largest;
+    }
+    for (std::int64_t j = seen; j < rounded_up(seen, kKeys); ++j) scores[j] = kHidden;
+    const Sum shift = largest == kHidden ? Sum{0} : largest;
+    Vector sums{};
+    for (std::int64_t j = 0; j < rounded_up(seen, kLanes); j += kLanes) {
+      const Vector weight = exp_lanes(load_vector(scores + j) - shift);
+      sums += weight;
+      store_vector(scores + j, weight);
+    }
+    totals_[head] = sum_of_lanes(sums);
+    largest_[head] = largest;
+  }
+
+  // Adds the values of the keys [first, first + kKeys), times their weights.
+  void mix(std::int64_t batch, std::int64_t head, std::int64_t key_head, std::int64_t first, std::int64_t seen) {
+    const Element* const v = matrix_of<Element>(args_.v, 0, 0, batch, key_head).from + first * args_.v.row;
+    const Sum* const weights = weights_ + head * line_ + first;
+    Sum* const mixed = mixed_ + head * out_line_;
+    const std::int64_t whole = args_.value_depth / kLanes * kLanes;
+    const std::int64_t count = seen - first < kKeys ? seen - first : kKeys;
+    for (std::int64_t e = 0; e < whole; e += kLanes) {
+      Vector sum = load_vector(mixed + e);
+      for (std::int64_t j = 0; j < count; ++j) sum += weights[j] * load_lanes(v + j * args_.v.row + e);
+      store_vector(mixed + e, sum);
+    }
+    for (std::int64_t e = whole; e < args_.value_depth; ++e)
+      for (std::int64_t j = 0; j < count; ++j) mixed[e] += weights[j] * load(v[j * args_.v.row + e]);
+  }
+
+  void write(std::int64_t line, std::int64_t head) const {
+    const Sum total = totals_[head];
     if (args_.out[0] != nullptr) {
       Element* const to = static_cast<Element*>(args_.out[0]) + line * args_.value_depth;
-      const Sum factor = total == 0 ? Sum{0} : Sum{1} / total;
-      for (std::int64_t e = 0; e < args_.value_depth; ++e) to[e] = Storer<Element>().store(mixed_[e] * factor);
+      const Sum* const mixed = mixed_ + head * out_line_;
+      for (std::int64_t e = 0; e < args_.value_depth; ++e)
+        to[e] = Storer<Element>().store(total == 0 ? Sum{0} : mixed[e] / total);
     }
-    if (args_.out[1] != nullptr) static_cast<Sum*>(args_.out[1])[line] = total == 0 ? kHidden : largest + log_of(total);
-  }
-
-  // Writes the scores. Returns the largest.
-  Sum score_keys(std::int64_t batch, std::int64_t head, std::int64_t key_head, std::int64_t row, std::int64_t seen) {
-    const Element* k = matrix_of<Element>(args_.k, 0, 0, batch, key_head).from;
-    const std::int64_t whole = args_.depth / kLanes * kLanes;
-    const std::int64_t* const s = args_.mask_strides;
-    std::int64_t mask = batch * s[0] + head * s[1] + row * s[2];
-    Sum largest = kHidden;
-    for (std::int64_t j = 0; j < seen; ++j, k += args_.k.row, mask += s[3]) {
-      Vector sums{};
-      for (std::int64_t d = 0; d < whole; d += kLanes) sums += load_vector(q_ + d) * load_lanes(k + d);
-      Sum score = sum_of_lanes(sums);
-      for (std::int64_t d = whole; d < args_.depth; ++d) score += q_[d] * load(k[d]);
-      if (args_.mask != nullptr) score += mask_number<Element, Sum>(args_, mask);
-      weights_[j] = score;
-      largest = score > largest || score != score ? score : largest;
-    }
-    return largest;
-  }
-
-  // Turns the scores into weights. Returns their sum.
-  Sum weigh(std::int64_t seen, Sum largest) {
-    for (std::int64_t j = seen; j < rounded_up(seen, kLanes); ++j) weights_[j] = kHidden;
-    Vector sums{};
-    for (std::int64_t j = 0; j < seen; j += kLanes) {
-      const Vector weight = exp_lanes(load_vector(weights_ + j) - largest);
-      sums += weight;
-      store_vector(weights_ + j, weight);
-    }
-    return sum_of_lanes(sums);
-  }
-
-  void mix(std::int64_t batch, std::int64_t key_head, std::int64_t seen) {
-    const Element* v = matrix_of<Element>(args_.v, 0, 0, batch, key_head).from;
-    const std::int64_t whole = args_.value_depth / kLanes * kLanes;
-    for (std::int64_t j = 0; j < seen; ++j, v += args_.v.row) {
-      const Vector weight = all_lanes(weights_[j]);
-      for (std::int64_t e = 0; e < whole; e += kLanes)
-        store_vector(mixed_ + e, load_vector(mixed_ + e) + weight * load_lanes(v + e));
-      for (std::int64_t e = whole; e < args_.value_depth; ++e) mixed_[e] += weights_[j] * load(v[e]);
-    }
+    if (args_.out[1] != nullptr)
+      static_cast<Sum*>(args_.out[1])[line] = total == 0 ? kHidden : largest_[head] + log_of(total);
   }
 
   const AttentionArgs& args_;
   Arena arena_;
-  Sum* weights_ = nullptr;  // of the keys
-  Sum* q_ = nullptr;        // times the scale
-  Sum* mixed_ = nullptr;
+  std::int64_t line_, q_line_, out_line_;
+  Sum* weights_ = nullptr;  // [heads, keys]
+  Sum* q_ = nullptr;        // [heads, depth], times the scale
+  Sum* mixed_ = nullptr;    // [heads, value depth]
+  Sum* totals_ = nullptr;
+  Sum* largest_ = nullptr;
 };
 
 }  // namespace

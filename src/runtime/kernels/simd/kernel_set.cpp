@@ -18,6 +18,9 @@ const KernelSet& kernel_set() {
     add_counter(out);
     add_gemm(out);
     add_sgemm(out);
+    add_few_rows(out);
+    add_pointwise(out);
+    add_winograd(out);
     return out;
   }();
   return kSet;

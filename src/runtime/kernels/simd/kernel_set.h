@@ -86,6 +86,39 @@ struct PhiloxArgs {
 };
 using PhiloxFunction = void (*)(const PhiloxArgs&);
 
+/// map[n][o, s] = sum over i of weights[o, i] image[n][i, s], for all images n and places s. Places are contiguous. The
+/// gradient of the weights is weights[o, i] = sum over n and s of map[n][o, s] image[n][i, s].
+struct PointwiseArgs {
+  std::int64_t images = 0, places = 0, inputs = 0, outputs = 0;
+  std::int64_t in_image = 0, in_feature = 0, out_image = 0, out_feature = 0;  // strides
+  std::int64_t weights_out = 0, weights_in = 0;                               // strides; weights_in of a gradient is 1
+  const float* image = nullptr;
+  const float* weights = nullptr;     // read by `pointwise`
+  float* map = nullptr;               // written by `pointwise`, read by `pointwise_gradient`
+  float* weights_gradient = nullptr;  // written by `pointwise_gradient`
+  float* workspace = nullptr;         // as many bytes as the function of the workspace returns, aligned to a cache line
+};
+
+/// The images or the maps of a convolution. Elements of a row are contiguous.
+struct WinogradSide {
+  std::int64_t features = 0, height = 0, width = 0;
+  std::int64_t image_stride = 0, feature_stride = 0, row_stride = 0;
+};
+/// map[n, o, y, x] = sum over i, v, u of weights[o, i, v, u] image[n, i, y + v - low_y, x + u - low_x], for windows of
+/// three by three elements. Elements outside of the image are 0. The gradient of the weights is
+/// weights[o, i, v, u] = sum over n, y, x of map[n, o, y, x] image[n, i, y + v - low_y, x + u - low_x].
+struct WinogradArgs {
+  std::int64_t images = 0;
+  WinogradSide in, out;
+  std::int64_t low_y = 0, low_x = 0;
+  std::int64_t weights_out = 0, weights_in = 0, weights_y = 0, weights_x = 0;  // strides
+  const float* image = nullptr;
+  const float* weights = nullptr;     // read by `winograd`
+  float* map = nullptr;               // written by `winograd`, read by `winograd_gradient`
+  float* weights_gradient = nullptr;  // written by `winograd_gradient`
+  float* workspace = nullptr;         // as many bytes as the function of the workspace returns, aligned to a cache line
+};
+
 struct KernelSet {
   const char* name = "";
   // Null if the op does not support the type.
@@ -104,6 +137,16 @@ struct KernelSet {
   void (*gemm_f64)(const GemmArgs&) = nullptr;
   void (*sgemm)(const SgemmArgs&) = nullptr;  // requires k >= 1
   std::int64_t (*sgemm_workspace)(const SgemmArgs&) = nullptr;
+  /// For a few rows of f32. Requires k >= 1, a_k == 1, and b_n == 1 or b_k == 1; needs no workspace.
+  void (*few_rows)(const SgemmArgs&) = nullptr;
+  void (*pointwise)(const PointwiseArgs&) = nullptr;
+  std::int64_t (*pointwise_workspace)(const PointwiseArgs&) = nullptr;
+  void (*pointwise_gradient)(const PointwiseArgs&) = nullptr;
+  std::int64_t (*pointwise_gradient_workspace)(const PointwiseArgs&) = nullptr;
+  void (*winograd)(const WinogradArgs&) = nullptr;
+  std::int64_t (*winograd_workspace)(const WinogradArgs&) = nullptr;
+  void (*winograd_gradient)(const WinogradArgs&) = nullptr;
+  std::int64_t (*winograd_gradient_workspace)(const WinogradArgs&) = nullptr;
 };
 
 namespace generic {

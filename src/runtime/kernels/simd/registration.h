@@ -13,6 +13,9 @@ void add_reduce(KernelSet& set);
 void add_counter(KernelSet& set);
 void add_gemm(KernelSet& set);
 void add_sgemm(KernelSet& set);
+void add_few_rows(KernelSet& set);
+void add_pointwise(KernelSet& set);
+void add_winograd(KernelSet& set);
 
 namespace {
 template <class F>
