@@ -237,10 +237,10 @@ void Tensor::backward(std::source_location where) const {
   std::vector<Value> wrt;
   for (const auto& want : wanted) wrt.push_back(current.builder().value(want.stored));
   current.builder().default_notes = current.notes(where);
+  const Id first = current.builder().computation().size();
   const auto values = in_context("backward", {this}, where,
                                  [&] { return gradients(current.builder(), current.builder().value(node.id), wrt); });
   const std::vector<Sharding> rows = row_shardings(current);
-  current.note_backward();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     TensorImpl& variable = *wanted[i].variable;
     current.note_gradient(wanted[i].variable);
@@ -248,6 +248,7 @@ void Tensor::backward(std::source_location where) const {
       variable.gradient_storage = gradient_storage(*variable.node, rows, variable.stack_count > 0);
     add_gradient(variable, values[i]);
   }
+  current.note_backward(first);
 }
 
 }  // namespace tessera
