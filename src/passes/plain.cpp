@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tessera/passes/explanations.h"
+#include "tessera/passes/stages.h"
 
 namespace tessera {
 
@@ -18,7 +19,9 @@ bool says_only(const Instruction& instruction, May&& may) {
   return std::all_of(attributes.begin(), attributes.end(), [&](const auto& item) { return may(item.first); });
 }
 
-bool says_nothing(std::string_view key) { return key == "tessera.unit" || only_explains(key); }
+bool says_nothing(std::string_view key) {
+  return key == "tessera.unit" || key == kStageAttribute || only_explains(key);
+}
 
 }  // namespace
 

@@ -24,6 +24,14 @@ cmake --build "$work/cmake" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 expect "find_package, component core" "$("$work/cmake/consumer_core")" "$core"
 expect "find_package, everything" "$("$work/cmake/consumer_training")" "$training"
 
+# The project of the tutorial.
+top=$(cd "$(dirname "$0")/../.." && pwd)
+cmake -S "$top/examples/tutorial" -B "$work/tutorial" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" \
+  >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cmake --build "$work/tutorial" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+first=$("$work/tutorial/tutorial" --text "$top/LICENSE" --steps 1)
+case $first in "step   1  loss 5."*) ;; *) echo "the tutorial printed '$first'"; exit 1 ;; esac
+
 pc=$(dirname "$(find "$work/prefix" -name tessera.pc)")
 export PKG_CONFIG_PATH=$pc
 expect "pkg-config --modversion" "$(pkg-config --modversion tessera)" "$version"

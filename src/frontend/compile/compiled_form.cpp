@@ -122,7 +122,10 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
   try {
     results = pending_results();
     require(!results.nodes.empty(), "compile: the function computes nothing that it returns or assigns");
-    extracted_ = extract_program(trace(), results.outputs, "step");
+    require(options.graphs == 1 || !capture.backward.empty(),
+            "compile: graphs = 3 divides a step at backward(), which the function does not call");
+    extracted_ =
+        extract_program(trace(), results.outputs, "step", options.graphs == 1 ? BackwardOps{} : capture.backward);
     hash_ = extracted_.program.hash();
     find_ties(stand_ins.tensors(), capture);
     for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));

@@ -186,6 +186,7 @@ CompiledFunction::CompiledFunction(Function function, CompileOptions options)
   require(function_ != nullptr, "compile: the function is empty");
   require(options_.max_different_graphs >= 0, "compile: max_different_graphs must not be negative, got {}",
           options_.max_different_graphs);
+  require(options_.graphs == 1 || options_.graphs == 3, "compile: graphs must be 1 or 3, got {}", options_.graphs);
 }
 CompiledFunction::~CompiledFunction() = default;
 CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;

@@ -8,6 +8,7 @@
 #include <source_location>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tessera/collectives/process_group.h"
@@ -30,7 +31,11 @@ struct ExtractedProgram {
   Program program;
   std::vector<std::shared_ptr<Node>> inputs;  // by parameter number
 };
-ExtractedProgram extract_program(Trace& trace, const std::vector<ExtractedOutput>& outputs, const std::string& name);
+/// The ops of the trace that each backward pass added: its first op, and the one after its last.
+using BackwardOps = std::vector<std::pair<Id, Id>>;
+/// With `backward`, the instructions name their stages (stages.h), so that the program runs as several.
+ExtractedProgram extract_program(Trace& trace, const std::vector<ExtractedOutput>& outputs, const std::string& name,
+                                 const BackwardOps& backward = {});
 
 /// Returns the options that the environment of the process specifies.
 PartitionOptions partition_options();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 
 #include "execution/execute.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/ops/structural.h"
+#include "tessera/passes/stages.h"
 #include "tracing/program_name.h"
 
 namespace tessera {
@@ -12,8 +14,12 @@ namespace {
 /// Copies the instructions that some values need from the computation of a trace into a new program.
 class Extractor {
  public:
-  Extractor(Trace& trace, const std::string& name)
-      : trace_(trace), mesh_(default_mesh()), program_(name), builder_(program_.computation("main")) {}
+  Extractor(Trace& trace, const std::string& name, const BackwardOps& backward)
+      : trace_(trace),
+        backward_(backward),
+        mesh_(default_mesh()),
+        program_(name),
+        builder_(program_.computation("main")) {}
 
   ExtractedProgram run(const std::vector<ExtractedOutput>& outputs) {
     const Computation& source = trace_.builder().computation();
@@ -48,7 +54,18 @@ class Extractor {
     for (Id& operand : made.operands) operand = at(ids_, operand);
     for (Id& before : made.control_predecessors) before = at(ids_, before);
     for (ComputationId& called : made.called) called = copy_computation(called);
+    if (!backward_.empty()) made.notes = with_stage(made.notes, id);
     return builder_.append(std::move(made)).id;
+  }
+
+  // Notes that name the stage of the op, one object for all ops with equal notes.
+  NotesRef with_stage(const NotesRef& notes, Id id) {
+    const bool is_backward = std::any_of(backward_.begin(), backward_.end(),
+                                         [&](const auto& ops) { return ops.first <= id && id < ops.second; });
+    const std::size_t stage = is_backward ? 1 : id < backward_.back().second ? 0 : 2;
+    NotesRef& made = staged_notes_[{notes, stage}];
+    if (!made) made = with_frontend_attribute(notes, kStageAttribute, std::string(kStageNames[stage]));
+    return made;
   }
 
   ComputationId copy_computation(ComputationId id) {
@@ -108,6 +125,7 @@ class Extractor {
   }
 
   Trace& trace_;
+  const BackwardOps& backward_;
   Mesh mesh_;
   ProgramBuilder program_;
   Builder builder_;
@@ -116,12 +134,14 @@ class Extractor {
   std::vector<std::shared_ptr<Node>> inputs_;
   std::unordered_map<int, int> numbers_;  // input of the trace -> parameter
   std::unordered_map<ComputationId, ComputationId> computations_;
+  std::map<std::pair<NotesRef, std::size_t>, NotesRef> staged_notes_;
 };
 
 }  // namespace
 
-ExtractedProgram extract_program(Trace& trace, const std::vector<ExtractedOutput>& outputs, const std::string& name) {
-  ExtractedProgram extracted = Extractor(trace, name).run(outputs);
+ExtractedProgram extract_program(Trace& trace, const std::vector<ExtractedOutput>& outputs, const std::string& name,
+                                 const BackwardOps& backward) {
+  ExtractedProgram extracted = Extractor(trace, name, backward).run(outputs);
   extracted.program.num_partitions = device_count();
   std::vector<Mesh> meshes{default_mesh()};
   for (const auto& instruction : extracted.program.entry_computation().instructions)

@@ -262,19 +262,23 @@ void Tensor::backward(std::source_location where) const {
   std::vector<Value> wrt;
   for (const auto& want : wanted) wrt.push_back(current.builder().value(want.stored));
   current.builder().default_notes = current.notes(where);
+  const Id first = current.builder().computation().size();
   const auto values = in_context("backward", {this}, where,
                                  [&] { return gradients(current.builder(), current.builder().value(node.id), wrt); });
   const std::vector<Sharding> rows = row_shardings(current);
-  current.note_backward();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     TensorImpl& variable = *wanted[i].variable;
     current.note_gradient(wanted[i].variable);
     if (variable.grad.is_null()) set_gradient_storage(variable, rows);
     add_gradient(variable, values[i], rows);
   }
+<<<<<<< HEAD
   const bool ends_step = std::any_of(wanted.begin(), wanted.end(),
                                      [](const Wanted& want) { return want.variable->gradient_rules.ends_step; });
   if (ends_step && !current.is_capturing()) mark_step(where);
+=======
+  current.note_backward(first);
+>>>>>>> library
 }
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "executable/absent_world.h"
 #include "executable/memory.h"
 #include "executable/plan.h"
+#include "executable/staged_executable.h"
 #include "kernels/simd/kernel_set.h"
 #include "tessera/base/files.h"
 #include "tessera/base/memory.h"
@@ -22,6 +23,7 @@
 #include "tessera/ir/text.h"
 #include "tessera/lowering/execution_plan.h"
 #include "tessera/passes/pipeline.h"
+#include "tessera/passes/stages.h"
 #include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
@@ -318,6 +320,8 @@ Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::
 
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options) {
   check_backend();
+  if (const Stages stages = split_stages(program); !stages.stages.empty())
+    return compile_stages(program, stages, world, options);
   const ExecutionOptions how = execution_options(options, world);
   const std::size_t hash = executable_hash(program, options, how);
   auto& cache = RankContext::current().get<CompileCache>().executables.of(world);

@@ -42,6 +42,10 @@ struct CompileOptions {
   bool full_graph = true;
   /// The number of programs that may be traced for different arguments; 0: any number.
   int max_different_graphs = 0;
+  /// 1: one program for a step. 3: a program each for the forward pass, for what backward() adds, and for the operations
+  /// after the last backward() (the update); values that a later program needs stay in memory between them. Error for a
+  /// function without backward(). The results are the same.
+  int graphs = 1;
 };
 
 class CompiledFunction {

@@ -2,6 +2,7 @@
 // The rank's trace: the computation to which operations are appended until mark_step ends it. nn, optim and fsdp use
 // it. Users need it only to write functions of their own:
 //
+//   #include "tessera/frontend/tracing/inner.h"
 //   Tensor double_of(Operand x) {
 //     return trace().record(x.where(), [&](Builder&) { Value v = trace().use(x.tensor()); return ops::add(v, v); });
 //   }
@@ -152,6 +153,7 @@ class Trace {
     };
     std::vector<EachCall> each_call;
     bool takes_gradients = false;
+    std::vector<std::pair<Id, Id>> backward;  // the first op of each backward pass, and the one after its last
     bool may_break = false;                   // a read or the end of the step throws a GraphBreak
     bool reads_late = false;                  // an argument is read after an assignment to it
     std::vector<std::function<void()>> undo;  // undoes the changes of a function to variables if it fails
@@ -176,8 +178,11 @@ class Trace {
   /// computed.
   void note_assignment(const std::shared_ptr<TensorImpl>& variable);
   void note_gradient(const std::shared_ptr<TensorImpl>& variable);
-  void note_backward() {
-    if (capture_ != nullptr) capture_->takes_gradients = true;
+  /// Called after backward() has added the ops from `first` on.
+  void note_backward(Id first) {
+    if (capture_ == nullptr) return;
+    capture_->takes_gradients = true;
+    capture_->backward.emplace_back(first, entry_->computation().size());
   }
   /// Advances the random state to the next step.
   void next_step();
