@@ -272,13 +272,10 @@ void Tensor::backward(std::source_location where) const {
     if (variable.grad.is_null()) set_gradient_storage(variable, rows);
     add_gradient(variable, values[i], rows);
   }
-<<<<<<< HEAD
+  current.note_backward(first);
   const bool ends_step = std::any_of(wanted.begin(), wanted.end(),
                                      [](const Wanted& want) { return want.variable->gradient_rules.ends_step; });
   if (ends_step && !current.is_capturing()) mark_step(where);
-=======
-  current.note_backward(first);
->>>>>>> library
 }
 
 }  // namespace tessera
