@@ -27,7 +27,7 @@ struct Edge {
   std::vector<std::int64_t> costs;  // [choices of first, choices of second], row-major, at least 0
 };
 
-/// Several edges may join the same nodes; their costs add up. The two nodes of an edge differ.
+/// Several edges may join the same nodes; their costs add up. Of an edge from a node to itself, only the diagonal counts.
 struct Problem {
   std::string name;
   std::vector<Node> nodes;
