@@ -12,12 +12,24 @@ std::size_t position_in(const std::vector<int>& list, int value) {
   return static_cast<std::size_t>(std::find(list.begin(), list.end(), value) - list.begin());
 }
 
+// std::min_element keeps the compiler from using vectors.
+double least_of(const double* values, std::size_t count) {
+  constexpr std::size_t kLanes = 4;
+  double lanes[kLanes] = {values[0], values[0], values[0], values[0]};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (std::size_t k = 0; k < kLanes; ++k) lanes[k] = values[i + k] < lanes[k] ? values[i + k] : lanes[k];
+  for (; i < count; ++i) lanes[0] = values[i] < lanes[0] ? values[i] : lanes[0];
+  return std::min(std::min(lanes[0], lanes[1]), std::min(lanes[2], lanes[3]));
+}
+
 }  // namespace
 
-Elimination::Elimination(const Model& model, const std::vector<int>& variables, Places& places, std::size_t largest)
+Elimination::Elimination(const Model& model, const std::vector<int>& variables, Places& places, std::size_t largest,
+                         std::uint64_t seed)
     : model_(model) {
   for (std::size_t i = 0; i < variables.size(); ++i) places.of[size_at(variables[i])] = static_cast<int>(i);
-  EliminationOrder found = find_order(model, variables, places, largest);
+  EliminationOrder found = find_order(model, variables, places, largest, seed);
   for (const int v : variables) places.of[size_at(v)] = -1;
   for (const int i : found.held) held_.push_back(variables[size_at(i)]);
   for (const int i : found.order) free_.push_back(variables[size_at(i)]);
@@ -41,13 +53,19 @@ Elimination::Elimination(const Model& model, const std::vector<int>& variables, 
     step.table = total;
     total += step.entries;
     widest = std::max(widest, step.count);
-    work_ += static_cast<std::int64_t>(step.entries * step.count * (step.factors.size() + 1));
+    work_ += static_cast<std::int64_t>(
+        step.count * (step.entries * (step.factors.size() + 1) + step.constants.size() + step.outside.size()));
     if (!step.scope.empty()) children[size_at(rank.of[size_at(step.scope[0])])].push_back(i);
   }
   for (const int v : free_) rank.of[size_at(v)] = -1;
   tables_.resize(total);
   row_.resize(widest);
   sum_.resize(widest);
+}
+
+void Elimination::add_factor(Step& step, Factor factor) {
+  const bool is_constant = std::all_of(factor.strides.begin(), factor.strides.end(), [](std::size_t n) { return n == 0; });
+  (is_constant ? step.constants : step.factors).push_back(std::move(factor));
 }
 
 void Elimination::add_edges(Step& step, const Places& rank, int mine) {
@@ -60,7 +78,7 @@ void Elimination::add_edges(Step& step, const Places& rank, int mine) {
     } else if (place > mine) {
       Factor factor{.matrix = model_.row(edge, other, 0), .strides = std::vector<std::size_t>(step.scope.size(), 0)};
       factor.strides[position_in(step.scope, other)] = step.count;
-      step.factors.push_back(std::move(factor));
+      add_factor(step, std::move(factor));
     }
   }
 }
@@ -74,7 +92,7 @@ void Elimination::add_tables(Step& step, const std::vector<std::size_t>& childre
       factor.strides[position_in(step.scope, from.scope[k])] = stride;
       stride *= size_at(model_.size[size_at(from.scope[k])]);
     }
-    step.factors.push_back(std::move(factor));
+    add_factor(step, std::move(factor));
   }
 }
 
@@ -90,31 +108,27 @@ void Elimination::start_row(const Step& step, const std::vector<double>& costs, 
     const int other = edge.a == step.variable ? edge.b : edge.a;
     add(model_.row(edge, other, choices[size_at(other)]));
   }
+  for (const Factor& factor : step.constants) add(start_of(factor));
 }
 
 void Elimination::fill_table(const Step& step, const std::vector<double>& costs, const Choices& choices) {
   start_row(step, costs, choices);
   const std::size_t count = step.count;
   rows_.clear();
-  std::size_t first = 0;  // factors of no variable of the scope are added once
   for (const Factor& factor : step.factors) rows_.push_back(start_of(factor));
-  if (step.scope.empty()) {
-    for (; first < rows_.size(); ++first)
-      for (std::size_t i = 0; i < count; ++i) row_[i] += rows_[first][i];
-  }
   index_.assign(step.scope.size(), 0);
   double* out = tables_.data() + step.table;
   for (std::size_t entry = 0; entry < step.entries; ++entry) {
     const double* sum = row_.data();
-    for (std::size_t f = first; f < rows_.size(); ++f) {
+    for (std::size_t f = 0; f < rows_.size(); ++f) {
       const double* row = rows_[f];
       for (std::size_t i = 0; i < count; ++i) sum_[i] = sum[i] + row[i];
       sum = sum_.data();
     }
-    out[entry] = *std::min_element(sum, sum + count);
+    out[entry] = least_of(sum, count);
     for (std::size_t k = 0; k < index_.size(); ++k) {
       const bool wraps = ++index_[k] == size_at(model_.size[size_at(step.scope[k])]);
-      for (std::size_t f = first; f < rows_.size(); ++f) {
+      for (std::size_t f = 0; f < rows_.size(); ++f) {
         const auto stride = static_cast<std::ptrdiff_t>(step.factors[f].strides[k]);
         rows_[f] += wraps ? -stride * static_cast<std::ptrdiff_t>(index_[k] - 1) : stride;
       }

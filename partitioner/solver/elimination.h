@@ -14,7 +14,8 @@ class Elimination {
  public:
   /// Where a table would have more than `largest` entries, a variable with many neighbours is held: it keeps its
   /// choice, as those outside of `variables` do. `places` must be empty, and is so again afterwards.
-  Elimination(const Model& model, const std::vector<int>& variables, Places& places, std::size_t largest);
+  Elimination(const Model& model, const std::vector<int>& variables, Places& places, std::size_t largest,
+              std::uint64_t seed = 0);
 
   /// The variables that are held though they were asked for.
   [[nodiscard]] const std::vector<int>& held() const { return held_; }
@@ -38,12 +39,14 @@ class Elimination {
     int variable = 0;
     std::vector<int> scope;    // variables that are eliminated later, the nearest first
     std::vector<int> outside;  // edges to variables that keep their choices
-    std::vector<Factor> factors;
-    std::size_t table = 0;  // offset of the least costs over `scope`, its first variable innermost
+    std::vector<Factor> factors;    // that depend on the scope
+    std::vector<Factor> constants;  // that depend on the variable alone
+    std::size_t table = 0;          // offset of the least costs over `scope`, its first variable innermost
     std::size_t entries = 1;
     std::size_t count = 0;  // choices of the variable
   };
   void add_edges(Step& step, const Places& rank, int mine);
+  static void add_factor(Step& step, Factor factor);
   void add_tables(Step& step, const std::vector<std::size_t>& children);
   void fill_table(const Step& step, const std::vector<double>& costs, const Choices& choices);
   void start_row(const Step& step, const std::vector<double>& costs, const Choices& choices);

@@ -8,6 +8,15 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+// A number that depends on both; even for seed 0.
+std::uint64_t mixed(std::uint64_t seed, std::size_t index) {
+  if (seed == 0) return 0;
+  std::uint64_t x = seed + 0x9e3779b97f4a7c15ULL * (index + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
 /// The graph of variables while they are eliminated: eliminating one joins all its neighbours. Leaves are kept apart,
 /// because hubs have thousands of them.
 class Interaction {
@@ -72,11 +81,12 @@ class Interaction {
     return scope;
   }
 
-  // Returns the variable near `v` (or `v`) with the most neighbours, and removes it.
-  int hold(int v) {
+  // Removes and returns the variable near `v` (or `v`) with the most neighbours, or another one near it.
+  int hold(int v, std::uint64_t random) {
     int best = v;
     for (const int other : neighbours_[at(v)])
       if (neighbours_[at(other)].size() > neighbours_[at(best)].size()) best = other;
+    if (random % 2 == 1) best = neighbours_[at(v)][random / 2 % neighbours_[at(v)].size()];
     for (const int other : take(best)) push(other);
     return best;
   }
@@ -103,7 +113,7 @@ class Interaction {
 }  // namespace
 
 EliminationOrder find_order(const Model& model, const std::vector<int>& variables, const Places& places,
-                            std::size_t largest) {
+                            std::size_t largest, std::uint64_t seed) {
   std::vector<char> is_held(variables.size(), 0);
   std::vector<int> held;
   // A variable that is held was in the tables of those before it, so the order is found again without it.
@@ -114,7 +124,7 @@ EliminationOrder find_order(const Model& model, const std::vector<int>& variable
     const std::size_t held_before = held.size();
     for (int v = graph.next(); v >= 0; v = graph.next()) {
       if (graph.entries(v) > static_cast<double>(largest)) {
-        held.push_back(graph.hold(v));
+        held.push_back(graph.hold(v, mixed(seed, held.size())));
         is_held[at(held.back())] = 1;
         continue;
       }

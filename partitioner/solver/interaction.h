@@ -24,8 +24,9 @@ struct EliminationOrder {
   std::vector<int> held;                 // left out, because their tables would be too large
 };
 
-/// Orders `variables` by the size of the table that each makes; `places` maps them to their places.
+/// Orders `variables` by the size of the table that each makes; `places` maps them to their places. `seed` varies which
+/// variables are held.
 EliminationOrder find_order(const Model& model, const std::vector<int>& variables, const Places& places,
-                            std::size_t largest);
+                            std::size_t largest, std::uint64_t seed = 0);
 
 }  // namespace tessera::solver
