@@ -61,6 +61,20 @@ std::vector<NamedState> Optimizer::named_state() const {
   return out;
 }
 
+std::string Optimizer::note() const {
+  FormatCounts counts{.format = asked_format_};
+  for (const auto& state : states_) state->count_formats(counts);
+  if (counts.others == 0) return "";
+  return fmt::format(
+      "{} of {} state variables ({:.2g}% of the elements) are in {} although state in {} was asked for: they have "
+      "fewer "
+      "than 4096 elements",
+      counts.others, counts.others + counts.as_asked,
+      100 * static_cast<double>(counts.other_elements) / static_cast<double>(counts.elements + counts.other_elements),
+      parameters().front().dtype() == DType::kF64 ? "f64" : "f32",
+      asked_format_ == StateFormat::kInt8 ? "8 bits" : "bf16");
+}
+
 StateDict Optimizer::state_dict() const {
   StateDict out;
   for (auto& state : named_state()) out.add({std::move(state.name), std::move(state.tensor), {}});
@@ -77,6 +91,7 @@ LoadStateResult Optimizer::load_state_dict(const StateDict& source, const LoadSt
 // ---- for subclasses ---------------------------------------------------------------------------------------------------
 
 StateQuantity& Optimizer::make_state(const std::string& prefix, const StateOptions& options) {
+  if (options.format != StateFormat::kFull) asked_format_ = options.format;
   return *states_.emplace_back(std::make_unique<StateQuantity>(prefix, Optimizer::parameters(), options));
 }
 

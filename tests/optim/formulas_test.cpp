@@ -53,7 +53,8 @@ TEST(AdamTest, WeightDecayIsPartOfTheGradient) {
 TEST(AdamTest, AmsgradKeepsTheLargestSecondMoment) {
   const FreshRank rank;
   const Tensor p = weight({1}, {1});
-  Adam optimizer(std::vector<Tensor>{p}, {.learning_rate = 0.1, .beta1 = 0, .beta2 = 0.5, .epsilon = 0, .amsgrad = true});
+  Adam optimizer(std::vector<Tensor>{p},
+                 {.learning_rate = 0.1, .beta1 = 0, .beta2 = 0.5, .epsilon = 0, .amsgrad = true});
   double expected = 1, v = 0, largest = 0;
   for (int t = 1; t <= 4; ++t) {
     const double g = t == 1 ? 4 : 0.25;

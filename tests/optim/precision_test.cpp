@@ -48,9 +48,10 @@ TEST(StateFormatTest, EightBitsKeepTheLargeElementsOfEachBlock) {
       float scale = 0;
       for (std::size_t j = begin; j < end; ++j) scale = std::max(scale, std::fabs(values[j]));
       // Neighbouring codes are (c + 1)^p - c^p apart.
-      const double c = is_signed ? 127 * std::sqrt(std::fabs(values[i]) / scale)
-                                 : 255 * std::pow(values[i] / scale, 0.25);
-      const double step = is_signed ? (2 * c + 3) / (127.0 * 127) : (std::pow(c + 2, 4) - std::pow(c, 4)) / std::pow(255.0, 4);
+      const double c =
+          is_signed ? 127 * std::sqrt(std::fabs(values[i]) / scale) : 255 * std::pow(values[i] / scale, 0.25);
+      const double step =
+          is_signed ? (2 * c + 3) / (127.0 * 127) : (std::pow(c + 2, 4) - std::pow(c, 4)) / std::pow(255.0, 4);
       ASSERT_LE(std::fabs(kept[i] - values[i]), scale * (step + 1e-6)) << "element " << i;
       if (values[i] > 0 && !is_signed) {
         ASSERT_GT(kept[i], 0) << "element " << i;
@@ -107,8 +108,18 @@ TEST(StateFormatTest, RoundedStateDoesNotDependOnTheMesh) {
       expected = trained(name, "a=1", "a");
     }
     for (const std::string mesh : {"a=3", "a=4"})
-      on_ranks(mesh == "a=3" ? 3 : 4, [&](int) { EXPECT_EQ(trained(name, mesh, "a"), expected) << name << " " << mesh; });
+      on_ranks(mesh == "a=3" ? 3 : 4,
+               [&](int) { EXPECT_EQ(trained(name, mesh, "a"), expected) << name << " " << mesh; });
   }
+}
+
+TEST(StateFormatTest, OneMessageSaysWhichStateIsNotInTheFormat) {
+  const FreshRank rank;
+  Tensor large = Tensor::from<float>({kRows, kColumns}, wave(kRows * kColumns, 1)).set_requires_grad();
+  Tensor small = Tensor::from<float>({3}, {1, 2, 3}).set_requires_grad();
+  EXPECT_EQ(make_optimizer("adamw_anyprecision", {{{large, small}}}, {})->note(), "");
+  const std::string note = make_optimizer("adamw_8bit", {{{large, small}}}, {})->note();
+  EXPECT_NE(note.find("2 of 4 state variables (0.07% of the elements) are in f32"), std::string::npos) << note;
 }
 
 TEST(StateFormatTest, NamesOfFormatsAreChecked) {

@@ -115,7 +115,9 @@ TEST(FactoryTest, EveryNameMakesAnOptimizerThatLowersTheLoss) {
 
 TEST(FactoryTest, ErrorsSayWhatIsKnown) {
   EXPECT_NE(message_of([] { check_optimizer("adamw_torc", ""); }).find("adamw_torch"), std::string::npos);
-  EXPECT_NE(message_of([] { check_optimizer("galore_adamw", ""); }).find("does not have the optimizer galore_adamw of Hugging Face"),
+  EXPECT_NE(message_of([] {
+              check_optimizer("galore_adamw", "");
+            }).find("does not have the optimizer galore_adamw of Hugging Face"),
             std::string::npos);
   EXPECT_NE(message_of([] { check_optimizer("sgd", "beta1=0.5"); }).find("momentum"), std::string::npos);
   EXPECT_NE(message_of([] { check_optimizer("sgd", "momentum"); }).find("name=value"), std::string::npos);
