@@ -33,6 +33,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, double learning_rate) :
     }
   }
   groups_ = std::move(groups);
+  for (const auto& parameter : Optimizer::parameters()) is_frozen_.push_back(!parameter.requires_grad());
   require(count > 0, "an optimizer needs at least one parameter");
 }
 
@@ -92,7 +93,11 @@ LoadStateResult Optimizer::load_state_dict(const StateDict& source, const LoadSt
 
 StateQuantity& Optimizer::make_state(const std::string& prefix, const StateOptions& options) {
   if (options.format != StateFormat::kFull) asked_format_ = options.format;
-  return *states_.emplace_back(std::make_unique<StateQuantity>(prefix, Optimizer::parameters(), options));
+  StateOptions own = options;
+  own.has_state = [has_state = options.has_state](const Tensor& parameter) {
+    return parameter.requires_grad() && (!has_state || has_state(parameter));
+  };
+  return *states_.emplace_back(std::make_unique<StateQuantity>(prefix, Optimizer::parameters(), std::move(own)));
 }
 
 void Optimizer::write(StateQuantity& state, const Update& update, const Tensor& value) const {
@@ -148,6 +153,10 @@ void Optimizer::update_group(int group, int& index) {
   for (Tensor parameter : own.parameters) {
     const int number = index++;
     if (parameter.grad().is_null()) continue;
+    require(!is_frozen_[static_cast<std::size_t>(number)],
+            "{} has a gradient, but it did not require one when the optimizer was made, so it has no state; make the "
+            "optimizer after set_requires_grad()",
+            parameter.name());
     for (const auto& state : states_) state->place(number, parameter);
     const DType dtype = update_dtype(parameter);
     const Tensor stored = stored_tensor(parameter);

@@ -22,7 +22,7 @@
 
 namespace tessera::optim {
 
-/// Parameters that share options.
+/// Parameters that share options. A parameter that requires no gradient has no state and is not updated.
 struct ParameterGroup {
   std::vector<Tensor> parameters{};
   double weight_decay = 0;
@@ -84,7 +84,7 @@ class Optimizer {
   /// Traces the updates of all parameters with gradients.
   virtual void update_all(std::source_location where);
 
-  /// State of every parameter: zeros. The format that is not kFull is the one that was asked for.
+  /// State of every parameter that requires a gradient: zeros. The format that is not kFull is the one that was asked for.
   StateQuantity& make_state(const std::string& prefix, const StateOptions& options = {});
   void write(StateQuantity& state, const Update& update, const Tensor& value) const;
 
@@ -121,6 +121,7 @@ class Optimizer {
 
   std::vector<std::unique_ptr<StateQuantity>> states_;
   std::map<std::pair<std::string, DType>, Tensor> inputs_;  // of this step
+  std::vector<bool> is_frozen_;  // of each parameter, at construction
   StateFormat asked_format_ = StateFormat::kFull;
   Tensor applies_;
   Tensor skipped_;

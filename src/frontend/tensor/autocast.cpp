@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tensor/autocast_values.h"
 #include "tensor/broadcast.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/base/error.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/tracing/trace.h"
 #include "tessera/ops/elementwise.h"
 
@@ -27,20 +29,23 @@ std::optional<DType> autocast_type() {
 
 using Rules = std::map<std::string, AutocastRule, std::less<>>;
 
+// The names of functions as in their errors.
+constexpr std::string_view kInLowerType =
+    "matmul dot einsum conv1d conv2d conv_transpose1d conv_transpose2d dot_product_attention "
+    "scaled_dot_product_attention";
+constexpr std::string_view kInF32 =
+    "softmax log_softmax logsumexp layer_norm normalize_channels channel_statistics cross_entropy sum mean prod cumsum "
+    "cumprod norm var std exponential expm1 log log1p power rsqrt reciprocal softplus";
+constexpr std::string_view kInWidestType =
+    "add subtract multiply divide maximum minimum remainder compare select concat";
+
 const Rules& autocast_rules() {
   static const Rules rules = [] {
     Rules out;
-    for (const char* name : {"matmul", "dot", "einsum", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d",
-                             "dot_product_attention", "scaled_dot_product_attention"})
-      out[name] = AutocastRule::kLower;
-    for (const char* name :
-         {"softmax", "log_softmax", "logsumexp", "layer_norm", "normalize_channels", "channel_statistics", "cross_entropy",
-          "sum", "mean", "prod", "cumsum", "cumprod", "norm", "var", "std", "exponential", "expm1", "log", "log1p", "power",
-          "rsqrt", "reciprocal", "softplus", "cosine_similarity"})
-      out[name] = AutocastRule::kFull;
-    for (const char* name : {"add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "compare",
-                             "select", "concat", "stack"})
-      out[name] = AutocastRule::kWidest;
+    for (const auto& [names, rule] :
+         {std::pair(kInLowerType, AutocastRule::kLower), std::pair(kInF32, AutocastRule::kFull),
+          std::pair(kInWidestType, AutocastRule::kWidest)})
+      for (const std::string& name : split(names, ' ')) out[name] = rule;
     return out;
   }();
   return rules;
