@@ -145,7 +145,6 @@ void Optimizer::update_all(std::source_location /*where*/) {
   inputs_.clear();
   int index = 0;
   for (int group = 0; group < isize(groups_); ++group) update_group(group, index);
-  inputs_.clear();
 }
 
 void Optimizer::update_group(int group, int& index) {

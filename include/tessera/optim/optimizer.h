@@ -121,7 +121,7 @@ class Optimizer {
 
   std::vector<std::unique_ptr<StateQuantity>> states_;
   std::map<std::pair<std::string, DType>, Tensor> inputs_;  // of this step
-  std::vector<bool> is_frozen_;  // of each parameter, at construction
+  std::vector<bool> is_frozen_;                             // of each parameter, at construction
   StateFormat asked_format_ = StateFormat::kFull;
   Tensor applies_;
   Tensor skipped_;
