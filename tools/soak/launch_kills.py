@@ -4,7 +4,6 @@ checkpoint that is at most one save old, ends with the losses of the uninterrupt
 
 200 jobs are 1,000 kills: tools/soak.sh --part "launch kills" --count 200
 """
-import fcntl
 import json
 import os
 import pathlib
@@ -43,13 +42,12 @@ def kill(process):
 
 
 def is_used(folder):
-    """True if a process holds the lock of the folder of a job."""
+    """True if a process holds the lock of the folder of a job. Does not take the lock itself: a job that ends would keep its folder."""
     try:
-        with open(folder / "lock", "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        inode = (folder / "lock").stat().st_ino
     except OSError:
         return folder.exists()
-    return False
+    return any(line.split(":")[-1].split()[0] == str(inode) for line in pathlib.Path("/proc/locks").read_text().splitlines())
 
 
 class Job:
@@ -206,10 +204,14 @@ class LaunchKills:
             return f"{len(losses)} losses, which differ by up to {worst:.1e}"
         return ""
 
+    def unused_folders(self):
+        return [path for path in pathlib.Path("/dev/shm").glob("tessera*") if not is_used(path) and path.exists()]
+
     def left(self, job):
         wait_until(lambda: not job.processes(), 5)
         processes = job.processes()
-        folders = [path for path in pathlib.Path("/dev/shm").glob("tessera*") if not is_used(path) and path.exists()]
+        wait_until(lambda: not self.unused_folders(), 5)  # a job that starts makes its folder before it locks it
+        folders = self.unused_folders()
         files = [path for path in job.folder.rglob("*") if ".partial" in path.name or ".tmp" in path.name]
         for process in processes:
             kill(process)

@@ -135,15 +135,15 @@ class Module {
   /// Registers a member of this object as a submodule and returns it. Errors: an empty name, a name with a dot, a name
   /// that exists already.
   template <class M>
-  M& register_module(std::string name, M& child) {
-    add_module(std::move(name), child);
+  M& register_module(const std::string& name, M& child) {
+    add_module(name, child);
     return child;
   }
   /// The same for a submodule that several objects may own.
   template <class M>
-  std::shared_ptr<M> register_module(std::string name, std::shared_ptr<M> child) {
+  std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> child) {
     require(child != nullptr, "{}: submodule {} is null", class_name(), name);
-    add_module(std::move(name), *child);
+    add_module(name, *child);
     owned_.push_back(child);
     return child;
   }
