@@ -62,7 +62,8 @@ Row run(const InstanceFile& file, const Arguments& arguments, const Known& known
     budget.threads = static_cast<int>(arguments.threads);
     if (!arguments.work || arguments.seconds) budget.seconds = row.limit * (1 - kMargin) - seconds_since(start);
     row.solution = solver::solve(problem, budget);
-    if (!arguments.solutions.empty()) write_choices(arguments.solutions + "/" + file.name + ".json", row.solution.choices);
+    if (!arguments.solutions.empty())
+      write_choices(arguments.solutions + "/" + file.name + ".json", row.solution.choices);
   } catch (const Error& error) {
     row.error = error.what();
   }
@@ -90,7 +91,8 @@ void print_row(const Row& row) {
 }
 
 std::string json_of(const Row& row) {
-  if (!row.error.empty()) return fmt::format(R"({{"name": "{}", "error": true, "seconds": {:.2f}}})", row.name, row.seconds);
+  if (!row.error.empty())
+    return fmt::format(R"({{"name": "{}", "error": true, "seconds": {:.2f}}})", row.name, row.seconds);
   const solver::Solution& found = row.solution;
   return fmt::format(R"({{"name": "{}", "cost": {}, "lower_bound": {}, "peak": {}, "work": {}, "seconds": {:.2f}}})",
                      row.name, found.cost, found.lower_bound, found.peak, found.work, row.seconds);
@@ -126,10 +128,12 @@ int main_of(int argc, const char* const* argv) {
   Arguments arguments;
   ArgumentParser parser("solver_bench FOLDER", "Solves the decision graphs of a folder: NAME.json or NAME.json.gz.");
   parser.flag("seconds", arguments.seconds, "wall time per instance with reading; default: the folder's table, or 60");
-  parser.flag("work", arguments.work, "units of work per instance; without --seconds the result is the same in each run");
+  parser.flag("work", arguments.work,
+              "units of work per instance; without --seconds the result is the same in each run");
   parser.flag("threads", arguments.threads, "threads of the search; the result for --work does not depend on them");
   parser.flag("only", arguments.only, "names of instances, with commas; default: all");
-  parser.flag("solutions", arguments.solutions, "folder for the assignments: NAME.json, a list with the choice of every node");
+  parser.flag("solutions", arguments.solutions,
+              "folder for the assignments: NAME.json, a list with the choice of every node");
   parser.flag("json", arguments.json, "file for the results");
   std::vector<std::string> words(argv + 1, argv + argc);
   std::string folder;

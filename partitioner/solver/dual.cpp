@@ -10,8 +10,8 @@
 namespace tessera::solver {
 namespace {
 
-constexpr int kStepsAtZero = 20;   // before prices move, so that the messages know the costs
-constexpr int kPatience = 15;      // steps without a better bound until the pace falls
+constexpr int kStepsAtZero = 20;  // before prices move, so that the messages know the costs
+constexpr int kPatience = 15;     // steps without a better bound until the pace falls
 constexpr double kPaceFactor = 0.7;
 constexpr double kLeastPace = 1e-4;
 
@@ -88,7 +88,8 @@ void Dual::move_prices(double bound) {
   if (square <= 0) return;
   const double most = std::fabs(bound_);
   const double gap = std::clamp(found.score.cost - bound, 0.05 * most, std::max(most, 1.0));
-  for (std::size_t t = 0; t < prices.size(); ++t) prices[t] = std::max(0.0, prices[t] + 0.1 * pace_ * gap / square * slope[t]);
+  for (std::size_t t = 0; t < prices.size(); ++t)
+    prices[t] = std::max(0.0, prices[t] + 0.1 * pace_ * gap / square * slope[t]);
   prices_.set(std::move(prices));
 }
 

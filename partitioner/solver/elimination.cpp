@@ -64,7 +64,8 @@ Elimination::Elimination(const Model& model, const std::vector<int>& variables, 
 }
 
 void Elimination::add_factor(Step& step, Factor factor) {
-  const bool is_constant = std::all_of(factor.strides.begin(), factor.strides.end(), [](std::size_t n) { return n == 0; });
+  const bool is_constant =
+      std::all_of(factor.strides.begin(), factor.strides.end(), [](std::size_t n) { return n == 0; });
   (is_constant ? step.constants : step.factors).push_back(std::move(factor));
 }
 

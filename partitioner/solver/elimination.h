@@ -37,8 +37,8 @@ class Elimination {
   };
   struct Step {
     int variable = 0;
-    std::vector<int> scope;    // variables that are eliminated later, the nearest first
-    std::vector<int> outside;  // edges to variables that keep their choices
+    std::vector<int> scope;         // variables that are eliminated later, the nearest first
+    std::vector<int> outside;       // edges to variables that keep their choices
     std::vector<Factor> factors;    // that depend on the scope
     std::vector<Factor> constants;  // that depend on the variable alone
     std::size_t table = 0;          // offset of the least costs over `scope`, its first variable innermost

@@ -23,7 +23,10 @@ class Interaction {
  public:
   Interaction(const Model& model, const std::vector<int>& variables, const Places& places,
               const std::vector<char>& is_held)
-      : neighbours_(variables.size()), size_(variables.size()), is_inside_(variables.size()), stamp_(variables.size(), 0) {
+      : neighbours_(variables.size()),
+        size_(variables.size()),
+        is_inside_(variables.size()),
+        stamp_(variables.size(), 0) {
     for (std::size_t i = 0; i < variables.size(); ++i) {
       size_[i] = model.size[at(variables[i])];
       is_inside_[i] = static_cast<char>(is_held[i] == 0);

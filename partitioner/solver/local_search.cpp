@@ -24,7 +24,8 @@ LocalSearch::LocalSearch(const Model& model, const Prices& prices, double penalt
       never_weight_(penalty),
       over_weight_(1e-12 * penalty),
       random_(seed),
-      kinds_{{{6, 100000}, {16, 100000}, {48, 50000}, {128, 20000}, {400, 20000}, {1500, 10000}, {0, 100000}, {0, 10000}}},
+      kinds_{
+          {{6, 100000}, {16, 100000}, {48, 50000}, {128, 20000}, {400, 20000}, {1500, 10000}, {0, 100000}, {0, 10000}}},
       places_(model),
       is_in_(search_at(model.count()), 0),
       costs_(model.cost),

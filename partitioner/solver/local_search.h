@@ -76,15 +76,15 @@ class LocalSearch {
 
   // Scratch, as large as the model, so that a step costs only as much as its region.
   Places places_;
-  std::vector<char> is_in_;       // the region, and later its free variables
-  std::vector<double> costs_;     // with prices, of the free variables
-  std::vector<double> rest_;      // per point of the span: what the other variables use
-  std::vector<double> change_;    // per point: by how much the usage of the free variables changes
+  std::vector<char> is_in_;                    // the region, and later its free variables
+  std::vector<double> costs_;                  // with prices, of the free variables
+  std::vector<double> rest_;                   // per point of the span: what the other variables use
+  std::vector<double> change_;                 // per point: by how much the usage of the free variables changes
   std::vector<std::pair<int, double>> extra_;  // prices above the common ones
-  std::vector<int> faults_;       // variables of forbidden pairs
-  int faults_of_ = -1;            // the number of forbidden pairs when faults_ was made
-  int worst_ = -1;                // the point that is most above its room
-  int from_ = 0;                  // the span: the points at which a free variable is alive
+  std::vector<int> faults_;                    // variables of forbidden pairs
+  int faults_of_ = -1;                         // the number of forbidden pairs when faults_ was made
+  int worst_ = -1;                             // the point that is most above its room
+  int from_ = 0;                               // the span: the points at which a free variable is alive
   int to_ = 0;
 };
 

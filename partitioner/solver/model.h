@@ -37,10 +37,12 @@ struct Model {
   [[nodiscard]] int count() const { return static_cast<int>(size.size()); }
   [[nodiscard]] int points() const { return static_cast<int>(room.size()); }
   [[nodiscard]] std::span<const double> costs_of(int v) const {
-    return {cost.data() + offset[static_cast<std::size_t>(v)], static_cast<std::size_t>(size[static_cast<std::size_t>(v)])};
+    return {cost.data() + offset[static_cast<std::size_t>(v)],
+            static_cast<std::size_t>(size[static_cast<std::size_t>(v)])};
   }
   [[nodiscard]] std::span<const double> usages_of(int v) const {
-    return {usage.data() + offset[static_cast<std::size_t>(v)], static_cast<std::size_t>(size[static_cast<std::size_t>(v)])};
+    return {usage.data() + offset[static_cast<std::size_t>(v)],
+            static_cast<std::size_t>(size[static_cast<std::size_t>(v)])};
   }
   /// The costs of the pairs of choice `i` of `v` with each choice of the other end.
   [[nodiscard]] const double* row(const ModelEdge& edge, int v, int i) const {

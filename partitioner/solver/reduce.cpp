@@ -11,8 +11,8 @@
 namespace tessera::solver {
 namespace {
 
-constexpr int kRounds = 12;             // of the loop over all changed nodes
-constexpr std::size_t kLargest = 65536; // entries of a matrix that the removal of a node may make
+constexpr int kRounds = 12;              // of the loop over all changed nodes
+constexpr std::size_t kLargest = 65536;  // entries of a matrix that the removal of a node may make
 
 /// Applies the reductions until nothing changes.
 class Reducer {
@@ -57,8 +57,8 @@ class Reducer {
 
   bool reduce_node(int v, bool with_dominance) {
     bool any = graph_.drop_forbidden(v);
-    require(!graph_.node(v).costs.empty(), "{}: each combination of choices is forbidden, by those of node {} at the latest",
-            problem_.name, v);
+    require(!graph_.node(v).costs.empty(),
+            "{}: each combination of choices is forbidden, by those of node {} at the latest", problem_.name, v);
     if (with_dominance) any |= drop_dominated(v);
     any |= graph_.fold_sums(v);
     if (graph_.node(v).is_free && remove_node(v)) any = true;
@@ -105,7 +105,8 @@ class Reducer {
   Reduced& out_;
 };
 
-void add_matrix(Model& model, const std::vector<double>& costs, std::size_t rows, std::size_t columns, ModelEdge& edge) {
+void add_matrix(Model& model, const std::vector<double>& costs, std::size_t rows, std::size_t columns,
+                ModelEdge& edge) {
   edge.ab = model.matrices.size();
   model.matrices.insert(model.matrices.end(), costs.begin(), costs.end());
   edge.ba = model.matrices.size();

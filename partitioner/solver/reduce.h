@@ -14,8 +14,8 @@ namespace tessera::solver {
 struct Removed {
   struct Link {
     int node = 0;
-    std::vector<int> ids;      // the choices of the neighbour, in the problem's numbers
-    std::vector<double> costs; // [choices of the removed node, choices of the neighbour]
+    std::vector<int> ids;       // the choices of the neighbour, in the problem's numbers
+    std::vector<double> costs;  // [choices of the removed node, choices of the neighbour]
   };
   int node = 0;
   std::vector<int> ids;
@@ -25,9 +25,9 @@ struct Removed {
 
 struct Reduced {
   Model model;
-  std::vector<int> node;               // of each variable
-  std::vector<std::vector<int>> ids;   // per variable: the problem's number of each choice
-  std::vector<Removed> removed;        // in the order of removal
+  std::vector<int> node;              // of each variable
+  std::vector<std::vector<int>> ids;  // per variable: the problem's number of each choice
+  std::vector<Removed> removed;       // in the order of removal
   std::int64_t work = 0;
 
   /// Returns the choice of every node of the problem.

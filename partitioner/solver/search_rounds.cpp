@@ -12,7 +12,7 @@ constexpr double kDualBeside = 0.35;  // until then they go on beside the first 
 constexpr int kSettled = 40;          // passes at the best prices before candidates are read
 constexpr int kRoundsToJoin = 6;
 constexpr std::int64_t kRoundWork = 300'000'000;  // of each search
-constexpr double kNeverShare = 0.003;  // of the bound: the first penalty of a forbidden pair
+constexpr double kNeverShare = 0.003;             // of the bound: the first penalty of a forbidden pair
 
 }  // namespace
 
@@ -31,9 +31,8 @@ double SearchRounds::progress() const {
 }
 
 bool SearchRounds::is_proven() const {
-  return std::any_of(searches_.begin(), searches_.end(), [&](const auto& search) {
-    return search->best() && search->best_cost() - dual_.bound() < 0.5;
-  });
+  return std::any_of(searches_.begin(), searches_.end(),
+                     [&](const auto& search) { return search->best() && search->best_cost() - dual_.bound() < 0.5; });
 }
 
 // Steps of the dual problem for an amount of work, or until the bound no longer rises.

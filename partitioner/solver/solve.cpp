@@ -5,18 +5,18 @@
 #include <cmath>
 #include <numeric>
 
-#include "search_rounds.h"
 #include "enumerate.h"
 #include "reduce.h"
+#include "search_rounds.h"
 #include "tessera/base/error.h"
 
 namespace tessera::solver {
 namespace {
 
-constexpr std::int64_t kEnumerated = 200'000;       // choices that an enumeration may try
-constexpr int kMostEnumerated = 40;                 // variables of a model that is enumerated
-constexpr std::size_t kLargestExact = 1 << 22;      // entries of a table of an exact elimination
-constexpr double kRelativeError = 1e-9;             // of a bound, from rounding
+constexpr std::int64_t kEnumerated = 200'000;   // choices that an enumeration may try
+constexpr int kMostEnumerated = 40;             // variables of a model that is enumerated
+constexpr std::size_t kLargestExact = 1 << 22;  // entries of a table of an exact elimination
+constexpr double kRelativeError = 1e-9;         // of a bound, from rounding
 
 /// What is known about the model.
 struct Result {
@@ -88,15 +88,16 @@ double Solution::gap() const {
 Solution solve(const Problem& problem, const Budget& budget) {
   const Clock clock;
   check(problem);
-  require(budget.work >= 0 && budget.threads >= 1, "a budget needs work of at least 0 and at least 1 thread, not {} and {}",
-          budget.work, budget.threads);
+  require(budget.work >= 0 && budget.threads >= 1,
+          "a budget needs work of at least 0 and at least 1 thread, not {} and {}", budget.work, budget.threads);
   const Reduced reduced = reduce(problem);
   Result result;
   result.work = reduced.work;
   if (!solve_without_limit(reduced.model, budget, result) && !solve_by_enumeration(problem, reduced.model, result))
     search(reduced.model, budget, clock, result);
   require(result.choices.has_value(),
-          "{}: found no assignment that keeps the memory limit of {} bytes; the nearest exceeds it by {:.0f} bytes at time {}",
+          "{}: found no assignment that keeps the memory limit of {} bytes; the nearest exceeds it by {:.0f} bytes at "
+          "time {}",
           problem.name, problem.memory_limit.value_or(0), result.nearest_over, result.nearest_time);
   Solution out;
   out.choices = reduced.extend(*result.choices);

@@ -18,6 +18,7 @@ struct Timeline {
 
 /// Finds the times at which a largest set of nodes is alive and `most` usages exceed the limit; `least` and `most` are
 /// the usages per node. Error if the least usages exceed the limit at a time.
-Timeline find_timeline(const Problem& problem, const std::vector<std::int64_t>& least, const std::vector<std::int64_t>& most);
+Timeline find_timeline(const Problem& problem, const std::vector<std::int64_t>& least,
+                       const std::vector<std::int64_t>& most);
 
 }  // namespace tessera::solver

@@ -92,8 +92,7 @@ bool WorkingGraph::keep_choices(int v, const std::vector<char>& keep) {
     WorkingEdge& changed = edge(e);
     const std::size_t columns = node(changed.b).costs.size();
     std::vector<char> entries(changed.costs.size());
-    for (std::size_t i = 0; i < entries.size(); ++i)
-      entries[i] = keep[changed.a == v ? i / columns : i % columns];
+    for (std::size_t i = 0; i < entries.size(); ++i) entries[i] = keep[changed.a == v ? i / columns : i % columns];
     keep_only(changed.costs, entries);
     is_changed[static_cast<std::size_t>(other(e, v))] = 1;
   }

@@ -43,6 +43,15 @@ std::vector<Optimizer::NamedState> CombinedOptimizer::named_state() const {
   return out;
 }
 
+std::string CombinedOptimizer::note() const {
+  std::string out;
+  for (const auto& optimizer : optimizers_) {
+    const std::string own = optimizer->note();
+    if (!own.empty()) out += (out.empty() ? "" : "; ") + own;
+  }
+  return out;
+}
+
 void CombinedOptimizer::set_condition(const Tensor& applies, const Tensor& skipped) {
   for (const auto& optimizer : optimizers_) optimizer->set_condition(applies, skipped);
 }

@@ -33,6 +33,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, double learning_rate) :
     }
   }
   groups_ = std::move(groups);
+  for (const auto& parameter : Optimizer::parameters()) is_frozen_.push_back(!parameter.requires_grad());
   require(count > 0, "an optimizer needs at least one parameter");
 }
 
@@ -61,6 +62,20 @@ std::vector<NamedState> Optimizer::named_state() const {
   return out;
 }
 
+std::string Optimizer::note() const {
+  FormatCounts counts{.format = asked_format_};
+  for (const auto& state : states_) state->count_formats(counts);
+  if (counts.others == 0) return "";
+  return fmt::format(
+      "{} of {} state variables ({:.2g}% of the elements) are in {} although state in {} was asked for: they have "
+      "fewer "
+      "than 4096 elements",
+      counts.others, counts.others + counts.as_asked,
+      100 * static_cast<double>(counts.other_elements) / static_cast<double>(counts.elements + counts.other_elements),
+      parameters().front().dtype() == DType::kF64 ? "f64" : "f32",
+      asked_format_ == StateFormat::kInt8 ? "8 bits" : "bf16");
+}
+
 StateDict Optimizer::state_dict() const {
   StateDict out;
   for (auto& state : named_state()) out.add({std::move(state.name), std::move(state.tensor), {}});
@@ -77,7 +92,12 @@ LoadStateResult Optimizer::load_state_dict(const StateDict& source, const LoadSt
 // ---- for subclasses ---------------------------------------------------------------------------------------------------
 
 StateQuantity& Optimizer::make_state(const std::string& prefix, const StateOptions& options) {
-  return *states_.emplace_back(std::make_unique<StateQuantity>(prefix, Optimizer::parameters(), options));
+  if (options.format != StateFormat::kFull) asked_format_ = options.format;
+  StateOptions own = options;
+  own.has_state = [has_state = options.has_state](const Tensor& parameter) {
+    return parameter.requires_grad() && (!has_state || has_state(parameter));
+  };
+  return *states_.emplace_back(std::make_unique<StateQuantity>(prefix, Optimizer::parameters(), std::move(own)));
 }
 
 void Optimizer::write(StateQuantity& state, const Update& update, const Tensor& value) const {
@@ -125,7 +145,6 @@ void Optimizer::update_all(std::source_location /*where*/) {
   inputs_.clear();
   int index = 0;
   for (int group = 0; group < isize(groups_); ++group) update_group(group, index);
-  inputs_.clear();
 }
 
 void Optimizer::update_group(int group, int& index) {
@@ -133,6 +152,10 @@ void Optimizer::update_group(int group, int& index) {
   for (Tensor parameter : own.parameters) {
     const int number = index++;
     if (parameter.grad().is_null()) continue;
+    require(!is_frozen_[static_cast<std::size_t>(number)],
+            "{} has a gradient, but it did not require one when the optimizer was made, so it has no state; make the "
+            "optimizer after set_requires_grad()",
+            parameter.name());
     for (const auto& state : states_) state->place(number, parameter);
     const DType dtype = update_dtype(parameter);
     const Tensor stored = stored_tensor(parameter);

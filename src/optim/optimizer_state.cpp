@@ -112,6 +112,16 @@ void StateQuantity::append_to(std::vector<NamedState>& out, int index) const {
     if (!variable.is_null()) out.push_back({variable.name(), variable});
 }
 
+void StateQuantity::count_formats(FormatCounts& counts) const {
+  for (const Entry& entry : entries_) {
+    if (entry.values.is_null()) continue;
+    const bool is_full = is_float(entry.values.dtype()) && entry.values.dtype() != DType::kBF16;
+    const bool is_other = is_full && counts.format != StateFormat::kFull;
+    ++(is_other ? counts.others : counts.as_asked);
+    (is_other ? counts.other_elements : counts.elements) += entry.values.element_count();
+  }
+}
+
 void StateQuantity::place(int index, const Tensor& parameter) {
   Entry& entry = at(entries_, index);
   if (entry.is_placed || entry.values.is_null()) return;

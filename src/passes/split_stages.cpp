@@ -52,7 +52,8 @@ std::vector<int> stages_of(const Computation& entry) {
     const bool is_free = named_stage(instruction) < 0 && instruction.op->role != Role::kGetTupleElement;
     if (is_free && at(first_use, id) != kNoUser) at(stages, id) = at(first_use, id);
     if (id == entry.root) continue;
-    for_each_before(instruction, [&](Id before) { at(first_use, before) = std::min(at(first_use, before), at(stages, id)); });
+    for_each_before(instruction,
+                    [&](Id before) { at(first_use, before) = std::min(at(first_use, before), at(stages, id)); });
   }
   for (Id id = 0; id < entry.size(); ++id)  // an element is in the program of its tuple
     if (entry[id].op->role == Role::kGetTupleElement) at(stages, id) = at(stages, entry[id].operands[0]);
@@ -96,7 +97,8 @@ class Splitter {
 
   void check_types() const {
     const Instruction& root = entry_[entry_.root];
-    require(root.op->role == Role::kTuple, "{}: a program in stages must return a tuple, not {}", program_.name, root.type);
+    require(root.op->role == Role::kTuple, "{}: a program in stages must return a tuple, not {}", program_.name,
+            root.type);
     for (const Id operand : root.operands)
       require(entry_[operand].type.is_array(), "{}: a result of a program in stages must be an array, {} is {}",
               program_.name, entry_[operand].name, entry_[operand].type);

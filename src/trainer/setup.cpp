@@ -150,6 +150,7 @@ void finish_setup(const TrainingArguments& arguments, TrainingSetup& out) {
   for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out)})
     if (!note.empty()) out.notes.push_back(std::move(note));
   out.optimizer = make_optimizer(arguments, *out.network);
+  if (std::string note = out.optimizer->note(); !note.empty()) out.notes.push_back(std::move(note));
 }
 
 DType weight_dtype(const TrainingArguments& arguments) {

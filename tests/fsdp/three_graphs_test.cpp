@@ -105,7 +105,8 @@ TEST_P(ThreeGraphs, TrainAsOneGraphDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Meshes, ThreeGraphs,
                          testing::Values(Training{"data=1"}, Training{"data=2", true}, Training{"data=3"},
-                                         Training{"data=2,model=2", false, true}, Training{"data=2,model=3", true, true}));
+                                         Training{"data=2,model=2", false, true},
+                                         Training{"data=2,model=3", true, true}));
 
 TEST(ThreeGraphs, RunAProgramForEachPart) {
   const FreshRank rank;
@@ -138,7 +139,8 @@ TEST(ThreeGraphs, NeedABackwardPass) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "compile: graphs = 3 divides a step at backward(), which the function does not call");
   }
-  EXPECT_THROW((compile([](const Tensor& x) { return x * 2.0; }, {.graphs = 2})(Tensor::from<double>({1}, {1}))), Error);
+  EXPECT_THROW((compile([](const Tensor& x) { return x * 2.0; }, {.graphs = 2})(Tensor::from<double>({1}, {1}))),
+               Error);
 }
 
 }  // namespace

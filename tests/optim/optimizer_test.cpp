@@ -99,6 +99,20 @@ TEST(OptimizerTest, AParameterBelongsToOneOptimizer) {
   EXPECT_THROW(AdamW({p}, {}), Error);
 }
 
+TEST(OptimizerTest, AFrozenParameterHasNoState) {
+  const FreshRank rank;
+  Tensor p = variable({1});
+  Tensor frozen = variable({2}).set_requires_grad(false);
+  p.set_name("p"), frozen.set_name("frozen");
+  AdamW optimizer({p, frozen}, {});
+  EXPECT_EQ(optimizer.named_state().size(), 2U);
+  step_with_gradient(p, {1}, optimizer);
+  EXPECT_EQ(frozen.item(), 2);
+  frozen.set_requires_grad();
+  sum(p * frozen).backward();
+  EXPECT_THROW(optimizer.step(), Error);
+}
+
 // A linear layer on a batch of 6 rows: w is 4x6 (3 divides the columns, not the rows), b has 6 elements, c has one.
 struct Regression {
   Tensor w = Tensor::from<double>({4, 6}, std::vector<double>(24, 0.5)).set_requires_grad();

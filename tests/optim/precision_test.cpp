@@ -82,16 +82,16 @@ TEST(StateFormatTest, StochasticRoundingAddsUpSmallChanges) {
   EXPECT_TRUE(std::isinf(state.read(0).to_vector<float>()[17]));
 }
 
-std::vector<float> trained(const std::string& optimizer_name, const std::string& mesh_text, const std::string& axis) {
+std::vector<float> trained(const std::string& optimizer_name, const std::string& mesh_text, int steps = 5) {
   manual_seed(3);
   const Mesh mesh = Mesh::parse(mesh_text);
   Tensor w = Tensor::from<float>({12, 400}, wave(4800, 0.11));
   w.set_name("w");
   w.set_requires_grad();
-  mark_sharding(w, mesh, PartitionSpec(std::vector{PartitionSpec::Entry(SpecEntry{axis}), PartitionSpec::Entry()}));
+  mark_sharding(w, mesh, PartitionSpec(std::vector{PartitionSpec::Entry(SpecEntry{"a"}), PartitionSpec::Entry()}));
   const auto optimizer = make_optimizer(optimizer_name, {{{w}}}, {.learning_rate = 0.05});
   const Tensor target = Tensor::from<float>({12, 400}, wave(4800, 0.13));
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < steps; ++i) {
     optimizer->zero_grad();
     sum(square(w - target)).backward();
     optimizer->step();
@@ -105,12 +105,35 @@ TEST(StateFormatTest, RoundedStateDoesNotDependOnTheMesh) {
     std::vector<float> expected;
     {
       const FreshRank rank;
-      expected = trained(name, "a=1", "a");
+      expected = trained(name, "a=1");
     }
     for (const std::string mesh : {"a=3", "a=4"})
-      on_ranks(mesh == "a=3" ? 3 : 4,
-               [&](int) { EXPECT_EQ(trained(name, mesh, "a"), expected) << name << " " << mesh; });
+      on_ranks(mesh == "a=3" ? 3 : 4, [&](int) { EXPECT_EQ(trained(name, mesh), expected) << name << " " << mesh; });
   }
+}
+
+// The distance to the target of the quadratic loss, after 100 steps.
+TEST(StateFormatTest, RoundedStateTrainsAsWellAsFullState) {
+  const auto distance = [](const std::string& name) {
+    const FreshRank rank;
+    const std::vector<float> values = trained(name, "a=1", 100);
+    const std::vector<float> target = wave(4800, 0.13);
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) sum += std::fabs(values[i] - target[i]);
+    return sum;
+  };
+  const double full = distance("adamw_torch");
+  EXPECT_NEAR(distance("adamw_8bit"), full, 0.02 * full);
+  EXPECT_NEAR(distance("adamw_anyprecision"), full, 0.02 * full);
+}
+
+TEST(StateFormatTest, OneMessageSaysWhichStateIsNotInTheFormat) {
+  const FreshRank rank;
+  Tensor large = Tensor::from<float>({kRows, kColumns}, wave(kRows * kColumns, 1)).set_requires_grad();
+  Tensor small = Tensor::from<float>({3}, {1, 2, 3}).set_requires_grad();
+  EXPECT_EQ(make_optimizer("adamw_anyprecision", {{{large, small}}}, {})->note(), "");
+  const std::string note = make_optimizer("adamw_8bit", {{{large, small}}}, {})->note();
+  EXPECT_NE(note.find("2 of 4 state variables (0.07% of the elements) are in f32"), std::string::npos) << note;
 }
 
 TEST(StateFormatTest, NamesOfFormatsAreChecked) {

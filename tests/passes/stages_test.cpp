@@ -54,8 +54,8 @@ TEST(Stages, ComputeTogetherWhatTheProgramComputes) {
   ASSERT_EQ(stages.stages.size(), 3U);
   EXPECT_EQ(stages.stages[1].name, "backward");
   for (const Stage& stage : stages.stages) verify(stage.program);
-  const std::vector<Literal> arguments{Literal::from<double>({3}, {1, -2, 0.5}), Literal::from<double>({3}, {0.25, 3, 7}),
-                                       Literal::scalar(0.125)};
+  const std::vector<Literal> arguments{Literal::from<double>({3}, {1, -2, 0.5}),
+                                       Literal::from<double>({3}, {0.25, 3, 7}), Literal::scalar(0.125)};
   const Literal whole = evaluate(program, arguments);
   const std::vector<Literal> results = run_stages(stages, arguments);
   ASSERT_EQ(results.size(), 3U);
@@ -90,7 +90,8 @@ HloModule m
 ENTRY %main (x: f32[2]) -> f32[2] {
   %x = f32[2] parameter(0)
   ROOT %r = f32[2] add(%x, %x), frontend_attributes={tessera.stage="forward"}
-})")).stages.empty());
+})"))
+                  .stages.empty());
 }
 
 TEST(Stages, HaveKnownNames) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tessera/optim/optimizer.h"
@@ -18,6 +19,7 @@ class CombinedOptimizer : public Optimizer {
   void set_step_count(std::int64_t steps) override;
   [[nodiscard]] std::vector<Tensor> parameters() const override;
   [[nodiscard]] std::vector<NamedState> named_state() const override;
+  [[nodiscard]] std::string note() const override;
   void set_condition(const Tensor& applies, const Tensor& skipped) override;
   [[nodiscard]] const std::vector<std::unique_ptr<Optimizer>>& optimizers() const { return optimizers_; }
 

@@ -22,7 +22,7 @@
 
 namespace tessera::optim {
 
-/// Parameters that share options.
+/// Parameters that share options. A parameter that requires no gradient has no state and is not updated.
 struct ParameterGroup {
   std::vector<Tensor> parameters{};
   double weight_decay = 0;
@@ -51,6 +51,8 @@ class Optimizer {
   using NamedState = optim::NamedState;
   /// State by name: `exp_avg.NAME` …, in the order of the parameters.
   [[nodiscard]] virtual std::vector<NamedState> named_state() const;
+  /// One message about state that does not have the format that was asked for; "" if all has it.
+  [[nodiscard]] virtual std::string note() const;
   /// named_state() and the number of steps so far, `step`. Names contain the name of the parameter, so state belongs to
   /// the parameter of this name, in any order of parameters and groups.
   [[nodiscard]] StateDict state_dict() const;
@@ -82,7 +84,7 @@ class Optimizer {
   /// Traces the updates of all parameters with gradients.
   virtual void update_all(std::source_location where);
 
-  /// State of every parameter: zeros.
+  /// State of every parameter that requires a gradient: zeros. The format that is not kFull is the one that was asked for.
   StateQuantity& make_state(const std::string& prefix, const StateOptions& options = {});
   void write(StateQuantity& state, const Update& update, const Tensor& value) const;
 
@@ -119,6 +121,8 @@ class Optimizer {
 
   std::vector<std::unique_ptr<StateQuantity>> states_;
   std::map<std::pair<std::string, DType>, Tensor> inputs_;  // of this step
+  std::vector<bool> is_frozen_;                             // of each parameter, at construction
+  StateFormat asked_format_ = StateFormat::kFull;
   Tensor applies_;
   Tensor skipped_;
 };

@@ -35,6 +35,15 @@ struct NamedState {
   Tensor tensor;
 };
 
+/// State variables, by whether they have the format that was asked for.
+struct FormatCounts {
+  StateFormat format = StateFormat::kFull;
+  std::int64_t as_asked = 0;
+  std::int64_t others = 0;
+  std::int64_t elements = 0;
+  std::int64_t other_elements = 0;
+};
+
 /// The element type of updates: f64 for f64 parameters, else f32.
 DType update_dtype(const Tensor& parameter);
 
@@ -51,6 +60,8 @@ class StateQuantity {
   void write(int index, const Tensor& value, const Tensor& applies);
   /// Appends the variables of parameter number `index`.
   void append_to(std::vector<NamedState>& out, int index) const;
+  /// Adds the numbers of parameters and elements with state in the format of the options, and in another one.
+  void count_formats(FormatCounts& counts) const;
   /// Gives state that has no value yet the sharding of the gradient of its parameter.
   void place(int index, const Tensor& parameter);
 

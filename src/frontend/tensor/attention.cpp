@@ -49,7 +49,11 @@ template <class F>
 Tensor recorded_attention(std::string_view name, const Tensor& q, const Tensor& k, const Tensor& v,
                           std::source_location where, F&& emit) {
   return in_context(name, {&q, &k, &v}, where, [&] {
-    return trace().record(where, [&](Builder&) { return emit(operand_value(q), operand_value(k), operand_value(v)); });
+    return trace().record(where, [&](Builder&) {
+      const Value x = autocast_value(name, q);
+      const Value y = autocast_value(name, k);
+      return emit(x, y, autocast_value(name, v));
+    });
   });
 }
 

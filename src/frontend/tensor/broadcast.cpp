@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/autocast_values.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/structural.h"
 
@@ -64,21 +65,27 @@ Value number_like(Value other, double number) {
   return trace().full(other.type(), number);
 }
 
-}  // namespace
-
-OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs) {
-  require(!lhs.is_number() || !rhs.is_number(), "one operand must be a tensor");
-  if (lhs.is_number()) {
-    const Value y = trace().use(rhs.tensor());
-    return {number_like(y, lhs.number()), y};
-  }
-  const Value x = trace().use(lhs.tensor());
-  if (rhs.is_number()) return {x, number_like(x, rhs.number())};
-  const Value y = trace().use(rhs.tensor());
+OperandPair broadcast_values(Value x, Value y) {
   require(x.type().dtype() == y.type().dtype(), "operands have element types {} and {}; convert one with .to()",
           dtype_name(x.type().dtype()), dtype_name(y.type().dtype()));
   const Dims dims = broadcast_dims(x.type().dims(), y.type().dims());
   return {broadcast_value(x, dims), broadcast_value(y, dims)};
+}
+
+}  // namespace
+
+OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs, std::string_view function) {
+  require(!lhs.is_number() || !rhs.is_number(), "one operand must be a tensor");
+  if (lhs.is_number()) {
+    const Value y = autocast_value(function, rhs);
+    return {number_like(y, lhs.number()), y};
+  }
+  const Value x = autocast_value(function, lhs);
+  if (rhs.is_number()) return {x, number_like(x, rhs.number())};
+  const Value y = autocast_value(function, rhs);
+  std::vector<Value> values{x, y};
+  widen_in_autocast(values);
+  return broadcast_values(values[0], values[1]);
 }
 
 }  // namespace tessera

@@ -2,6 +2,8 @@
 // Makes the implicit broadcasting of NumPy explicit.
 #pragma once
 
+#include <string_view>
+
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/ir/builder.h"
 
@@ -15,12 +17,13 @@ Dims broadcast_dims(const Dims& a, const Dims& b);
 /// Broadcasts `x` to `dims`.
 Value broadcast_value(Value x, const Dims& dims);
 
-/// Two operands as values of one type. Numbers get the element type of the tensor.
+/// Two operands of `function` as values of one type. Numbers get the element type of the tensor. An Autocast scope converts
+/// the tensors as the function requires.
 struct OperandPair {
   Value lhs;
   Value rhs;
 };
-OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs);
+OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs, std::string_view function = {});
 /// Returns the value of one operand. A number becomes an f32 scalar.
 Value operand_value(const Operand& operand);
 

@@ -34,7 +34,7 @@ using Unary = Value (*)(Value);
 
 Tensor binary(const Operand& lhs, const Operand& rhs, std::string_view name, Binary op) {
   return at_place({&lhs, &rhs}, name, [&] {
-    const auto [x, y] = broadcast_operands(lhs, rhs);
+    const auto [x, y] = broadcast_operands(lhs, rhs, name);
     return op(x, y);
   });
 }
@@ -46,7 +46,7 @@ Tensor compare(const Operand& lhs, const Operand& rhs, CompareDirection directio
 }
 template <class F>
 Tensor unary(const Operand& x, std::string_view name, F&& op) {
-  return at_place({&x}, name, [&] { return op(operand_value(x)); });
+  return at_place({&x}, name, [&] { return op(autocast_value(name, x)); });
 }
 
 }  // namespace

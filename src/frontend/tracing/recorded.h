@@ -2,6 +2,7 @@
 // Helpers to write functions of tensors: tracing into the trace, and common values.
 #pragma once
 
+#include "tensor/autocast_values.h"
 #include "tensor/broadcast.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/elementwise.h"
@@ -14,15 +15,15 @@ namespace tessera {
 template <class F>
 Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
   return in_context(name, {&x.tensor()}, x.where(),
-                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); }); });
+                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(autocast_value(name, x)); }); });
 }
 /// The same for two operands.
 template <class F>
 Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
   return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
     return trace().record(x.where(), [&](Builder&) {
-      const Value first = operand_value(x);  // the order decides the numbers of the program's parameters
-      return emit(first, operand_value(y));
+      const Value first = autocast_value(name, x);  // the order decides the numbers of the program's parameters
+      return emit(first, autocast_value(name, y));
     });
   });
 }

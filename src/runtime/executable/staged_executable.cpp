@@ -124,8 +124,7 @@ class StagedExecutable final : public Executable {
       for (std::size_t k = 0; k < part.results.size(); ++k)
         if (const int from = part.executable->donations()[k]; from >= 0)
           at(source, part.results[k]) = at(source, at(part.arguments, from));
-    for (const int value : results_)
-      donations_.push_back(value < isize(argument_types_) ? -1 : at(source, value));
+    for (const int value : results_) donations_.push_back(value < isize(argument_types_) ? -1 : at(source, value));
   }
 
   // The bytes of each value, and the largest sum of a stage and the values that wait meanwhile.

@@ -19,9 +19,10 @@ struct ConvolutionForm {
 };
 
 Program convolution_program(const ConvolutionForm& form) {
-  return testing::read(fmt::format("HloModule convolution\nENTRY main {{\n  x = {} parameter(0)\n  w = {} parameter(1)\n  "
-                                   "ROOT y = {} convolution(x, w), {}\n}}\n",
-                                   form.lhs, form.rhs, form.result, form.rest));
+  return testing::read(
+      fmt::format("HloModule convolution\nENTRY main {{\n  x = {} parameter(0)\n  w = {} parameter(1)\n  "
+                  "ROOT y = {} convolution(x, w), {}\n}}\n",
+                  form.lhs, form.rhs, form.result, form.rest));
 }
 
 void expect_convolution(const ConvolutionForm& form, double units) {
@@ -48,13 +49,13 @@ TEST(Convolution, WithWindowsOfThreeByThreeIsTransformed) {
 }
 
 TEST(Convolution, OfAGradientWithTurnedWindowsIsTransformed) {
-  for (const ConvolutionForm& form : std::vector<ConvolutionForm>{
-           {"f32[2,19,13,11]", "f32[19,17,3,3]", "f32[2,17,13,11]",
-            "window={size=3x3 pad=1_1x1_1 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"},
-           {"f32[2,19,11,9]", "f32[19,17,3,3]", "f32[2,17,13,11]",
-            "window={size=3x3 pad=2_2x2_2 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"},
-           {"f32[3,16,7,7]", "f32[16,16,3,3]", "f32[3,16,7,8]",
-            "window={size=3x3 pad=1_1x2_1 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"}})
+  for (const ConvolutionForm& form :
+       std::vector<ConvolutionForm>{{"f32[2,19,13,11]", "f32[19,17,3,3]", "f32[2,17,13,11]",
+                                     "window={size=3x3 pad=1_1x1_1 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"},
+                                    {"f32[2,19,11,9]", "f32[19,17,3,3]", "f32[2,17,13,11]",
+                                     "window={size=3x3 pad=2_2x2_2 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"},
+                                    {"f32[3,16,7,7]", "f32[16,16,3,3]", "f32[3,16,7,8]",
+                                     "window={size=3x3 pad=1_1x2_1 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"}})
     expect_convolution(form, kTransformed);
 }
 
@@ -106,9 +107,8 @@ TEST(Convolution, OfLargeImagesIsTransformedInBlocks) {
   std::vector<float> map_values(forward.begin(), forward.end());
   std::vector<float> weight_values(gradient.begin(), gradient.end());
   const auto world = make_single_rank_world();
-  const Program transformed =
-      convolution_program({"f32[2,130,70,70]", "f32[17,130,3,3]", "f32[2,17,70,70]",
-                           "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01"});
+  const Program transformed = convolution_program({"f32[2,130,70,70]", "f32[17,130,3,3]", "f32[2,17,70,70]",
+                                                   "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01"});
   const Program transformed_gradient =
       convolution_program({"f32[2,130,70,70]", "f32[2,17,70,70]", "f32[17,130,3,3]",
                            "window={size=70x70 pad=1_1x1_1}, dim_labels=fb01_io01->fb01"});

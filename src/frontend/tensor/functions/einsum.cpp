@@ -244,7 +244,7 @@ Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, st
     require(!operands.empty(), "needs at least one operand");
     return trace().record(where, [&](Builder&) {
       std::vector<Value> values;
-      for (const auto& operand : operands) values.push_back(trace().use(operand));
+      for (const auto& operand : operands) values.push_back(autocast_value("einsum", operand));
       return einsum_value(equation, values);
     });
   } catch (InternalError&) {

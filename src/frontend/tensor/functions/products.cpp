@@ -11,9 +11,8 @@
 namespace tessera {
 
 Tensor dot(Operand lhs, Operand rhs, const DotDims& dims) {
-  return recorded("dot", lhs, [&](Value x) {
-    return ops::dot(x, operand_value(rhs),
-                    {dims.lhs_batch, dims.lhs_contracting, dims.rhs_batch, dims.rhs_contracting});
+  return recorded("dot", lhs, rhs, [&](Value x, Value y) {
+    return ops::dot(x, y, {dims.lhs_batch, dims.lhs_contracting, dims.rhs_batch, dims.rhs_contracting});
   });
 }
 

@@ -21,6 +21,7 @@ Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location wh
     return trace().record(where, [&](Builder&) {
       std::vector<Value> values;
       for (const auto& part : parts) values.push_back(trace().use(part));
+      widen_in_autocast(values);
       return ops::concatenate(values, checked_dim(values.front().type(), dim));
     });
   });

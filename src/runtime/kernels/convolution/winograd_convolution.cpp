@@ -75,8 +75,8 @@ class WinogradKernel final : public Kernel {
  private:
   [[nodiscard]] float* place(const KernelArgs& args, Part part) const {
     const int operand = plan_.operands()[part];
-    std::byte* const data = operand < 0 ? args.out[0]
-                                        : const_cast<std::byte*>(args.in[static_cast<std::size_t>(operand)]);  // NOLINT
+    std::byte* const data =
+        operand < 0 ? args.out[0] : const_cast<std::byte*>(args.in[static_cast<std::size_t>(operand)]);  // NOLINT
     return reinterpret_cast<float*>(data) + plan_.sides[part].offset;
   }
 

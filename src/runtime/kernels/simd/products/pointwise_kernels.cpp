@@ -3,9 +3,9 @@
 //
 //   forward               map[n][o, s] = sum over i of weights[o, i] image[n][i, s]     columns: images and places
 //   gradient of weights   weights[o, i] = sum over n, s of map[n][o, s] image[n][i, s]  depth: images and places
-#include "kernels/simd/registration.h"
 #include "kernels/simd/products/sgemm_block.h"
 #include "kernels/simd/products/sgemm_packing.h"
+#include "kernels/simd/registration.h"
 
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
@@ -37,20 +37,20 @@ void pack_columns(const PointwiseArgs& args, std::int64_t from, std::int64_t cou
   const std::int64_t rest = count % kTileColumns;
   if (rest > 0)
     for (std::int64_t i = 0; i < depth * kTileColumns; ++i) out[(count - rest) * depth + i] = 0;
-  for_each_part(from, count, args.places, [&](std::int64_t image, std::int64_t place, std::int64_t part,
-                                              std::int64_t offset) {
-    const float* line = args.image + image * args.in_image + feature * args.in_feature + place;
-    for (std::int64_t k = 0; k < depth; ++k, line += args.in_feature)
-      for (std::int64_t i = 0; i < part;) {
-        const std::int64_t column = (offset + i) % kTileColumns;
-        float* const to = out + (offset + i - column) * depth + k * kTileColumns + column;
-        const std::int64_t run = lesser(part - i, kTileColumns - column);
-        std::int64_t j = 0;
-        for (; j + kLanes <= run; j += kLanes) store(to + j, load(line + i + j));
-        for (; j < run; ++j) to[j] = line[i + j];
-        i += run;
-      }
-  });
+  for_each_part(from, count, args.places,
+                [&](std::int64_t image, std::int64_t place, std::int64_t part, std::int64_t offset) {
+                  const float* line = args.image + image * args.in_image + feature * args.in_feature + place;
+                  for (std::int64_t k = 0; k < depth; ++k, line += args.in_feature)
+                    for (std::int64_t i = 0; i < part;) {
+                      const std::int64_t column = (offset + i) % kTileColumns;
+                      float* const to = out + (offset + i - column) * depth + k * kTileColumns + column;
+                      const std::int64_t run = lesser(part - i, kTileColumns - column);
+                      std::int64_t j = 0;
+                      for (; j + kLanes <= run; j += kLanes) store(to + j, load(line + i + j));
+                      for (; j < run; ++j) to[j] = line[i + j];
+                      i += run;
+                    }
+                });
 }
 
 // Computes a tile whose columns are in several images or not complete.
@@ -61,16 +61,17 @@ void multiply_parts(const PointwiseArgs& args, Tile tile, std::int64_t rows, std
   tile.stride = kTileColumns;
   const bool adds = std::exchange(tile.adds, false);
   kTileOfRows[static_cast<std::size_t>(rows) - 1](tile);
-  for_each_part(from, count, args.places, [&](std::int64_t image, std::int64_t place, std::int64_t part,
-                                              std::int64_t offset) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* const out = args.map + image * args.out_image + (row + r) * args.out_feature + place;
-      const float* const sums = all + r * kTileColumns + offset;
-      std::int64_t i = 0;
-      for (; i + kLanes <= part; i += kLanes) store(out + i, adds ? load(out + i) + load(sums + i) : load(sums + i));
-      for (; i < part; ++i) out[i] = adds ? out[i] + sums[i] : sums[i];
-    }
-  });
+  for_each_part(from, count, args.places,
+                [&](std::int64_t image, std::int64_t place, std::int64_t part, std::int64_t offset) {
+                  for (std::int64_t r = 0; r < rows; ++r) {
+                    float* const out = args.map + image * args.out_image + (row + r) * args.out_feature + place;
+                    const float* const sums = all + r * kTileColumns + offset;
+                    std::int64_t i = 0;
+                    for (; i + kLanes <= part; i += kLanes)
+                      store(out + i, adds ? load(out + i) + load(sums + i) : load(sums + i));
+                    for (; i < part; ++i) out[i] = adds ? out[i] + sums[i] : sums[i];
+                  }
+                });
 }
 
 struct PointwiseBlocks {
@@ -152,15 +153,16 @@ void pack_places(const float* data, std::int64_t image_stride, std::int64_t feat
   for (std::int64_t i = 0; i < count; i += kWidth) {
     const std::int64_t present = lesser(kWidth, count - i);
     const std::int64_t width = pads ? kWidth : present;
-    for_each_part(from, depth, places, [&](std::int64_t image, std::int64_t place, std::int64_t part,
-                                           std::int64_t offset) {
-      const Lines<float> lines{data + image * image_stride + (feature + i) * feature_stride + place, feature_stride, 1};
-      float* const to = out + i * depth + offset * width;
-      if (width == kWidth)
-        pack_turned(lines, present, width, part, to);
-      else
-        pack_plain(lines, present, width, 0, part, to);
-    });
+    for_each_part(from, depth, places,
+                  [&](std::int64_t image, std::int64_t place, std::int64_t part, std::int64_t offset) {
+                    const Lines<float> lines{data + image * image_stride + (feature + i) * feature_stride + place,
+                                             feature_stride, 1};
+                    float* const to = out + i * depth + offset * width;
+                    if (width == kWidth)
+                      pack_turned(lines, present, width, part, to);
+                    else
+                      pack_plain(lines, present, width, 0, part, to);
+                  });
   }
 }
 
@@ -177,8 +179,7 @@ void pointwise_gradient(const PointwiseArgs& args) {
                                 right);
       for (std::int64_t m = 0; m < args.outputs; m += block.rows) {
         const std::int64_t rows = lesser(block.rows, args.outputs - m);
-        pack_places<kTileRows>(args.map, args.out_image, args.out_feature, args.places, m, rows, false, k, depth,
-                               left);
+        pack_places<kTileRows>(args.map, args.out_image, args.out_feature, args.places, m, rows, false, k, depth, left);
         float* const out = args.weights_gradient + m * args.weights_out + n;
         multiply_block(left, right, rows, columns,
                        {.depth = depth, .out = out, .stride = args.weights_out, .adds = k > 0});

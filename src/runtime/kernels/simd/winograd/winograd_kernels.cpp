@@ -64,8 +64,7 @@ void transform_weights(const WinogradArgs& args, std::int64_t first, std::int64_
 #pragma GCC unroll 3
       for (std::int64_t y = 0; y < kWindow; ++y)
 #pragma GCC unroll 3
-        for (std::int64_t x = 0; x < kWindow; ++x)
-          elements[y][x][o] = from[y * args.weights_y + x * args.weights_x];
+        for (std::int64_t x = 0; x < kWindow; ++x) elements[y][x][o] = from[y * args.weights_y + x * args.weights_x];
     Vector halves[kWindow][kPlaces];
 #pragma GCC unroll 3
     for (std::int64_t x = 0; x < kWindow; ++x) {
@@ -112,8 +111,7 @@ void winograd(const WinogradArgs& args) {
   TileReader<kPlaces> reader(plan.tiling, args.in, args.image, args.low_y, args.low_x);
   TileWriter writer(plan.tiling, args.out, args.map);
   for (std::int64_t start = 0; start < plan.tiling.groups(); start += plan.at_once) {
-    const std::int64_t end =
-        start + plan.at_once < plan.tiling.groups() ? start + plan.at_once : plan.tiling.groups();
+    const std::int64_t end = start + plan.at_once < plan.tiling.groups() ? start + plan.at_once : plan.tiling.groups();
     std::int64_t tiles = 0;
     for (std::int64_t g = start; g < end; ++g) {
       const Group group = plan.tiling.group(g);
@@ -149,10 +147,10 @@ std::int64_t winograd_workspace(const WinogradArgs& args) {
 
 struct GradientPlan {
   Tiling tiling;
-  Panels rows;           // output features
-  std::int64_t columns;  // panels of input features
-  std::int64_t at_once;  // groups
-  std::int64_t most;     // tiles
+  Panels rows;                             // output features
+  std::int64_t columns;                    // panels of input features
+  std::int64_t at_once;                    // groups
+  std::int64_t most;                       // tiles
   std::int64_t row_floats, column_floats;  // of a panel
   bool keeps_sums;
 
@@ -221,8 +219,7 @@ void write_gradient(const WinogradArgs& args, const GradientPlan& plan, std::int
 #pragma GCC unroll 3
         for (std::int64_t y = 0; y < kWindow; ++y)
 #pragma GCC unroll 3
-          for (std::int64_t x = 0; x < kWindow; ++x)
-            to[y * args.weights_y + x * args.weights_x] = elements[y][x][l];
+          for (std::int64_t x = 0; x < kWindow; ++x) to[y * args.weights_y + x * args.weights_x] = elements[y][x][l];
     }
 }
 
@@ -236,8 +233,7 @@ void winograd_gradient(const WinogradArgs& args) {
   TileReader<kResults> maps(plan.tiling, args.out, args.map, 0, 0);
   const std::int64_t height = plan.rows.height;
   for (std::int64_t start = 0; start < plan.tiling.groups(); start += plan.at_once) {
-    const std::int64_t end =
-        start + plan.at_once < plan.tiling.groups() ? start + plan.at_once : plan.tiling.groups();
+    const std::int64_t end = start + plan.at_once < plan.tiling.groups() ? start + plan.at_once : plan.tiling.groups();
     std::int64_t tiles = 0;
     for (std::int64_t g = start; g < end; ++g) {
       const Group group = plan.tiling.group(g);
@@ -274,8 +270,7 @@ void winograd_gradient(const WinogradArgs& args) {
 
 std::int64_t winograd_gradient_workspace(const WinogradArgs& args) {
   const GradientPlan plan(args);
-  return static_cast<std::int64_t>(sizeof(float)) *
-         (GradientPlan::kTurned + plan.left() + plan.right() + plan.sums());
+  return static_cast<std::int64_t>(sizeof(float)) * (GradientPlan::kTurned + plan.left() + plan.right() + plan.sums());
 }
 
 }  // namespace

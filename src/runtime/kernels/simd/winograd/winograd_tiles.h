@@ -18,8 +18,8 @@ struct Group {
 };
 
 struct Tiling {
-  std::int64_t down = 0, across = 0;  // tiles of an image
-  std::int64_t rows = 0;              // of all images
+  std::int64_t down = 0, across = 0;   // tiles of an image
+  std::int64_t rows = 0;               // of all images
   std::int64_t chunk = 0, chunks = 0;  // the tiles of a group in a row; the groups of a row
   std::int64_t together = 0;           // rows of a group
 
@@ -97,8 +97,7 @@ class TileReader {
  private:
   // Transforms along the columns, for one row of tiles.
   void transform_rows(std::int64_t feature, std::int64_t row) {
-    const float* const plane =
-        data_ + row / tiling_.down * side_.image_stride + feature * side_.feature_stride;
+    const float* const plane = data_ + row / tiling_.down * side_.image_stride + feature * side_.feature_stride;
     const std::int64_t top = row % tiling_.down * kResults - low_y_;
     const float* from[kSize];
     for (std::int64_t i = 0; i < kSize; ++i) {
@@ -158,8 +157,7 @@ class TileReader {
 // Writes results of the tiles of a group, for one feature.
 class TileWriter {
  public:
-  TileWriter(const Tiling& tiling, const WinogradSide& side, float* data)
-      : tiling_(tiling), side_(side), data_(data) {}
+  TileWriter(const Tiling& tiling, const WinogradSide& side, float* data) : tiling_(tiling), side_(side), data_(data) {}
 
   /// `from[place * stride]` is a vector of tiles.
   void write(const Group& group, std::int64_t feature, const float* from, std::int64_t stride) {

@@ -12,10 +12,10 @@
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
-constexpr std::int64_t kResults = 4;                         // of a tile, along each dim
-constexpr std::int64_t kWindow = 3;                          // elements of the window along each dim
-constexpr std::int64_t kPlaces = kResults + kWindow - 1;     // elements of the image that a tile reads, along each dim
-constexpr std::int64_t kProducts = kPlaces * kPlaces;        // of a tile
+constexpr std::int64_t kResults = 4;                      // of a tile, along each dim
+constexpr std::int64_t kWindow = 3;                       // elements of the window along each dim
+constexpr std::int64_t kPlaces = kResults + kWindow - 1;  // elements of the image that a tile reads, along each dim
+constexpr std::int64_t kProducts = kPlaces * kPlaces;     // of a tile
 
 /// B^T d
 inline void to_places(const Vector (&d)[kPlaces], Vector (&out)[kPlaces]) {
