@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tessera/base/argument_parser.h"
+#include "tessera/base/text.h"
 #include "tessera/nn/models/gpt2_presets.h"
 #include "tessera/tessera.h"
 #include "tessera/trainer/training_plan.h"

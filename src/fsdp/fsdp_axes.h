@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/fsdp/options.h"
 #include "tessera/sharding/mesh.h"
 

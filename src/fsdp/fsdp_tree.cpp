@@ -4,7 +4,7 @@
 #include <map>
 
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/fsdp/units.h"
 #include "tessera/sharding/placement.h"
 #include "unit_names.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/module.h"
 
 namespace tessera::fsdp {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::optim {
 namespace {

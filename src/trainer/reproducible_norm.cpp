@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::trainer {
 namespace {

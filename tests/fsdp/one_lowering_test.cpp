@@ -6,7 +6,7 @@
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/sharding/placements.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/ir/text.h"
 #include "tessera/nn/layers.h"
@@ -15,12 +15,12 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kDevices = 3, kRows = 6, kIn = 9, kOut = 12;
+constexpr std::int64_t kDevices = 3, kSampleRows = 6, kInputs = 9, kOutputs = 12;
 
 // Two linear layers, y = tanh(x w0) w1, with weights as `use` gives them.
 Program partitioned_step(std::vector<Tensor> weights, const Mesh& mesh,
                          const std::function<Tensor(const Tensor&)>& use) {
-  const Tensor x = Tensor::abstract(Type::array(DType::kF32, {kRows, kIn}), "x");
+  const Tensor x = Tensor::abstract(Type::array(DType::kF32, {kSampleRows, kInputs}), "x");
   mark_sharding(x, mesh, {"fsdp", {}});
   for (Tensor& weight : weights) weight.set_requires_grad();
   const Tensor scaled = x * 0.5;  // so that x is the first input in all forms
@@ -30,8 +30,8 @@ Program partitioned_step(std::vector<Tensor> weights, const Mesh& mesh,
 }
 
 std::vector<Tensor> new_weights() {
-  return {Tensor::abstract(Type::array(DType::kF32, {kIn, kOut}), "w0"),
-          Tensor::abstract(Type::array(DType::kF32, {kOut, kIn}), "w1")};
+  return {Tensor::abstract(Type::array(DType::kF32, {kInputs, kOutputs}), "w0"),
+          Tensor::abstract(Type::array(DType::kF32, {kOutputs, kInputs}), "w1")};
 }
 
 class TwoWeights : public nn::Module {
@@ -101,7 +101,7 @@ TEST(OneLowering, AStoredShardingAloneGivesTheBytesOfFsdpWithoutResharding) {
       fully_shard(module, {.mesh = mesh, .reshard_after_forward = false});
     else
       for (const Tensor& weight : weights) mark_sharding(weight, mesh, {"fsdp", {}});
-    const Tensor x = Tensor::abstract(Type::array(DType::kF32, {300 * kRows, kIn}), "x");
+    const Tensor x = Tensor::abstract(Type::array(DType::kF32, {300 * kSampleRows, kInputs}), "x");
     mark_sharding(x, mesh, {"fsdp", {}});
     sum(square(matmul(tanh(matmul(x, weights[0])), weights[1]))).backward();
     std::int64_t bytes = 0;
@@ -115,9 +115,9 @@ TEST(Reports, NameParametersAndUnits) {
   const FreshRank rank;
   plan_for_devices(kDevices);
   const Mesh mesh({{"fsdp", kDevices}});
-  nn::Linear layer(kIn, kOut);
+  nn::Linear layer(kInputs, kOutputs);
   fully_shard(layer, {.mesh = mesh});
-  const Tensor x = Tensor::abstract(Type::array(DType::kF32, {kRows, kIn}), "x");
+  const Tensor x = Tensor::abstract(Type::array(DType::kF32, {kSampleRows, kInputs}), "x");
   mark_sharding(x, mesh, {"fsdp", {}});
   sum(square(layer(x))).backward();
   std::vector<std::string> reasons;

@@ -11,7 +11,7 @@
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/optim/optimizer.h"

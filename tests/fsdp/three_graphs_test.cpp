@@ -19,12 +19,12 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kBatchRows = 5;
-constexpr std::int64_t kLength = 7;
+constexpr std::int64_t kBlock = 7;
 
 nn::GPT2Config two_layers() {
   nn::GPT2Config config;
   config.vocab_size = 13;
-  config.n_positions = kLength;
+  config.n_positions = kBlock;
   config.n_embd = 12;
   config.n_layer = 2;
   config.n_head = 3;
@@ -35,8 +35,8 @@ nn::GPT2Config two_layers() {
 
 Tensor tokens_at(const Mesh& mesh, int step) {
   std::vector<std::int32_t> values;
-  for (int i = 0; i < kBatchRows * kLength; ++i) values.push_back((5 * i + 3 * step + i * i / 4) % 13);
-  Tensor tokens = Tensor::from<std::int32_t>({kBatchRows, kLength}, values);
+  for (int i = 0; i < kBatchRows * kBlock; ++i) values.push_back((5 * i + 3 * step + i * i / 4) % 13);
+  Tensor tokens = Tensor::from<std::int32_t>({kBatchRows, kBlock}, values);
   mark_sharding(tokens, mesh, {"data", {}});
   return tokens;
 }

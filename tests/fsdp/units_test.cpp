@@ -8,7 +8,7 @@
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/fsdp/spmd.h"
 #include "tessera/nn/layers.h"

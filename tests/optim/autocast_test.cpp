@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "frontend/on_ranks.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/autocast.h"
 #include "tessera/frontend/tensor/functions.h"

@@ -9,7 +9,7 @@
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tensor/stack.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/optim/adafactor.h"
 #include "tessera/optim/combined_optimizer.h"
 #include "tessera/optim/ema.h"

@@ -11,7 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/tracing/trace.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/elementwise.h"
 
 namespace tessera {

@@ -10,6 +10,7 @@ namespace tessera {
 
 using detail::at_call;
 using detail::FunctionTrace;
+using detail::GradientRules;
 using detail::GraphBreak;
 using detail::Node;
 using detail::NodeHandle;
@@ -19,5 +20,6 @@ using detail::Trace;
 using detail::trace;
 using detail::TraceScope;
 using detail::Unshard;
+using detail::UpdateShards;
 
 }  // namespace tessera
