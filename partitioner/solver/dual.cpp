@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "assignment.h"
+#include "solver/graph/assignment.h"
 
 namespace tessera::solver {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "message_passing.h"
-#include "prices.h"
+#include "solver/graph/prices.h"
 
 namespace tessera::solver {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "interaction.h"
-#include "model.h"
+#include "solver/graph/model.h"
 
 namespace tessera::solver {
 

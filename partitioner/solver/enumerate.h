@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "assignment.h"
+#include "solver/graph/assignment.h"
 
 namespace tessera::solver {
 

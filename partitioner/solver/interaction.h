@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "model.h"
+#include "solver/graph/model.h"
 
 namespace tessera::solver {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <random>
 
-#include "assignment.h"
+#include "solver/graph/assignment.h"
 #include "elimination.h"
-#include "prices.h"
+#include "solver/graph/prices.h"
 
 namespace tessera::solver {
 

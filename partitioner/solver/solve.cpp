@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "enumerate.h"
-#include "reduce.h"
+#include "solver/graph/reduce.h"
 #include "search_rounds.h"
 #include "tessera/base/error.h"
 

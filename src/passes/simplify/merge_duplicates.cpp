@@ -3,7 +3,7 @@
 #include <bit>
 #include <unordered_map>
 
-#include "dead_code.h"
+#include "simplify/dead_code.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/passes/explanations.h"

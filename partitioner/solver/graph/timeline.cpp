@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "timeline.h"
+#include "solver/graph/timeline.h"
 
 #include <algorithm>
 #include <tuple>

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "model.h"
+#include "solver/graph/model.h"
 
 namespace tessera::solver {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "dead_code.h"
+#include "simplify/dead_code.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/passes/passes.h"

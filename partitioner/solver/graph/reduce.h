@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "model.h"
+#include "solver/graph/model.h"
 #include "tessera/partitioner/solver/problem.h"
 
 namespace tessera::solver {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "reduce.h"
+#include "solver/graph/reduce.h"
 
 namespace tessera::solver {
 

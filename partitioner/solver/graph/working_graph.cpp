@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "working_graph.h"
+#include "solver/graph/working_graph.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "expression.h"
+#include "simplify/expression.h"
 
 #include <algorithm>
 #include <utility>

@@ -13,7 +13,7 @@
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
-#include "tuple_elements.h"
+#include "simplify/tuple_elements.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tuple_elements.h"
+#include "simplify/tuple_elements.h"
 
 #include <algorithm>
 

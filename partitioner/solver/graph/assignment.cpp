@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "assignment.h"
+#include "solver/graph/assignment.h"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reduce.h"
+#include "solver/graph/reduce.h"
 
 #include <algorithm>
 #include <map>
 
 #include "tessera/base/error.h"
-#include "timeline.h"
-#include "working_graph.h"
+#include "solver/graph/timeline.h"
+#include "solver/graph/working_graph.h"
 
 namespace tessera::solver {
 namespace {
