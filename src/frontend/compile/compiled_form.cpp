@@ -165,7 +165,7 @@ void CompiledFunction::Form::find_ties(const std::vector<Tensor>& stand_ins, con
       tied_variables_.push_back(variable);
   };
   for (const auto& variable : capture.assigned) {
-    assigns_arguments_ = assigns_arguments_ || place_of(variable.get(), stand_ins) >= 0;
+    assigns_arguments_ = assigns_arguments_ || place_of(variable.lock().get(), stand_ins) >= 0;
     if (reads_late_) add(variable);
   }
   for (const auto& leaf : trace().leaves())
@@ -214,8 +214,9 @@ void CompiledFunction::Form::find_targets(const StepResults& results, const std:
                                           const std::vector<Tensor>& out, const Trace::Capture& capture) {
   for (const auto& node : results.nodes) targets_.push_back({node->type, node->name, {}, {}, {}});
   std::vector<bool> is_taken(results.nodes.size(), false);
-  for (const auto& variable : capture.assigned) {
-    const int result = result_of(results, variable->node);
+  for (const auto& assigned : capture.assigned) {
+    const auto variable = assigned.lock();
+    const int result = variable ? result_of(results, variable->node) : -1;
     if (result < 0) continue;
     is_taken[static_cast<std::size_t>(result)] = true;
     ResultTarget& target = at(targets_, result);

@@ -209,7 +209,8 @@ MicroBatch::~MicroBatch() { trace().end_micro_batch(); }
 std::vector<std::shared_ptr<Node>> Trace::live_nodes() const {
   std::vector<std::shared_ptr<Node>> live;
   for (const auto& weak : recorded_)
-    if (auto node = weak.lock(); node && node->epoch == epoch_ && node->id >= 0 && node->frame == 0)
+    if (auto node = weak.lock();
+        node && node->holders() > 0 && node->epoch == epoch_ && node->id >= 0 && node->frame == 0)
       live.push_back(std::move(node));
   return live;
 }
@@ -251,11 +252,12 @@ void Trace::capture_use(const Tensor& tensor) {
   TensorImpl& used = is_current ? *variable : tensor.impl();
   const auto whole = [](TensorImpl& impl) { return &impl.with_gradient(); };
   if (used.argument && !capture_->assigned.empty()) capture_->reads_late = true;
-  for (const auto& assigned : capture_->assigned)
-    require(assigned.get() == &used || whole(*assigned) != whole(used),
-            "compile: the variable {} is also an argument; the function assigns one and then reads the other: use only "
-            "one of them",
-            [&] { return used.name.empty() ? used.node->type.str() : used.name; });
+  for (const auto& weak : capture_->assigned)
+    if (const auto assigned = weak.lock())
+      require(assigned.get() == &used || whole(*assigned) != whole(used),
+              "compile: the variable {} is also an argument; the function assigns one and then reads the other: use "
+              "only one of them",
+              [&] { return used.name.empty() ? used.node->type.str() : used.name; });
   const auto [entry, fresh] =
       capture_->variables.try_emplace(tensor.impl().node.get(), Capture::Use{tensor.impl().node.shared(), variable});
   if (fresh || !is_current || !used.node->has_data()) return;
@@ -271,9 +273,12 @@ void Trace::capture_use(const Tensor& tensor) {
 void Trace::note_assignment(const std::shared_ptr<TensorImpl>& variable) {
   if (capture_ == nullptr) return;
   const auto& known = capture_->assigned;
-  if (std::find(known.begin(), known.end(), variable) == known.end())
-    capture_->undo.emplace_back([variable, node = variable->node.shared()] { variable->node = node; });
-  capture_->assigned.push_back(variable);
+  const auto is_variable = [&](const std::weak_ptr<TensorImpl>& assigned) { return assigned.lock() == variable; };
+  if (std::none_of(known.begin(), known.end(), is_variable))
+    capture_->undo.emplace_back([assigned = std::weak_ptr(variable), node = variable->node.shared()] {
+      if (const auto still = assigned.lock()) still->node = node;
+    });
+  capture_->assigned.emplace_back(variable);
 }
 
 void Trace::note_gradient(const std::shared_ptr<TensorImpl>& variable) {

@@ -145,8 +145,9 @@ class Trace {
       std::weak_ptr<Node> node;
       std::weak_ptr<TensorImpl> variable;
     };
-    std::vector<std::shared_ptr<TensorImpl>> assigned;  // variables, in order of assignment
-    std::unordered_map<const Node*, Use> variables;     // the variable through which an input was first used
+    // Variables in order of assignment. The next call assigns those that outlive the function.
+    std::vector<std::weak_ptr<TensorImpl>> assigned;
+    std::unordered_map<const Node*, Use> variables;  // the variable through which an input was first used
     struct EachCall {
       std::function<void()> action;
       std::function<void()> undo;
