@@ -18,7 +18,6 @@ GROUPS = {
     "sharding/": "sharding",
     "frontend/compile/": "steps",
     "frontend/execution/": "steps",
-    "frontend/tracing/": "tracing",
     "frontend/": "tensors",
     "nn/": "modules",
     "optim/": "optimizers",

@@ -5,8 +5,8 @@
 #include <optional>
 #include <random>
 
-#include "solver/graph/assignment.h"
 #include "elimination.h"
+#include "solver/graph/assignment.h"
 #include "solver/graph/prices.h"
 
 namespace tessera::solver {

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "enumerate.h"
-#include "solver/graph/reduce.h"
 #include "search_rounds.h"
+#include "solver/graph/reduce.h"
 #include "tessera/base/error.h"
 
 namespace tessera::solver {

@@ -117,7 +117,7 @@ TEST(Reports, NameParametersAndUnits) {
   const Mesh mesh({{"fsdp", kDevices}});
   nn::Linear layer(kInputs, kOutputs);
   fully_shard(layer, {.mesh = mesh});
-  const Tensor x = Tensor::abstract(Type::array(DType::kF32, {kSampleRows, kInputs}), "x");
+  const Tensor x = Tensor::abstract(Type::array(DType::kF32, {300 * kSampleRows, kInputs}), "x");
   mark_sharding(x, mesh, {"fsdp", {}});
   sum(square(layer(x))).backward();
   std::vector<std::string> reasons;

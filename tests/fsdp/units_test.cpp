@@ -166,7 +166,7 @@ TEST(FrozenParameters, CostNoGradientNoReductionAndNoState) {
   EXPECT_EQ(units[1].frozen, units[1].elements);
   EXPECT_EQ(units[2].frozen, 0);
   optim::AdamW optimizer(model.parameters(), {});
-  const Tensor tokens = Tensor::abstract(Type::array(DType::kS32, {3, 4}), "tokens");
+  const Tensor tokens = Tensor::abstract(Type::array(DType::kS32, {96, 4}), "tokens");
   mark_sharding(tokens, mesh, {"fsdp", {}});
   model(tokens, tokens).backward();
   optimizer.step();

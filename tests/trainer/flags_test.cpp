@@ -53,7 +53,7 @@ TEST(Flags, TheLogIsWrittenAsReportToSays) {
   EXPECT_EQ(error_of([] {
               settled({"--report_to", "wandb"});
             }),
-            "--report_to: wandb is not there; the log can be written as jsonl, csv and tensorboard, or none");
+            "--report_to wandb: there is no such value; known: none, jsonl, csv, tensorboard, all");
   EXPECT_EQ(error_of([] { settled({"--report_to", "csv"}); }), "--report_to csv needs --logging_dir");
 }
 

@@ -28,9 +28,12 @@ TrainingCase case_on(std::int64_t devices, bool reshard_after_forward = true) {
           .reshard_after_forward = reshard_after_forward};
 }
 
+// FSDP shards the first dim that the devices divide, or dim 0 with padding.
 std::int64_t padded_bytes(const Type& global, std::int64_t devices) {
   Dims dims = global.dims();
-  dims[0] = ceil_div(dims[0], devices);
+  const auto divides = std::find_if(dims.begin(), dims.end(), [&](std::int64_t size) { return size % devices == 0; });
+  std::int64_t& size = divides == dims.end() ? dims[0] : *divides;
+  size = ceil_div(size, devices);
   return Type::array(global.dtype(), dims).byte_size();
 }
 

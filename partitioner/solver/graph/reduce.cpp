@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "tessera/base/error.h"
 #include "solver/graph/timeline.h"
 #include "solver/graph/working_graph.h"
+#include "tessera/base/error.h"
 
 namespace tessera::solver {
 namespace {

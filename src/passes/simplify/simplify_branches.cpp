@@ -9,11 +9,11 @@
 #include <map>
 #include <utility>
 
+#include "simplify/tuple_elements.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
-#include "simplify/tuple_elements.h"
 
 namespace tessera {
 namespace {

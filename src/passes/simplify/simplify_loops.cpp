@@ -11,13 +11,13 @@
 #include <optional>
 #include <utility>
 
-#include "simplify/expression.h"
 #include "plain.h"
+#include "simplify/expression.h"
+#include "simplify/tuple_elements.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
-#include "simplify/tuple_elements.h"
 
 namespace tessera {
 namespace {

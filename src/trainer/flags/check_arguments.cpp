@@ -106,16 +106,17 @@ void check_numbers(const TrainingArguments& a) {
   require_beta("adam_beta2", a.adam_beta2);
 }
 
-void check_words(const char* flag, const std::string& text, const std::vector<std::string>& known, const char* reason) {
+void check_words(const char* flag, const std::string& text, const std::vector<std::string>& known,
+                 const char* advice = "") {
   for (const std::string& word : split(text, ' '))
-    require(word.empty() || std::find(known.begin(), known.end(), word) != known.end(), "--{}: {} is not there; {}{}",
-            flag, word, reason, [&] { return suggest_name(word, known); });
+    require(
+        word.empty() || std::find(known.begin(), known.end(), word) != known.end(),
+        "--{} {}: there is no such value{}{}", flag, word, [&] { return suggest_name(word, known); }, advice);
 }
 
 // What --report_to and --debug name.
 void check_reports(const TrainingArguments& a) {
-  check_words("report_to", a.report_to, {"none", "jsonl", "csv", "tensorboard", "all"},
-              "the log can be written as jsonl, csv and tensorboard, or none");
+  check_words("report_to", a.report_to, {"none", "jsonl", "csv", "tensorboard", "all"});
   const std::vector<std::string> words = split(a.report_to, ' ');
   const bool writes =
       std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "csv" || w == "tensorboard"; });
@@ -123,7 +124,7 @@ void check_reports(const TrainingArguments& a) {
   require(words.size() < 2 || std::find(words.begin(), words.end(), "none") == words.end(),
           "--report_to: none excludes every other word, got \"{}\"", a.report_to);
   check_words("debug", a.debug, {"tpu_metrics_debug"},
-              "tpu_metrics_debug is; a loss that is not finite always ends the run, in place of underflow_overflow");
+              "; a loss that is not finite always ends the run, so underflow_overflow is not needed");
 }
 
 }  // namespace
