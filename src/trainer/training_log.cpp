@@ -89,7 +89,11 @@ void Trainer::Run::log(const Reading& reading) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, window_.steps - window_.earlier_steps));
   const double seconds = seconds_from(window_.start);
   const double speed = units_per_step_ * steps / seconds;
-  const double exposed = exposed_communication_seconds() - window_.exposed_before;
+  // The programs of the last updates may have ended before the log of an earlier update; then its figure still holds.
+  const ExposedCommunication now = exposed_communication();
+  const auto programs = static_cast<double>(arguments_.gradient_accumulation_steps);
+  if (const auto each = now.seconds_per_program(exposed_before_)) exposed_of_update_ = *each * programs;
+  exposed_before_ = now;
   LogEntry entry{.step = reading.last_step,
                  .epoch = reading.epoch,
                  .loss = window_.loss / static_cast<double>(window_.steps),
@@ -97,17 +101,18 @@ void Trainer::Run::log(const Reading& reading) {
                  .grad_norm = reading.norm.item(),
                  .tokens_per_second = speed,
                  .mfu = utilization(speed),
-                 .exposed_communication_seconds = exposed / steps};
+                 .exposed_communication_seconds = exposed_of_update_};
   if (arguments_.include_num_input_tokens_seen) entry.num_input_tokens_seen = static_cast<double>(reading.tokens);
   if (is_master_)
-    bar_.print(
-        log_text(entry, {.unit = std::string(task_.unit()),
-                         .last_step = steps_,
-                         .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed / seconds)}));
+    bar_.print(log_text(
+        entry,
+        {.unit = std::string(task_.unit()),
+         .last_step = steps_,
+         .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed_of_update_ * steps / seconds)}));
   add_to_log(entry);
   call(&TrainerCallback::on_log, &entry);
   if (is_master_ && arguments_.prints_metrics()) bar_.print(metrics_report());
-  window_ = {.exposed_before = exposed_communication_seconds()};
+  window_ = {};
 }
 
 void Trainer::Run::add_to_log(const LogEntry& entry) {

@@ -104,7 +104,7 @@ TrainOutput Trainer::Run::train() {
   first_program_ = compiled_programs().size();
   has_reported_ = false;
   start_ = read_at_ = window_.start = Clock::now();
-  window_.exposed_before = exposed_communication_seconds();
+  exposed_before_ = exposed_communication();
   call(&TrainerCallback::on_train_begin);
   if (arguments_.eval_on_start && task_.held_out() > 0)
     if (const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step)); !result) return {};

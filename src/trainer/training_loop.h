@@ -12,6 +12,7 @@
 #include "run/best_model.h"
 #include "run/log_files.h"
 #include "run/resume.h"
+#include "run/run_figures.h"
 #include "run/run_saver.h"
 #include "run/step_runner.h"
 #include "run/stop_signals.h"
@@ -43,7 +44,6 @@ class Trainer::Run {
   // The updates since the last entry of the log.
   struct Window {
     Clock::time_point start = Clock::now();
-    double exposed_before = 0;
     double loss = 0;
     std::int64_t steps = 0;
     std::int64_t earlier_steps = 0;  // of these, the updates of the run that this run continues
@@ -118,6 +118,8 @@ class Trainer::Run {
   Clock::time_point read_at_;
   double shown_loss_ = 0;
   double shown_speed_ = 0;
+  ExposedCommunication exposed_before_;  // at the last entry of the log
+  double exposed_of_update_ = 0;         // seconds
   double loss_of_run_ = 0;
   std::int64_t steps_of_run_ = 0;
   std::size_t first_program_ = 0;  // of this training

@@ -234,7 +234,7 @@ def streams():
 class Job:
     """A training run without an end. Its output goes to a file."""
 
-    def __init__(self, name, *arguments, launcher=(), until="step      1"):
+    def __init__(self, name, *arguments, launcher=(), until="  loss "):
         self.folder, self.log = FOLDER / name, FOLDER / f"{name}.log"
         command = [*launcher, RUN_CLM, *map(str, base()[:4]), "--max_steps", "1000000", "--logging_steps", "1000000",
                    "--logging_first_step", "--global_batch_size", "4", "--output_dir", self.folder, *map(str, arguments)]

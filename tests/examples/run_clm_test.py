@@ -210,7 +210,7 @@ def peaks():
             [RUN_CLM, *map(str, ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--max_steps", 1,
                                  "--do_eval", "false", "--sample_tokens", 0, "--global_batch_size", 4, *arguments])],
             capture_output=True, text=True, timeout=200, preexec_fn=bind)
-        found = re.search(r"peak +([\d.]+) GFLOP/s of all ranks together", result.stdout)
+        found = re.search(r"peak +([\d.]+) GFLOP/s: .*all ranks together", result.stdout)
         check(result.returncode == 0 and found, result.stdout + result.stderr)
         return float(found.group(1))
 

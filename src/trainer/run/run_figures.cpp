@@ -22,10 +22,15 @@ std::string peak_line(const ComputePeak& peak) {
   return out;
 }
 
-double exposed_communication_seconds() {
+std::optional<double> ExposedCommunication::seconds_per_program(const ExposedCommunication& earlier) const {
+  if (programs == earlier.programs) return std::nullopt;
+  return (seconds - earlier.seconds) / static_cast<double>(programs - earlier.programs);
+}
+
+ExposedCommunication exposed_communication() {
   constexpr double kNanosecond = 1e-9;
   const auto data = metrics().metric_data("ExposedCommunicationTime");
-  return data ? data->accumulator * kNanosecond : 0;
+  return data ? ExposedCommunication{data->accumulator * kNanosecond, data->total_samples} : ExposedCommunication{};
 }
 
 ExecutableMemory most_memory_of_steps(std::size_t first) {

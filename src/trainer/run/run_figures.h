@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tessera/frontend/execution/runtime.h"
@@ -15,8 +17,14 @@ namespace tessera::trainer {
 DType peak_dtype(const TrainingArguments& arguments, const TrainingSetup& setup);
 /// The line for the user.
 std::string peak_line(const ComputePeak& peak);
-/// The exposed communication time of this rank so far, including the time it waited for other ranks.
-double exposed_communication_seconds();
+/// The exposed communication of this rank so far.
+struct ExposedCommunication {
+  double seconds = 0;  // including the time it waited for other ranks
+  std::int64_t programs = 0;
+  /// Returns the seconds of a program since `earlier`, and nullopt if none has ended since then.
+  [[nodiscard]] std::optional<double> seconds_per_program(const ExposedCommunication& earlier) const;
+};
+ExposedCommunication exposed_communication();
 /// Of the programs of training steps, starting with number `first`, returns the memory of the one that holds most. With
 /// gradient accumulation a step has several programs.
 ExecutableMemory most_memory_of_steps(std::size_t first);
