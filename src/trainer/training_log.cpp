@@ -14,9 +14,9 @@
 namespace tessera::trainer {
 namespace {
 
-double seconds_from(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+using TimePoint = std::chrono::steady_clock::time_point;
+
+double seconds_between(TimePoint start, TimePoint end) { return std::chrono::duration<double>(end - start).count(); }
 
 }  // namespace
 
@@ -31,6 +31,7 @@ void Trainer::Run::note_reading(double rate, bool logs) {
                        .epoch = state_.epoch,
                        .rate = rate,
                        .tokens = state_.num_input_tokens_seen,
+                       .time = Clock::now(),
                        .logs = logs});
   started_ = {};
   runner_.restart_loss_sum();
@@ -53,11 +54,11 @@ void Trainer::Run::take(const Reading& reading) {
   });
   const auto steps = static_cast<double>(reading.steps);
   shown_loss_ = sum / steps;
-  shown_speed_ = units_per_step_ * steps / seconds_from(read_at_);
+  shown_speed_ = units_per_step_ * steps / seconds_between(read_at_, reading.time);
   window_.loss += sum;
   window_.steps += reading.steps;
   loss_of_run_ += sum;
-  read_at_ = Clock::now();
+  read_at_ = reading.time;
   if (reading.logs) log(reading);
 }
 
@@ -81,13 +82,13 @@ void Trainer::Run::report_program() {
 
 void Trainer::Run::show_progress() {
   if (!is_master_ || arguments_.disable_tqdm) return;
-  bar_.update({state_.global_step, steps_, seconds_from(start_), shown_loss_, shown_speed_, utilization(shown_speed_),
-               task_.unit()});
+  bar_.update({state_.global_step, steps_, seconds_between(start_, Clock::now()), shown_loss_, shown_speed_,
+               utilization(shown_speed_), task_.unit()});
 }
 
 void Trainer::Run::log(const Reading& reading) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, window_.steps - window_.earlier_steps));
-  const double seconds = seconds_from(window_.start);
+  const double seconds = seconds_between(window_.start, reading.time);
   const double speed = units_per_step_ * steps / seconds;
   // The programs of the last updates may have ended before the log of an earlier update; then its figure still holds.
   const ExposedCommunication now = exposed_communication();
@@ -112,7 +113,7 @@ void Trainer::Run::log(const Reading& reading) {
   add_to_log(entry);
   call(&TrainerCallback::on_log, &entry);
   if (is_master_ && arguments_.prints_metrics()) bar_.print(metrics_report());
-  window_ = {};
+  window_ = {.start = reading.time};
 }
 
 void Trainer::Run::add_to_log(const LogEntry& entry) {
@@ -124,6 +125,7 @@ void Trainer::Run::add_to_log(const LogEntry& entry) {
 
 std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
   require(task_.held_out() > 0, "evaluate: there are no held-out samples");
+  const TimePoint start = Clock::now();
   auto result =
       trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
                         arguments_.max_eval_samples.value_or(task_.held_out()), showing("held out", "samples"));
@@ -134,6 +136,8 @@ std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
   entry.eval_accuracy = result->find("accuracy");
   add_to_log(entry);
   call(&TrainerCallback::on_evaluate, &entry, &*result);
+  window_.start += Clock::now() - start;  // the speed in the log is that of the updates
+  read_at_ += Clock::now() - start;
   return result;
 }
 

@@ -186,6 +186,7 @@ void Trainer::Run::evaluate_and_save() {
   const bool saves_at_stop = stop_signal_ != 0 && !arguments_.output_dir.empty() && arguments_.save_strategy != "no";
   if (!saves && !saves_at_stop) return;
   save_run();
+  stop_watcher_.ask_next();  // a save may take longer than many updates
   call(&TrainerCallback::on_save);
 }
 

@@ -57,6 +57,7 @@ class Trainer::Run {
     double epoch = 0;
     double rate = 0;
     std::int64_t tokens = 0;
+    Clock::time_point time{};  // after the last update was started; it has ended if updates are not run beside the host
     bool logs = false;
   };
 

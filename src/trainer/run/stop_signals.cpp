@@ -69,8 +69,9 @@ int StopWatcher::signal(ProcessGroup& world) {
   Answer most;
   for (const Answer& answer : all)
     most = {std::max(most.seconds, answer.seconds), std::max(most.signal, answer.signal)};
+  // Grows slowly, because the next updates may take longer than the last ones.
   interval_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(kSecondsBetween / std::max(most.seconds, 1e-6)), 1,
-                                       kMostCalls);
+                                       std::min(kMostCalls, 2 * interval_));
   calls_ = 0;
   asked_at_ = std::chrono::steady_clock::now();
   return most.signal;

@@ -22,6 +22,8 @@ class StopWatcher {
   /// Returns the signal that a rank has received, or 0. The result is the same on every rank. Call it equally often on every
   /// rank. Collective.
   int signal(ProcessGroup& world);
+  /// Lets the next call ask, after something that took long. Call it on every rank.
+  void ask_next() { interval_ = 1; }
 
  private:
   std::int64_t calls_ = 0;     // since the ranks last asked each other
