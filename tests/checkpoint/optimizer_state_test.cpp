@@ -53,8 +53,9 @@ struct FullRun {
   // Of the weights and of the averages. The bias of the keys has no effect on the loss, so its gradient is rounding.
   [[nodiscard]] std::map<std::string, Literal> values() const {
     std::map<std::string, Literal> out;
+    const auto all = states();
     for (const char* group : {"model", "ema"})
-      for (const auto& entry : states().at(group).entries())
+      for (const auto& entry : all.at(group).entries())
         if (!entry.name.ends_with("c_attn.bias")) out.emplace(entry.name, entry.tensor.to_host());
     return out;
   }
