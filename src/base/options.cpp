@@ -12,6 +12,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 
@@ -45,6 +46,9 @@ constexpr OptionRow kTable[] = {
      "how ranks of a node exchange data; 0: through MPI; staged: through staging buffers, without reading each other's "
      "memory in place; files: as if memfd did not exist",
      "1,0,staged,files"},
+    {"TESSERA_MEMORY_LIMIT", kBytes, "",
+     "bytes that the process of a rank may hold, as in 2GB or 1.5GiB: a program that needs more does not start; 0: do "
+     "not compare the need with the memory of the control group and the machine either"},
     {"TESSERA_ASYNC", kChoice, "auto",
      "1 runs a step while the next one is traced, 0 does not; auto: 1 if this rank has a core for it", "auto,0,1"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 completes each collective between nodes before the next step"},
@@ -152,6 +156,7 @@ void check_integer(const OptionRow& row, std::string_view value) {
 
 void check(const OptionRow& row, std::string_view value) {
   if (row.type == kInteger) check_integer(row, value);
+  if (row.type == kBytes && !value.empty()) (void)parse_bytes(value, row.name);
   if (row.type == kFlag) require(is_flag_text(value), "{}={}: must be 0 or 1 ({})", row.name, value, row.meaning);
   if (row.type == kChoice && !choice_of(row, value))
     fail("{}={}: unknown value; known: {} ({})", row.name, value, fmt::join(split(row.choices, ','), ", "),
@@ -165,7 +170,8 @@ std::int64_t number_of(const OptionRow& row, std::string_view value) {
     case kFlag: return value == "1" || value == "true";
     case kChoice: return static_cast<std::int64_t>(*choice_of(row, value));
     case kText:
-    case kList: return 0;
+    case kList:
+    case kBytes: return 0;
   }
   return 0;
 }

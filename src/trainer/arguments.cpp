@@ -92,6 +92,9 @@ void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("config_file", a.accelerate_config, "Accelerate's YAML file: precision, FSDP and sizes of the mesh")
       .flag("tensor_parallel", a.tensor_parallel, "axis over which attention heads and MLPs are sharded")
       .flag("expert_parallel", a.expert_parallel, "axis over which the experts of a mixture and the rows are sharded")
+      .words_or_bare("auto_shard", a.auto_shard, "cpu-node",
+                     "find the fastest mesh and sharding; the value is a machine: cpu-node, tpu-v4, uniform or a "
+                     "profile of tessera calibrate")
       .flag("dry_run", a.dry_run, "partition and plan for the mesh, print memory and collectives, do not train")
       .flag("virtual_ranks", a.virtual_ranks, "run this many ranks as threads of this process (also --num_cores)");
 }

@@ -283,7 +283,8 @@ const std::vector<const Verb*>& verbs() {
                                                 &kCheckpointDiff,
                                                 &kTokenize,
                                                 &kVisualize,
-                                                &kCalibrate};
+                                                &kCalibrate,
+                                                &kPlan};
   return kAll;
 }
 

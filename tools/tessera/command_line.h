@@ -92,6 +92,7 @@ extern const Verb kCheckpointDiff;
 extern const Verb kTokenize;
 extern const Verb kVisualize;
 extern const Verb kCalibrate;
+extern const Verb kPlan;
 
 inline constexpr int kGood = 0;
 inline constexpr int kInputIsWrong = 1;

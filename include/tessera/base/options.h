@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-enum class OptionType : std::uint8_t { kFlag, kInteger, kText, kList, kChoice };
+enum class OptionType : std::uint8_t { kFlag, kInteger, kText, kList, kChoice, kBytes };
 
 /// One row of the table, which docs/reference/environment.md shows.
 struct OptionRow {

@@ -98,6 +98,7 @@ struct TrainingArguments {
   std::string accelerate_config;  // --config_file: of Accelerate, in YAML
   std::string tensor_parallel;
   std::string expert_parallel;
+  std::string auto_shard;  // a machine model: find the mesh and the sharding; "": as the flags above specify
   bool dry_run = false;
   std::int64_t virtual_ranks = 0;
 

@@ -178,6 +178,8 @@ std::string banner(const TrainingArguments& arguments, const TrainingSetup& setu
 std::string sharding_report(const TrainingSetup& setup);
 /// The memory of a device while it executes a program.
 std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory);
+/// The largest values that a rank holds at the peak in addition to parameters and optimizer state.
+std::string largest_values_report(const ExecutableMemory& memory);
 /// The collectives of a program by op, axes and cause.
 std::string collective_report(const std::vector<CollectiveNote>& notes);
 

@@ -8,9 +8,11 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <utility>
 
 #include "executable/absent_world.h"
 #include "executable/memory.h"
+#include "executable/memory_check.h"
 #include "executable/plan.h"
 #include "executable/staged_executable.h"
 #include "kernels/simd/kernel_set.h"
@@ -41,6 +43,7 @@ struct Start {
   std::uint64_t hash = 0;
   std::uint64_t moved = 0;  // nonzero if the memory that peers read in place has moved
   std::uint64_t progress = 0;
+  MemoryNeed need;  // of the first run
 };
 
 // Sets the number of threads of the OpenMP runtime that oneDNN uses. The number belongs to the calling thread, and
@@ -88,6 +91,7 @@ class PlannedExecutable final : public Executable {
     memory_.arena = schedule->arena_bytes;
     memory_.workspace = context.workspace_bytes;
     memory_.constants = schedule->constant_bytes;
+    memory_.arena_peak = arena_peak(program_, *schedule);
     for (std::size_t k = 0; k < result_types_.size(); ++k) {
       const Result& result = schedule->results[k];
       memory_.results += result_types_[k].byte_size();
@@ -122,11 +126,12 @@ class PlannedExecutable final : public Executable {
       out.push_back(results[k].is_null() ? nullptr : results[k].mutable_bytes().data());
     }
     RankMemory& memory = rank_memory();
+    const MemoryNeed need = std::exchange(is_new_, false) ? need_of_first_run(memory) : MemoryNeed{};
     std::byte* arena = memory.arena_of(memory_.arena + memory_.workspace, name_);
     RunState state;
     state.workspace = arena + memory_.arena;
     const auto begin = std::chrono::steady_clock::now();
-    state.progress = meet(arena, in);
+    state.progress = meet(arena, in, need);
     if (std::any_of(donations_.begin(), donations_.end(),
                     [&](int leaf) { return leaf >= 0 && at(arguments, leaf).is_pinned(); }))
       state.before_overwrite = [&arguments](std::int32_t leaf) {
@@ -168,20 +173,45 @@ class PlannedExecutable final : public Executable {
               [&] { return arguments[i].is_null() ? "gone" : arguments[i].type().str(); });
   }
 
+  // What a run adds to the memory of this rank: results in memory of their own, and what the arena lacks.
+  [[nodiscard]] MemoryNeed need_of_first_run(const RankMemory& memory) const {
+    const std::int64_t arena = memory.arena ? memory.arena->bytes() : 0;
+    return memory_need(std::max<std::int64_t>(0, memory_.arena + memory_.workspace - arena) + memory_.results -
+                       memory_.aliased);
+  }
+
+  void check_memory(std::span<const MemoryNeed> needs) const {
+    const std::string excess = memory_excess(needs);
+    if (excess.empty()) return;
+    fail(
+        "program {} does not fit into memory: {}\nmemory of a rank:\n{}what helps: more ranks, --fsdp full_shard, "
+        "--gradient_checkpointing true, fewer rows in a batch, a larger limit",
+        name_, excess, memory_.str());
+  }
+
   // Checks that all ranks run the same executable now, because otherwise their collectives do not match. Afterwards
   // peers may read this rank's arguments. Returns a progress value that no rank has passed: some ranks may be ahead
   // because of other worlds.
-  std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments) const {
+  std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments, const MemoryNeed& need) const {
     auto& sequence = RankContext::current().get<ExecutionSequence>();
     SharedViews* shared = plan_->shared_views();
     const bool moved = shared != nullptr && shared->locate(arena, arguments);
     std::uint64_t& number = sequence.next.of(world_);
-    Start first{number++, hash_, moved ? 1U : 0U, sequence.progress};
-    if (world_.size() > 1) first = agree(first);
+    Start first{number++, hash_, moved ? 1U : 0U, sequence.progress, need};
+    if (world_.size() > 1)
+      first = agree(first);
+    else
+      check_memory({&need, 1});
     sequence.progress = first.progress + plan_->progress();
     if (first.moved != 0) shared->map(world_);
     return first.progress;
   }
+  static std::vector<MemoryNeed> needs_of(const std::vector<Start>& starts) {
+    std::vector<MemoryNeed> out;
+    for (const Start& start : starts) out.push_back(start.need);
+    return out;
+  }
+
   // Combines the messages of all ranks: the maximum of the progress, and whether the memory of any rank has moved.
   [[nodiscard]] Start agree(const Start& mine) const {
     std::vector<Start> all(static_cast<std::size_t>(world_.size()));
@@ -189,6 +219,7 @@ class PlannedExecutable final : public Executable {
         std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
         {static_cast<std::int64_t>(mine.number), fmt::format("the start of execution {} of {}", mine.number, name_)});
     Start out = mine;
+    bool is_first_run = false;
     for (int rank = 0; rank < world_.size(); ++rank) {
       const Start& other = at(all, rank);
       require(other.number == all[0].number && other.hash == all[0].hash,
@@ -197,7 +228,9 @@ class PlannedExecutable final : public Executable {
               all[0].number, all[0].hash, rank, other.number, other.hash);
       out.moved = std::max(out.moved, other.moved);
       out.progress = std::max(out.progress, other.progress);
+      is_first_run = is_first_run || other.need.process != 0;
     }
+    if (is_first_run) check_memory(needs_of(all));
     return out;
   }
 
@@ -271,6 +304,7 @@ class PlannedExecutable final : public Executable {
   std::string name_;
   std::size_t hash_;
   std::unique_ptr<Plan> plan_;
+  bool is_new_ = true;  // no run has compared its need of memory with the limits
   std::vector<std::string> fallbacks_;
   std::vector<Type> argument_types_;
   std::vector<Type> result_types_;

@@ -133,6 +133,7 @@ class StagedExecutable final : public Executable {
     for (int i = 0; i < isize(argument_types_); ++i) at(bytes, i) = at(argument_types_, i).byte_size();
     std::int64_t live = array_bytes(argument_types_);
     std::int64_t peak = 0;
+    std::int64_t largest_arena = 0;
     for (const Part& part : parts_) {
       const ExecutableMemory& own = part.executable->memory();
       std::int64_t freed = 0;
@@ -141,6 +142,8 @@ class StagedExecutable final : public Executable {
       std::int64_t made = 0;
       for (std::size_t k = 0; k < part.results.size(); ++k)
         made += at(bytes, part.results[k]) = part.executable->result_types()[k].byte_size();
+      if (own.arena >= largest_arena) memory_.arena_peak = own.arena_peak;
+      largest_arena = std::max(largest_arena, own.arena);
       peak = std::max(peak, live + own.peak_bytes() - own.arguments);
       live += made - freed;
       memory_.constants += own.constants;

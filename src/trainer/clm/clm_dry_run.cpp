@@ -3,25 +3,15 @@
 #include <algorithm>
 #include <optional>
 
+#include "clm/clm_plan.h"
 #include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/lowering/execution_plan.h"
-#include "tessera/trainer/clm.h"
 
 namespace tessera::trainer {
-namespace {
 
-// A program of a training step. With gradient accumulation there is one for each micro-batch; the last one contains the
-// update.
-struct PlannedProgram {
-  Partitioned partitioned;
-  std::int64_t runs = 1;  // in a step
-};
-
-// Plans the programs of the first micro-batch, of one in the middle, and of the last. No other programs occur.
 std::vector<PlannedProgram> plan_training_step(const TrainingArguments& arguments, ClmModel& setup) {
   const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
   const Type batch = Type::array(DType::kS32, {rows, setup.block_size});
@@ -46,17 +36,17 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
   return out;
 }
 
-// Uses the ranks of this job if the plan is for this number of ranks, or else ranks on the nodes that TESSERA_NODE
-// specifies.
-ExecutionOptions execution_options(int devices) {
+ExecutionOptions planned_execution(int devices) {
   const auto world = joined_world();
   return world->size() == devices && devices > 1 ? ExecutionOptions::from_environment(devices, world->nodes())
                                                  : ExecutionOptions::for_plan(devices);
 }
 
+namespace {
+
 std::string plan_report(const TrainingArguments& arguments, ClmModel& setup) {
   const std::vector<PlannedProgram> programs = plan_training_step(arguments, setup);
-  const ExecutionOptions how = execution_options(static_cast<int>(device_count()));
+  const ExecutionOptions how = planned_execution(static_cast<int>(device_count()));
   ExecutableMemory most;
   double flops = 0;
   for (const PlannedProgram& program : programs) {
@@ -65,7 +55,8 @@ std::string plan_report(const TrainingArguments& arguments, ClmModel& setup) {
     if (memory.held_bytes() > most.held_bytes()) most = memory;
     flops += execution_stats(local, how).flops_per_device * static_cast<double>(program.runs);
   }
-  return memory_report(setup, most) + fmt::format("one device executes {:.4g} FLOP per step\n", flops) +
+  return memory_report(setup, most) + largest_values_report(most) +
+         fmt::format("one device executes {:.4g} FLOP per step\n", flops) +
          collective_report(programs.back().partitioned.notes);
 }
 

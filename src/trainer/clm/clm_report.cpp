@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "clm/clm_plan.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -68,15 +69,14 @@ constexpr const char* kDrawn[] = {"mlp.c_fc.weight",           "mlp.c_proj.weigh
                                   "mlp.down_proj.weight",      "experts.*.w1.weight", "experts.*.w2.weight",
                                   "intermediate.dense.weight", "output.dense.weight"};
 
-// The paths of the repeated blocks, each with a dot at its end.
+}  // namespace
+
 std::vector<std::string> block_paths(nn::PretrainedModel& model) {
   std::vector<std::string> out;
   for (const auto& [path, module] : model.named_modules())
     if (module->class_name() == model.block_class()) out.push_back(path + ".");
   return out;
 }
-
-}  // namespace
 
 std::string sharding_report(const TrainingSetup& setup) {
   std::string out = "parameters of one block and outside the blocks:\n";
@@ -119,14 +119,25 @@ std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& me
   for (auto& named : setup.optimizer->named_state()) state.push_back(std::move(named.tensor));
   std::string out = "memory of a device:\n";
   const auto line = [&](const char* what, double bytes, const std::string& exactly = "") {
-    out += fmt::format("  {:<34} {:>10}{}\n", what, format_bytes(bytes), exactly);
+    out += fmt::format("  {:<38} {:>10}{}\n", what, format_bytes(bytes), exactly);
   };
   line("parameters", stored_bytes(setup.network->parameters()));
   line("optimizer state", stored_bytes(state));
-  line("activations, gathered weights, rest", static_cast<double>(memory.arena));
+  const ArenaPeak& peak = memory.arena_peak;
+  line("gathered values", static_cast<double>(peak.gathered));
+  line("activations, gradients, other values", static_cast<double>(peak.values));
+  line("messages and scratch memory", static_cast<double>(peak.scratch));
+  line("gaps between them", static_cast<double>(memory.arena - peak.gathered - peak.values - peak.scratch));
   line("total at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));
   line("workspace of the kernels, extra", static_cast<double>(memory.workspace),
        fmt::format("  ({} bytes)", memory.workspace));
+  return out;
+}
+
+std::string largest_values_report(const ExecutableMemory& memory) {
+  std::string out = "the largest values at the peak:\n";
+  for (const ArenaPeak::Part& part : memory.arena_peak.largest)
+    out += fmt::format("  {:>10}  {}\n", format_bytes(static_cast<double>(part.bytes)), part.what);
   return out;
 }
 

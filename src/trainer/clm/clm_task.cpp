@@ -7,6 +7,7 @@
 #include <memory>
 #include <numbers>
 
+#include "clm/auto_shard.h"
 #include "run/output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -112,10 +113,11 @@ std::vector<RequiredFile> files_of(const TrainingArguments& arguments) {
 
 }  // namespace
 
-int run_clm(const TrainingArguments& arguments) {
-  check_same_on_all_ranks(arguments.values());
-  check_token_files_on_all_ranks(arguments);
-  check_files_on_all_ranks(files_of(arguments));
+int run_clm(const TrainingArguments& given) {
+  check_same_on_all_ranks(given.values());
+  check_token_files_on_all_ranks(given);
+  check_files_on_all_ranks(files_of(given));
+  const TrainingArguments arguments = given.auto_shard.empty() ? given : with_best_layout(given);
   if (arguments.dry_run) return dry_run_clm(arguments);
   const OutputFolder output(arguments);
   ClmTask task(arguments);

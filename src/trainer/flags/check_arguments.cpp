@@ -23,8 +23,23 @@ void require_beta(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
 }
 
+// --auto_shard chooses what the other flags of the mesh specify.
+void check_auto_shard(const TrainingArguments& arguments) {
+  if (arguments.auto_shard.empty()) return;
+  for (const auto& [flag, value] : std::initializer_list<std::pair<const char*, const std::string&>>{
+           {"--mesh", arguments.mesh},
+           {"--fsdp", arguments.fsdp},
+           {"--fsdp_config", arguments.fsdp_config},
+           {"--tensor_parallel", arguments.tensor_parallel},
+           {"--expert_parallel", arguments.expert_parallel}})
+    require(value.empty(), "--auto_shard chooses the mesh and the sharding, so it excludes {} {}", flag, value);
+  require(!arguments.dry_run,
+          "--auto_shard plans for the ranks of a run; `tessera plan` plans for any number of devices");
+}
+
 // Checks the mesh and the axes that other flags name, independently of the number of ranks.
 void check_mesh_flags(const TrainingArguments& arguments) {
+  check_auto_shard(arguments);
   if (arguments.mesh.empty()) return;
   std::vector<std::string> names;
   try {

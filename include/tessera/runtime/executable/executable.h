@@ -13,6 +13,7 @@
 #include "tessera/collectives/process_group.h"
 #include "tessera/ir/program.h"
 #include "tessera/runtime/executable/buffer.h"
+#include "tessera/schedule/arena_peak.h"
 
 namespace tessera {
 
@@ -34,11 +35,14 @@ struct ExecutableMemory {
   std::int64_t arena = 0;    // intermediate values and scratch memory of collectives
   std::int64_t constants = 0;
   std::int64_t workspace = 0;  // of the kernels; depends on the instruction set of the processor
+  ArenaPeak arena_peak = {};   // what the arena contains when it is fullest
 
   /// Everything except the workspace of kernels: peak_bytes_per_device of `stats`.
   [[nodiscard]] std::int64_t peak_bytes() const { return arguments + results - aliased + arena + constants; }
   /// The memory of a rank while it runs the program.
   [[nodiscard]] std::int64_t held_bytes() const { return peak_bytes() + workspace; }
+  /// One line for each use of memory, and one for each of the largest parts of the arena.
+  [[nodiscard]] std::string str() const;
 };
 
 /// Statistics of one run on this rank.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the mesh and the shardings with which a causal language model trains fastest on a number of devices.
+//
+//   LayoutSearchOptions options;
+//   options.arguments.config_name = "config.json";
+//   options.devices = 8;
+//   const std::vector<LayoutPlan> plans = find_layouts(options);   // the best one first
+//
+// A layout is a mesh over the axes data, fsdp, model and expert, the FSDP mode, and whether blocks are recomputed. Each one
+// is traced, partitioned, lowered and scheduled as a training run does it, for models of two and of three layers: the
+// layers are equal, so each further layer adds the difference.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/sharding/machine.h"
+#include "tessera/trainer/arguments.h"
+
+namespace tessera::trainer {
+
+struct LayoutSearchOptions {
+  /// The model, the batch and the optimizer. The search sets the mesh, the sharding and gradient_checkpointing. The
+  /// batch over all devices is global_batch_size; if it is not set, it is one row for each device.
+  TrainingArguments arguments;
+  std::int64_t devices = 1;
+  /// Gives the time of work and communication. Its memory is the limit if `memory` is not set.
+  MachineModel machine{};
+  std::optional<std::int64_t> memory;  // bytes of a device; nullopt, and none in the machine: no limit
+  int threads = 0;                     // that plan layouts; 0: one for each processor
+};
+
+/// A choice of the search.
+struct Layout {
+  std::int64_t data = 1;
+  std::int64_t fsdp = 1;
+  std::int64_t model = 1;
+  std::int64_t expert = 1;
+  bool reshard_after_forward = true;  // full_shard; false: shard_grad_op. Only if fsdp > 1
+  bool recompute = false;             // gradient_checkpointing
+
+  /// `data=2,fsdp=4`: the axes with more than one device, or data=1.
+  [[nodiscard]] std::string mesh() const;
+  /// The flags of run_clm: `--mesh data=2,fsdp=4 --fsdp full_shard`.
+  [[nodiscard]] std::string flags() const;
+  /// Sets the fields of these flags.
+  void apply_to(TrainingArguments& arguments) const;
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+struct LayoutPlan {
+  Layout layout;
+  bool fits = true;
+  Cost cost;  // of a step, on each device; no communication is hidden
+  double work_seconds = 0;
+  std::map<std::string, double> communication_seconds;  // by axes in order of their names: `data`, `data+fsdp`
+  std::map<std::string, std::int64_t> received_bytes;   // by axes, on each device
+};
+
+/// Returns the plans in order of time, those that fit first. For each mesh it contains the fastest mode that fits, or the
+/// one with the least memory. Errors: those of the model's configuration; a batch or a number of devices below 1; no
+/// layout can be planned.
+std::vector<LayoutPlan> find_layouts(const LayoutSearchOptions& options);
+
+/// The least time first: a table of the best plans with their times by cause, and the flags of run_clm.
+std::string layout_table(const std::vector<LayoutPlan>& plans, std::size_t most);
+/// The same as a JSON array.
+std::string layout_json(const std::vector<LayoutPlan>& plans, std::size_t most);
+/// The calls of mark_sharding that give the parameters the shardings of a layout, one for each parameter of the first
+/// block and outside of the blocks.
+std::string layout_calls(const LayoutSearchOptions& options, const Layout& layout);
+
+}  // namespace tessera::trainer

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executable/memory_check.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "tessera/base/memory_limit.h"
+#include "tessera/base/options.h"
+#include "tessera/base/text.h"
+#include "tessera/runtime/executable/executable.h"
+
+namespace tessera {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
+}
+
+std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+// The ranks of a process or of a group, what they add, and what is in use before.
+struct Sum {
+  std::vector<int> ranks;
+  std::int64_t more = 0;
+  std::int64_t used = 0;
+  std::int64_t limit = 0;
+  void add(int rank, std::int64_t bytes, std::int64_t used_before, std::int64_t most) {
+    ranks.push_back(rank);
+    more += bytes;
+    used = std::max(used, used_before);  // each rank read it at another time
+    limit = limit == 0 ? most : std::min(limit, most);
+  }
+  [[nodiscard]] bool is_exceeded() const { return limit > 0 && used + more > limit; }
+  [[nodiscard]] std::string text() const {
+    constexpr std::size_t kMost = 8;
+    std::vector<int> shown(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, ranks.size())));
+    return fmt::format("rank{} {}{}: {} in use and {} for the program make {}", ranks.size() == 1 ? "" : "s",
+                       fmt::join(shown, ", "), ranks.size() > kMost ? ", .." : "", bytes_text(used), bytes_text(more),
+                       bytes_text(used + more));
+  }
+};
+
+}  // namespace
+
+MemoryNeed memory_need(std::int64_t more) {
+  const std::string& given = options().text("TESSERA_MEMORY_LIMIT");
+  MemoryNeed out;
+  if (given == "0") return out;
+  const std::string host = host_name();
+  out.more = more;
+  out.process = hash_text(fmt::format("{} {}", host, getpid()));
+  if (!given.empty()) {
+    out.limit = parse_bytes(given, "TESSERA_MEMORY_LIMIT");
+    out.held = process_memory();
+  }
+  const std::vector<SharedLimit> limits = shared_limits();
+  const auto least = std::min_element(limits.begin(), limits.end(), [](const SharedLimit& a, const SharedLimit& b) {
+    return a.limit - a.used < b.limit - b.used;
+  });
+  if (least == limits.end()) return out;
+  out.group = hash_text(host + least->what);
+  out.group_used = least->used;
+  out.group_limit = least->limit;
+  return out;
+}
+
+std::string memory_excess(std::span<const MemoryNeed> needs) {
+  std::map<std::uint64_t, Sum> processes;
+  std::map<std::uint64_t, Sum> groups;
+  for (int rank = 0; rank < static_cast<int>(needs.size()); ++rank) {
+    const MemoryNeed& need = needs[static_cast<std::size_t>(rank)];
+    if (need.limit > 0) processes[need.process].add(rank, need.more, need.held, need.limit);
+    if (need.group_limit > 0) groups[need.group].add(rank, need.more, need.group_used, need.group_limit);
+  }
+  for (const auto& [process, sum] : processes)
+    if (sum.is_exceeded())
+      return fmt::format("the process of {}; TESSERA_MEMORY_LIMIT allows {}", sum.text(), bytes_text(sum.limit));
+  for (const auto& [group, sum] : groups)
+    if (sum.is_exceeded())
+      return fmt::format("{}; their control group or machine has {}", sum.text(), bytes_text(sum.limit));
+  return "";
+}
+
+std::string ExecutableMemory::str() const {
+  std::string out;
+  const auto line = [&](std::string_view what, std::int64_t bytes) {
+    if (bytes > 0) out += fmt::format("  {:<48} {:>10}\n", what, bytes_text(bytes));
+  };
+  line("arguments: parameters, optimizer state, inputs", arguments);
+  line("results that take no argument's memory", results - aliased);
+  line("arena: gathered values", arena_peak.gathered);
+  line("arena: activations, gradients and other values", arena_peak.values);
+  line("arena: scratch memory and messages", arena_peak.scratch);
+  line("arena: the rest", arena - arena_peak.gathered - arena_peak.values - arena_peak.scratch);
+  line("constants", constants);
+  line("workspace of the kernels", workspace);
+  line("total", held_bytes());
+  if (!arena_peak.largest.empty()) out += "the largest parts of the arena when it is fullest:\n";
+  for (const ArenaPeak::Part& part : arena_peak.largest)
+    out += fmt::format("  {:>10}  {}\n", bytes_text(part.bytes), part.what);
+  return out;
+}
+
+}  // namespace tessera

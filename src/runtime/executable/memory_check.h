@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares the memory that a program needs with the limits of its processes, before its first run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tessera {
+
+/// What a rank tells the others before the first run of a program. All zero: nothing to compare.
+struct MemoryNeed {
+  std::int64_t more = 0;      // bytes that the run adds to the memory of the rank
+  std::uint64_t process = 0;  // differs between processes
+  std::int64_t held = 0;      // by the process, before the run
+  std::int64_t limit = 0;     // of the process; 0: none
+  /// The control group or machine of the process that has the least memory left, by a hash of its name.
+  std::uint64_t group = 0;
+  std::int64_t group_used = 0;
+  std::int64_t group_limit = 0;  // 0: none
+};
+
+/// The need of this rank, with the limits of TESSERA_MEMORY_LIMIT, of the control groups and of the machine.
+MemoryNeed memory_need(std::int64_t more);
+
+/// Returns which process or group of processes needs more than its limit allows, or "" if none does. The index of a
+/// need is its rank.
+std::string memory_excess(std::span<const MemoryNeed> needs);
+
+}  // namespace tessera

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists what the arena contains when it is fullest.
+#include "tessera/schedule/arena_peak.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tessera/base/text.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+// The step at which the buffers of the arena that are in use have the most bytes.
+std::int32_t peak_step(const Schedule& schedule) {
+  std::map<std::int32_t, std::int64_t> changes;  // of the bytes in use, at the start of a step
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.place != Place::kArena) continue;
+    changes[buffer.first] += buffer.bytes;
+    changes[buffer.last + 1] -= buffer.bytes;
+  }
+  std::int64_t used = 0;
+  std::int64_t most = -1;
+  std::int32_t out = 0;
+  for (const auto& [step, change] : changes) {
+    used += change;
+    if (used <= most) continue;
+    most = used;
+    out = step;
+  }
+  return out;
+}
+
+// The value that each buffer holds first, or -1.
+std::vector<Id> first_values(const Schedule& schedule) {
+  std::vector<Id> out(schedule.buffers.size(), -1);
+  for (const Step& step : schedule.steps)
+    for (const Id id : step.instructions)
+      for (const Access& access : at(schedule.access, id))
+        if (access.buffer != kNoBuffer && at(out, access.buffer) < 0 && access.source == id)
+          at(out, access.buffer) = id;
+  return out;
+}
+
+std::map<BufferId, Id> scratch_of_steps(const Schedule& schedule) {
+  std::map<BufferId, Id> out;
+  for (const Step& step : schedule.steps)
+    if (step.scratch != kNoBuffer) out[step.scratch] = step.instructions.back();
+  return out;
+}
+
+std::string name_of(const Instruction& instruction) {
+  const std::string source = instruction.source();
+  const std::string type = instruction.type.is_array() ? instruction.type.str() + " " : "";
+  return fmt::format("{}%{} ({}{}{})", type, instruction.name, instruction.op->name, source.empty() ? "" : ", ",
+                     source);
+}
+
+}  // namespace
+
+ArenaPeak arena_peak(const Program& program, const Schedule& schedule) {
+  const Computation& computation = program[schedule.computation];
+  const std::int32_t step = peak_step(schedule);
+  const std::vector<Id> values = first_values(schedule);
+  const std::map<BufferId, Id> scratch = scratch_of_steps(schedule);
+  ArenaPeak out;
+  std::vector<BufferId> in_use;
+  for (BufferId id = 0; id < isize(schedule.buffers); ++id) {
+    const Buffer& buffer = at(schedule.buffers, id);
+    if (buffer.place != Place::kArena || buffer.bytes == 0 || buffer.first > step || buffer.last < step) continue;
+    in_use.push_back(id);
+    const Id value = at(values, id);
+    const bool is_gathered = value >= 0 && computation[value].op->collective == CollectiveKind::kAllGather;
+    (scratch.contains(id) ? out.scratch : is_gathered ? out.gathered : out.values) += buffer.bytes;
+  }
+  std::stable_sort(in_use.begin(), in_use.end(), [&](BufferId a, BufferId b) {
+    return at(schedule.buffers, a).bytes > at(schedule.buffers, b).bytes;
+  });
+  constexpr std::size_t kShown = 10;
+  for (std::size_t i = 0; i < std::min(kShown, in_use.size()); ++i) {
+    const auto of_step = scratch.find(in_use[i]);
+    const Id value = of_step == scratch.end() ? at(values, in_use[i]) : of_step->second;
+    const char* prefix = of_step == scratch.end() ? "" : "scratch memory of ";
+    out.largest.push_back({at(schedule.buffers, in_use[i]).bytes,
+                           value < 0 ? "a copy of a result" : prefix + name_of(computation[value])});
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that needs more memory than a limit allows does not run, on any rank.
+#include "executable/memory_check.h"  // of src/runtime
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include "runtime/close.h"
+#include "tessera/base/error.h"
+#include "tessera/base/options.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/runtime/executable/executable.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMega = 1 << 20;
+
+MemoryNeed need(std::int64_t more, std::uint64_t process, std::int64_t held, std::int64_t limit) {
+  return {.more = more, .process = process, .held = held, .limit = limit};
+}
+
+TEST(MemoryCheck, RanksOfAProcessShareItsLimit) {
+  const std::vector<MemoryNeed> two = {need(40 * kMega, 7, 10 * kMega, 100 * kMega),
+                                       need(40 * kMega, 7, 10 * kMega, 100 * kMega)};
+  EXPECT_EQ(memory_excess(two), "");
+  std::vector<MemoryNeed> more = two;
+  more[1].more += 11 * kMega;
+  EXPECT_EQ(memory_excess(more),
+            "the process of ranks 0, 1: 10.00MB in use and 91.00MB for the program make 101.00MB; TESSERA_MEMORY_LIMIT "
+            "allows 100.00MB");
+  more[1].process = 8;  // another process: each is below its own limit
+  EXPECT_EQ(memory_excess(more), "");
+}
+
+TEST(MemoryCheck, ProcessesOfAMachineShareItsMemory) {
+  MemoryNeed each{.more = 30 * kMega, .process = 1, .group = 5, .group_used = 20 * kMega, .group_limit = 100 * kMega};
+  std::vector<MemoryNeed> needs(2, each);
+  needs[1].process = 2;
+  EXPECT_EQ(memory_excess(needs), "");
+  needs.push_back(each);
+  EXPECT_EQ(
+      memory_excess(needs),
+      "ranks 0, 1, 2: 20.00MB in use and 90.00MB for the program make 110.00MB; their control group or machine has "
+      "100.00MB");
+  needs[2].group = 6;  // on another machine
+  EXPECT_EQ(memory_excess(needs), "");
+  EXPECT_EQ(memory_excess(std::vector<MemoryNeed>(3)), "") << "no limits";
+}
+
+// A product whose intermediate value has 64 MB on each of two devices.
+Program large_product() {
+  return testing::read(R"(HloModule product, num_partitions=2
+%add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY %main {
+  %x = f32[4000,8] parameter(0)
+  %zero = f32[] constant(0)
+  %y = f32[4000,4000] dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %sorted = f32[4000,4000] sort(%y), dimensions={1}, to_apply={ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }
+  %sum = f32[] reduce(%sorted, %zero), dimensions={0,1}, to_apply=%add
+  ROOT %all = f32[] all-reduce(%sum), replica_groups={{0,1}}, channel_id=1, use_global_device_ids=true, to_apply=%add
+})");
+}
+
+TEST(MemoryCheck, ARunThatNeedsMoreThanTheLimitEndsOnAllRanksBeforeItStarts) {
+  options().set("TESSERA_MEMORY_LIMIT", "60MB");
+  std::atomic<int> refused = 0;
+  try {
+    run_virtual_ranks(2, [&](ProcessGroup& world) {
+      ExecutableOptions how;
+      how.use_cache = false;
+      const auto executable = compile(large_product(), world, how);
+      ASSERT_GT(executable->memory().arena, 60 * kMega);
+      try {
+        (void)executable->run({DeviceArray::uninitialized(Type::array(DType::kF32, {4000, 8}))});
+      } catch (const Error& error) {
+        ++refused;
+        const std::string text = error.what();
+        EXPECT_NE(text.find("program product does not fit into memory: the process of ranks 0, 1: "), text.npos)
+            << text;
+        EXPECT_NE(text.find("TESSERA_MEMORY_LIMIT allows 60.00MB"), text.npos) << text;
+        EXPECT_NE(text.find("f32[4000,4000]"), text.npos) << text;
+        throw;
+      }
+    });
+  } catch (const Error&) {
+  }
+  options().set("TESSERA_MEMORY_LIMIT", "");
+  EXPECT_EQ(refused, 2);
+}
+
+}  // namespace
+}  // namespace tessera

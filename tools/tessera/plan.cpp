@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera plan config.json --devices 8`: the meshes and shardings with which a model trains fastest.
+#include <fmt/format.h>
+
+#include "input.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/memory_limit.h"
+#include "tessera/base/text.h"
+#include "tessera/trainer/layout_search.h"
+
+namespace tessera::command {
+namespace {
+
+constexpr std::int64_t kMostDevices = 65'536;
+constexpr std::int64_t kMostRows = 1 << 20;
+constexpr std::int64_t kShown = 10;
+
+trainer::LayoutSearchOptions search_options(const Arguments& arguments) {
+  trainer::LayoutSearchOptions out;
+  out.devices = arguments.number_or("devices", 1);
+  trainer::TrainingArguments& training = out.arguments;
+  training.config_name = arguments.input();
+  training.config_overrides = arguments.value_or("config-overrides", "");
+  training.global_batch_size = arguments.number_or("rows", out.devices);
+  training.block_size = arguments.number_or("block-size", 0);
+  training.bf16 = arguments.has("bf16");
+  training.optim = arguments.value_or("optim", training.optim);
+  if (const auto machine = machine_of(arguments)) out.machine = *machine;
+  if (const auto memory = arguments.value("memory")) out.memory = parse_bytes(*memory, "--memory");
+  return out;
+}
+
+// The best layout, as flags and as calls.
+std::string advice(const trainer::LayoutSearchOptions& options, const trainer::LayoutPlan& best) {
+  if (!best.fits)
+    return fmt::format("no layout fits into the memory of a device; the least memory is {}, with {}\n",
+                       format_bytes(static_cast<double>(best.cost.peak_bytes)), best.layout.flags());
+  return fmt::format(
+      "\nthe best layout with run_clm:\n  mpirun -np {} run_clm --config_name {} --global_batch_size {} {}\n"
+      "the same in a program of your own (storage of the parameters):\n{}",
+      options.devices, options.arguments.config_name, *options.arguments.global_batch_size, best.layout.flags(),
+      trainer::layout_calls(options, best.layout));
+}
+
+int run(const Arguments& arguments) {
+  const trainer::LayoutSearchOptions options = search_options(arguments);
+  const std::vector<trainer::LayoutPlan> plans = trainer::find_layouts(options);
+  const auto shown = static_cast<std::size_t>(arguments.number_or("top", kShown));
+  if (const auto json = arguments.value("json")) write_text(*json, trainer::layout_json(plans, shown));
+  if (arguments.value_or("json", "") != "-")
+    write_standard_output(fmt::format("{} meshes of {} devices, batch of {} rows, machine {}\n{}{}", plans.size(),
+                                      options.devices, *options.arguments.global_batch_size, options.machine.name(),
+                                      trainer::layout_table(plans, shown), advice(options, plans.front())));
+  return plans.front().fits ? kGood : kCheckFailed;
+}
+
+}  // namespace
+
+const Verb kPlan = {
+    "plan",
+    "finds the mesh and the shardings with which a causal language model trains fastest",
+    "Plans a training step for each mesh over data, fsdp, model and (for mixtures of experts) expert, without storage\n"
+    "and without ranks. Prints the fastest ones with their time by cause and their memory, and the flags of run_clm.\n"
+    "Exit code 3: no layout fits into the memory.",
+    {{"devices", "N", "the number of devices", whole_number(1, kMostDevices)},
+     {"rows", "N", "the rows of a batch over all devices; default: one for each device", whole_number(1, kMostRows)},
+     {"block-size", "N", "the tokens of a row; default: the positions of the model, at most 1024",
+      whole_number(1, kMostRows)},
+     {"memory", "SIZE", "the memory of a device, as in 16GB; default: that of the machine, if it has one"},
+     machine_option(),
+     {"bf16", "", "compute in bf16, with f32 weights"},
+     {"optim", "NAME", "the optimizer, as in run_clm; default: adamw_torch"},
+     {"config-overrides", "KEY=VALUE,..", "replaces values of the configuration"},
+     {"top", "N", "the number of layouts shown; default: 10", whole_number(1)},
+     {"json", "FILE", "writes the layouts as JSON; - is standard output, instead of the table", {}, true}},
+    run,
+    "config.json",
+    "the configuration of a causal language model (gpt2, llama, mixtral)"};
+
+}  // namespace tessera::command
