@@ -22,8 +22,9 @@ struct Size {
   std::int64_t layers, width, heads, vocabulary, time;
 };
 constexpr Size kSmoke{1, 64, 16, 128, 32};
-constexpr Size kDeep{96, 768, 16, 50304, 1024};
-constexpr Size kSmall{12, 768, 16, 50304, 1024};
+
+// GPT-2 124M with this number of layers.
+Size layers(std::int64_t count) { return {count, 768, 16, 50304, 1024}; }
 
 Mesh mesh_of(std::int64_t devices) {
   const std::int64_t model = devices >= 64 ? 8 : 2;
@@ -82,11 +83,14 @@ void measure(benchmark::State& state, const Program& program) {
 }
 
 void partition_gpt2(benchmark::State& state, const Size& size) { measure(state, gpt2_step(size, state.range(0))); }
+void partition_layers(benchmark::State& state) { measure(state, gpt2_step(layers(state.range(0)), state.range(1))); }
 void partition_chain(benchmark::State& state) { measure(state, chain(state.range(0))); }
 
 BENCHMARK_CAPTURE(partition_gpt2, smoke, kSmoke)->Arg(8)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(partition_gpt2, twelve_layers, kSmall)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(partition_gpt2, ninety_six_layers, kDeep)->Arg(8)->Arg(512)->Unit(benchmark::kMillisecond);
+BENCHMARK(partition_layers)
+    ->Name("partition_gpt2/layers")
+    ->ArgsProduct({{1, 2, 4, 12, 24, 48, 96}, {8, 64, 512}})
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(partition_chain)->Name("partition_chain/smoke")->Arg(100)->Unit(benchmark::kMillisecond);
 BENCHMARK(partition_chain)->Arg(10'000)->Unit(benchmark::kMillisecond);
 

@@ -94,7 +94,7 @@ class Trials {
 // Finds other values whose annotation would give the operand of a reshard the required sharding.
 class ValuesAbove {
  public:
-  explicit ValuesAbove(const Program& resharded) : program_(resharded), signatures_(resharded) {
+  explicit ValuesAbove(const Program& resharded) : program_(resharded) {
     for (const auto& computation : program_.computations)
       for (Id i = 0; i < computation->size(); ++i) {
         const Instruction& copy = (*computation)[i];
@@ -137,7 +137,7 @@ class ValuesAbove {
   std::vector<std::pair<Id, Sharding>> wanted_of_operands(const Computation& computation, const Instruction& value,
                                                           const Sharding& wanted) {
     std::vector<std::pair<Id, Sharding>> out;
-    const FactorMap& map = *signatures_.of(computation, value).map;
+    const FactorMap& map = *signatures_.of(program_, computation, value).map;
     if (map.results.size() != 1 || map.operands.size() != value.operands.size()) return out;
     const Strategy strategy = project(map, map.results[0], wanted);
     for (int i = 0; i < isize(value.operands); ++i) {

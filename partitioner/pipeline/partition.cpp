@@ -70,21 +70,6 @@ void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
   add_collective_passes(pipeline, options.collectives, options.machine);
 }
 
-// The unweighted sum of bytes received, operations and peak memory after all passes, because passes change costs that a
-// model of single ops cannot predict. It is too slow for large programs.
-ProgramWeight weight_of(const Program& program, const PartitionOptions& options) {
-  constexpr std::int64_t kLargestCounted = 4'000;
-  if (program.instruction_count() > kLargestCounted || !options.machine.links().is_uniform()) return {};
-  return [&options](const Program& resharded) {
-    Pipeline pipeline("weigh", {.skip = options.skip_passes, .writes_dumps = false});
-    add_local_passes(pipeline, options);
-    const ProgramStats stats = program_stats(pipeline.run(resharded));
-    const auto moved = static_cast<double>(stats.total_collective_bytes);
-    return Weight{moved + stats.flops_per_device + static_cast<double>(stats.peak_bytes_per_device), moved,
-                  stats.flops_per_device};
-  };
-}
-
 TrialOutcome outcome_of(const Partitioned& parts) {
   const ProgramStats stats = program_stats(parts.program);
   return {parts.notes, stats.total_collective_bytes, stats.flops_per_device};
@@ -123,7 +108,7 @@ Partitioned partition_once(const Program& program, const PartitionOptions& optio
       .add_required("duplicate-cheap-values", duplicate_cheap_values)
       .add_required("propagate",
                     [&](const Program& p) {
-                      found = propagate_at_least_cost(p, options.machine, weight_of(p, options), options.trials);
+                      found = propagate_at_least_cost(p, options.machine);
                       return found.program;
                     })
       .add_required("insert-reshards",

@@ -29,13 +29,14 @@ bool is_of(const OpSignature& signature, const Program& program, const Computati
 
 }  // namespace
 
-const OpSignature& OpSignatures::of(const Computation& computation, const Instruction& instruction) {
+const OpSignature& OpSignatures::of(const Program& program, const Computation& computation,
+                                    const Instruction& instruction) {
   const std::size_t key = hash_of(computation, instruction);
   const auto [begin, end] = signatures_.equal_range(key);
   const auto found = std::find_if(
-      begin, end, [&](const auto& entry) { return is_of(entry.second, program_, computation, instruction); });
+      begin, end, [&](const auto& entry) { return is_of(entry.second, program, computation, instruction); });
   if (found != end) return found->second;
-  OpSignature signature{isize(signatures_), view_of(program_, computation, instruction), nullptr};
+  OpSignature signature{isize(signatures_), view_of(program, computation, instruction), nullptr};
   signature.map = std::make_shared<const FactorMap>(factor_map(signature.view));
   return signatures_.emplace(key, std::move(signature))->second;
 }

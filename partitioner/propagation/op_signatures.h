@@ -21,12 +21,10 @@ struct OpSignature {
 
 class OpSignatures {
  public:
-  /// For the computations of `program`, which must outlive this object.
-  explicit OpSignatures(const Program& program) : program_(program) {}
-  const OpSignature& of(const Computation& computation, const Instruction& instruction);
+  /// For an instruction of `program`. Equal ops of several programs have one signature if their callees are shared.
+  const OpSignature& of(const Program& program, const Computation& computation, const Instruction& instruction);
 
  private:
-  const Program& program_;
   std::unordered_multimap<std::size_t, OpSignature> signatures_;
 };
 
@@ -36,6 +34,8 @@ class SharedShardings {
   /// The stored sharding that is equal to the argument.
   const ShardingRef& shared(const ShardingRef& shardings) { return at(all_, id_of(shardings)); }
   const ShardingRef& shared(Sharding sharding) { return shared(make_sharding(std::move(sharding))); }
+  /// The stored sharding of a number.
+  [[nodiscard]] const ShardingRef& of(int id) const { return at(all_, id); }
   /// The number of a sharding: 0, 1, 2, … in order of first use.
   int id_of(const ShardingRef& shardings);
 

@@ -43,14 +43,6 @@ struct PropagationHint {
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
-/// The cost of a program after insert_reshards, and its share of bytes received and of operations.
-struct Weight {
-  double all = 0;
-  double moved = 0;
-  double work = 0;
-};
-using ProgramWeight = std::function<Weight(const Program& resharded)>;
-
 /// The outcome of propagate_at_least_cost().
 struct Propagated {
   Program program;
@@ -59,12 +51,10 @@ struct Propagated {
 };
 /// insert_reshards() with the choices that were found. For the program in `found`, returns the stored result.
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
-/// Runs propagation in every order and returns the outcome of least cost, the first among equals. Without a `weight`,
-/// the cost is the modelled time of reshards and work. In programs that are not large, it then tries up to `trials`
-/// changes at the most expensive reshards: the resharded value takes the new sharding, or its consumer takes the old
-/// one (choose_propagation.cpp).
-Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
-                                   const ProgramWeight& weight = {}, int trials = 0);
+/// Runs propagation in every order and keeps the outcome of least cost on the machine, the first among equals: on equal
+/// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight). It
+/// then tries changes at the most expensive reshards (trials.h).
+Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine);
 
 /// The computations that are partitioned: the entry and those reached through call, while and conditional. Others work
 /// on scalars and stay unchanged.

@@ -76,8 +76,7 @@ class SlotUnion {
 
 class GraphBuilder {
  public:
-  explicit GraphBuilder(const Program& program)
-      : program_(program), used_(partitioned_computations(program)), signatures_(program) {
+  explicit GraphBuilder(const Program& program) : program_(program), used_(partitioned_computations(program)) {
     if (!program.meshes.empty()) graph_.mesh = program.meshes.front();
   }
 
@@ -214,7 +213,9 @@ class GraphBuilder {
         break;
       default: break;
     }
-    add_edge(signatures_.of(program_[c], instruction).map, operand_slots(c, instruction), results, instruction);
+    add_edge(signatures_.of(program_, program_[c], instruction).map, operand_slots(c, instruction), results,
+             instruction);
+    graph_.edges.back().computation = c;
   }
 
   void add_identities(const std::vector<int>& from, const std::vector<int>& to, const Instruction& instruction) {

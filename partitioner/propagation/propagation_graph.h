@@ -32,9 +32,11 @@ struct PropagationEdge {
   std::vector<int> operands;
   std::vector<int> results;
   const Instruction* instruction = nullptr;  // of the program from which the graph was built
-  bool passes_all = false;                   // every factor is kept, as in elementwise and data movement ops
-  bool broadcasts = false;                   // a result has factors that no operand has
-  int depth = 0;                             // the number of ops on the longest path from parameters and constants
+  /// The computation of the instruction, if the edge is an op: -1 for other data flow.
+  ComputationId computation = -1;
+  bool passes_all = false;  // every factor is kept, as in elementwise and data movement ops
+  bool broadcasts = false;  // a result has factors that no operand has
+  int depth = 0;            // the number of ops on the longest path from parameters and constants
 };
 
 struct PropagationGraph {

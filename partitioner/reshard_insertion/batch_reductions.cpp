@@ -39,8 +39,7 @@ const Sharding* sharding_of_leaf(const Instruction& value, int leaf) {
 // initial value.
 class InputDimsOfValues {
  public:
-  explicit InputDimsOfValues(const Program& program)
-      : program_(program), signatures_(program), begins_(program.computations.size()) {
+  explicit InputDimsOfValues(const Program& program) : program_(program), begins_(program.computations.size()) {
     const Type result = program.entry_computation().root_type();
     for (const Type& leaf : result.leaves()) returned_.push_back(leaf);
     batch_sums_.resize(program.computations.size());
@@ -147,7 +146,7 @@ class InputDimsOfValues {
   ValueDims computed(ComputationId id, Id i, const ValueDims& operands) {
     const Computation& computation = program_[id];
     const Instruction& instruction = computation[i];
-    const FactorMap& map = *signatures_.of(computation, instruction).map;
+    const FactorMap& map = *signatures_.of(program_, computation, instruction).map;
     std::vector<std::vector<InputDims>> by_factor(map.factors.size());  // one entry per operand that has the factor
     for (int leaf = 0; leaf < std::min(isize(map.operands), isize(operands)); ++leaf)
       for (int d = 0; d < std::min(isize(at(map.operands, leaf)), isize(at(operands, leaf))); ++d)

@@ -19,11 +19,12 @@ bool is_sharding_constraint(const Instruction& instruction) {
 }
 
 // By value: the result of is_stored_gradient().
-std::vector<bool> ends_as_stored_gradient(const Computation& computation, const std::vector<std::vector<Id>>& users,
-                                          OpSignatures& signatures) {
+std::vector<bool> ends_as_stored_gradient(const Program& program, ComputationId c,
+                                          const std::vector<std::vector<Id>>& users, OpSignatures& signatures) {
+  const Computation& computation = program[c];
   std::vector<bool> out(computation.instructions.size());
   const auto adds_up = [&](const Instruction& user) {
-    const auto& factors = signatures.of(computation, user).map->factors;
+    const auto& factors = signatures.of(program, computation, user).map->factors;
     return std::any_of(factors.begin(), factors.end(), [](const Factor& f) { return f.kind == FactorKind::kReduce; });
   };
   for (Id id = computation.size() - 1; id >= 0; --id) {
@@ -44,7 +45,7 @@ ConsumerShardings::ConsumerShardings(const Program& program, ComputationId id,
       old_(program[id]),
       users_(users),
       root_(root),
-      is_gradient_(ends_as_stored_gradient(old_, users, signatures)) {
+      is_gradient_(ends_as_stored_gradient(program, id, users, signatures)) {
   if (id == program.entry) stays_partial_ = ends_partial(program, old_, *root);
 }
 

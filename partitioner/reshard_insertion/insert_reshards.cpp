@@ -30,12 +30,13 @@ namespace {
 // State that all computations of a program share.
 struct Common {
   const Program& program;
-  const CostModel& cost;
+  const MachineModel& machine;
   const RootTargets& targets;
-  OpSignatures signatures;
-  OpDecisions decisions;
+  OpSignatures& signatures;
+  OpDecisions& decisions;
+  SharedShardings& shardings;
   bool known_copies = true;
-  SharedShardings shardings{};
+  DecisionMemo* memo = nullptr;  // to compare the decisions with those of other choices
 };
 
 class Inserter {
@@ -52,7 +53,7 @@ class Inserter {
         consumer_shardings_(program_, id, users_, root_, common.signatures),
         origins_(old_, users_),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
-        resharder_(builder_, origins_, old_, common.shardings, common.cost.machine) {}
+        resharder_(builder_, origins_, old_, common.shardings, common.machine) {}
 
   Computation run() {
     leaves_.resize(old_.instructions.size());
@@ -249,7 +250,7 @@ class Inserter {
     for (const Id operand : instruction.operands)
       operands.insert(operands.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
 
-    OpRequest request{common_.signatures.of(old_, instruction),
+    OpRequest request{common_.signatures.of(program_, old_, instruction),
                       {},
                       {},
                       consumer_shardings_.required(id),
@@ -267,6 +268,7 @@ class Inserter {
     request.result_may_stay_partial = request.result_may_stay_partial && consumer_shardings_.may_stay_partial(id) &&
                                       !consumer_shardings_.is_reduced_by_constraint(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
+    if (common_.memo != nullptr) common_.memo->compare(mesh_, std::move(request), decision);
 
     for (int i = 0; i < isize(operands); ++i) {
       const Value before = at(operands, i);
@@ -343,23 +345,48 @@ class Inserter {
   Resharder resharder_;
 };
 
+// The same computation if its callees keep their numbers, so that equal ops of several programs have equal callees.
+ComputationRef with_new_callees(const ComputationRef& computation, const std::vector<ComputationId>& new_ids) {
+  const auto& all = computation->instructions;
+  const bool is_same = std::all_of(all.begin(), all.end(), [&](const Instruction& instruction) {
+    return std::all_of(instruction.called.begin(), instruction.called.end(),
+                       [&](ComputationId called) { return at(new_ids, called) == called; });
+  });
+  if (is_same) return computation;
+  auto copy = std::make_shared<Computation>(*computation);
+  for (auto& instruction : copy->instructions)
+    for (auto& called : instruction.called) called = at(new_ids, called);
+  return copy;
+}
+
 }  // namespace
 
 Program insert_reshards(const Program& propagated, const MachineModel& machine, const OpChoices& choices) {
+  DecisionMemo memo(machine);
+  return insert_reshards(propagated, machine, choices, memo);
+}
+
+Program insert_reshards(const Program& propagated, const MachineModel& machine, const OpChoices& choices,
+                        DecisionMemo& memo) {
   const Program reduced = split_top_k(split_reductions(propagated));
   const Program program = choices.scans_by_parts ? split_scans(reduced) : reduced;
-  const CostModel cost{.machine = machine, .least_work = choices.least_work};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
-  Common common{program, cost, targets, OpSignatures(program), OpDecisions(cost), choices.known_copies};
+  const bool compares = choices == OpChoices{};
+  if (compares) memo.forget();
+  Common common{program,
+                machine,
+                targets,
+                memo.signatures,
+                memo.decisions(choices.least_work),
+                memo.shardings,
+                choices.known_copies,
+                compares ? &memo : nullptr};
   ProgramBuilder out(header_of(program));
   std::vector<ComputationId> new_ids(program.computations.size(), -1);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     if (!at(used, c)) {
-      auto copy = std::make_shared<Computation>(program[c]);
-      for (auto& instruction : copy->instructions)
-        for (auto& called : instruction.called) called = at(new_ids, called);
-      at(new_ids, c) = out.add(ComputationRef(std::move(copy)));
+      at(new_ids, c) = out.add(with_new_callees(at(program.computations, c), new_ids));
       continue;
     }
     Computation done = Inserter(common, c, new_ids, out).run();

@@ -31,9 +31,15 @@ struct OpChoices {
   bool least_work = false;
   /// Cumulative ops along sharded dims accumulate their parts first.
   bool scans_by_parts = true;
+  friend bool operator==(const OpChoices&, const OpChoices&) = default;
 };
 
-/// Takes a program in which every value has a sharding (propagate).
+class DecisionMemo;
+
+/// Takes a program in which every value has a sharding (propagate). Programs that differ little share a `memo` of the
+/// same machine.
 Program insert_reshards(const Program& program, const MachineModel& machine = {}, const OpChoices& choices = {});
+Program insert_reshards(const Program& program, const MachineModel& machine, const OpChoices& choices,
+                        DecisionMemo& memo);
 
 }  // namespace tessera

@@ -121,4 +121,11 @@ const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request
   return known_.emplace(key_, std::move(decision)).first->second;
 }
 
+void DecisionMemo::compare(const Mesh& mesh, OpRequest request, const OpDecision& decision) {
+  if (!differs_with_least_work) differs_with_least_work = !(least_work_.decide(mesh, request, shardings) == decision);
+  if (differs_without_copies || request.copies.empty()) return;
+  request.copies.clear();
+  differs_without_copies = !(balanced_.decide(mesh, request, shardings) == decision);
+}
+
 }  // namespace tessera

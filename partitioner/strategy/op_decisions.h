@@ -3,6 +3,8 @@
 // shardings its results have. Decisions are stored, because the layers of a model repeat the same requests.
 #pragma once
 
+#include <unordered_map>
+
 #include "propagation/op_signatures.h"
 #include "strategy/strategy.h"
 
@@ -22,18 +24,44 @@ struct OpRequest {
 struct OpDecision {
   std::vector<Sharding> needed;  // one per operand leaf
   ShardingRef results;
+  friend bool operator==(const OpDecision&, const OpDecision&) = default;
 };
 
 class OpDecisions {
  public:
   explicit OpDecisions(const CostModel& cost) : strategies_(cost) {}
-  /// The decision is valid until the next call.
   const OpDecision& decide(const Mesh& mesh, const OpRequest& request, SharedShardings& shardings);
 
  private:
   Strategies strategies_;
   std::vector<int> key_;
-  ByIds<OpDecision> known_;
+  std::unordered_map<std::vector<int>, OpDecision, HashIds> known_;
+};
+
+/// What several runs of insert_reshards() on one machine share: the signatures of ops, and the decisions for equal ops
+/// between equal shardings.
+class DecisionMemo {
+ public:
+  explicit DecisionMemo(const MachineModel& machine)
+      : balanced_cost_{.machine = machine}, least_work_cost_{.machine = machine, .least_work = true} {}
+  DecisionMemo(const DecisionMemo&) = delete;
+  DecisionMemo& operator=(const DecisionMemo&) = delete;
+  /// See OpChoices::least_work.
+  OpDecisions& decisions(bool least_work) { return least_work ? least_work_ : balanced_; }
+  /// Whether an op for which `compare` was called since the last `forget` would have decided otherwise without knowing
+  /// copies, or for the least work. If not, the program would be the same.
+  void forget() { differs_without_copies = differs_with_least_work = false; }
+  void compare(const Mesh& mesh, OpRequest request, const OpDecision& decision);
+  bool differs_without_copies = false;
+  bool differs_with_least_work = false;
+  OpSignatures signatures;
+  SharedShardings shardings;
+
+ private:
+  CostModel balanced_cost_;
+  CostModel least_work_cost_;
+  OpDecisions balanced_{balanced_cost_};
+  OpDecisions least_work_{least_work_cost_};
 };
 
 }  // namespace tessera

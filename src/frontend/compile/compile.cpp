@@ -47,7 +47,6 @@ Parcel broadcast(ProcessGroup& world, Parcel mine) {
 
 PartitionOptions partition_options() {
   PartitionOptions out;
-  out.trials = 0;
   out.collectives.bf16_axes = options().list("TESSERA_BF16_AXES");
   out.collectives.int8_axes = options().list("TESSERA_INT8_AXES");
   return out;

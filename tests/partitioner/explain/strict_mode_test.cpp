@@ -87,8 +87,7 @@ TEST(StrictMode, StrictModeAcceptsTheCollectivesOfAWrappedModule) {
   };
   const auto opcodes = [&](int batch, int width, const std::string& gradient) {
     std::set<std::string> out;
-    const auto parts =
-        partition(wrapped_step(batch, width, unshard, barrier(gradient)), {.limits = {.strict = true}, .trials = 0});
+    const auto parts = partition(wrapped_step(batch, width, unshard, barrier(gradient)), {.limits = {.strict = true}});
     for (const CollectiveNote& note : parts.notes) {
       EXPECT_TRUE(note.asked) << note.reason;
       out.insert(note.opcode);
@@ -101,9 +100,7 @@ TEST(StrictMode, StrictModeAcceptsTheCollectivesOfAWrappedModule) {
   EXPECT_FALSE(moved.contains("reduce-scatter"));
   EXPECT_TRUE(moved.contains("all-gather"));
   // Collectives of values outside of FSDP units are not requested.
-  EXPECT_THROW(
-      (void)partition(wrapped_step(64, 8, "negate(%w)", barrier("%g")), {.limits = {.strict = true}, .trials = 0}),
-      Error);
+  EXPECT_THROW((void)partition(wrapped_step(64, 8, "negate(%w)", barrier("%g")), {.limits = {.strict = true}}), Error);
 }
 
 }  // namespace

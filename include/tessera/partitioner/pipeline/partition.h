@@ -41,9 +41,6 @@ struct PartitionOptions {
   /// `uniform`, bytes come first.
   MachineModel machine{};
   CollectiveLimits limits{};
-  /// The number of reshards that are tried at other places, the most expensive first, in programs that are not large.
-  /// 0: the result of propagation, so that a training step gets the same shardings at every size.
-  int trials = 8;
   /// Find a remedy for each collective by partitioning the program with it (in programs of at most a few thousand
   /// instructions), and the sums that data parallelism needs. False: a remedy is the annotation next to the
   /// collective, and is not tried.
