@@ -113,7 +113,7 @@ std::vector<SharedLimit> shared_limits() {
   const auto machine = values_in("/proc/meminfo", {"MemTotal:", "MemAvailable:", "SwapTotal:", "SwapFree:"});
   if (machine[0] && machine[1]) {
     const std::int64_t swap = machine[2].value_or(0);
-    out.push_back({"the machine", (*machine[0] + swap) * kKilo,
+    out.push_back({std::string(kMachine), (*machine[0] + swap) * kKilo,
                    (*machine[0] - *machine[1] + swap - machine[3].value_or(0)) * kKilo});
   }
   return out;

@@ -76,7 +76,9 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("bf16", a.bf16, "compute in bfloat16, keep float32 weights")
       .choice("dtype", a.dtype, {"float32", "float64"}, "type of weights and computation")
       .flag("gradient_checkpointing", a.gradient_checkpointing,
-            "keep only the inputs of each block for the backward pass");
+            "keep only the inputs of each block for the backward pass")
+      .flag("max_memory_per_rank", a.max_memory_per_rank,
+            "recompute as few blocks as possible such that the plan of a rank needs at most this, as in 2GB");
 }
 
 void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {

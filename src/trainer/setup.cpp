@@ -74,7 +74,8 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   if (mode.offload) out.notes.emplace_back("--fsdp: offload has no effect: weights already are in host memory");
   out.notes.insert(out.notes.end(), config.notes.begin(), config.notes.end());
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
-  if (arguments.gradient_checkpointing || config.activation_checkpointing) checkpoint_blocks(*out.network);
+  if (arguments.gradient_checkpointing || config.activation_checkpointing)
+    checkpoint_blocks(*out.network, arguments.checkpointed_blocks);
   const auto dtype = compute_dtype(arguments, config);
   out.compute_dtype = dtype;
   if (dtype) out.network->set_compute_dtype(*dtype);

@@ -16,9 +16,10 @@
 namespace tessera::trainer {
 namespace {
 
-constexpr const char* kGpt2 = R"({"model_type": "gpt2", "n_embd": 24, "n_head": 3, "n_layer": 5, "n_positions": 12,
+constexpr const char* kFiveBlocks =
+    R"({"model_type": "gpt2", "n_embd": 24, "n_head": 3, "n_layer": 5, "n_positions": 12,
   "vocab_size": 40, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})";
-constexpr const char* kMixtral = R"({"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 24,
+constexpr const char* kFourExperts = R"({"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 24,
   "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "num_local_experts": 4,
   "num_experts_per_tok": 2, "max_position_embeddings": 8, "vocab_size": 32})";
 
@@ -42,7 +43,7 @@ std::set<std::string> meshes_of(const std::vector<LayoutPlan>& plans) {
 }
 
 TEST(LayoutSearch, PlansEveryMeshOfThreeAxesInOrderOfTime) {
-  const auto plans = find_layouts(options_of(kGpt2, 6));
+  const auto plans = find_layouts(options_of(kFiveBlocks, 6));
   // 6 = data * fsdp * model with at most 3 heads on the model axis.
   EXPECT_EQ(meshes_of(plans),
             (std::set<std::string>{"data=6", "fsdp=6", "data=3,fsdp=2", "data=2,fsdp=3", "data=3,model=2",
@@ -61,7 +62,7 @@ TEST(LayoutSearch, PlansEveryMeshOfThreeAxesInOrderOfTime) {
 }
 
 TEST(LayoutSearch, LayersThatAreNotTracedCountAsTheTracedOnes) {
-  LayoutSearchOptions five = options_of(kGpt2, 2);
+  LayoutSearchOptions five = options_of(kFiveBlocks, 2);
   const auto extrapolated = find_layouts(five);
   // The difference between four and five layers is that between two and three.
   const auto seconds = [&](std::int64_t layers) {
@@ -77,7 +78,7 @@ TEST(LayoutSearch, LayersThatAreNotTracedCountAsTheTracedOnes) {
 }
 
 TEST(LayoutSearch, LessMemoryTakesTheModesThatNeedLess) {
-  LayoutSearchOptions options = options_of(kGpt2, 4);
+  LayoutSearchOptions options = options_of(kFiveBlocks, 4);
   options.arguments.config_overrides = "n_layer=12";
   const auto free = find_layouts(options);
   const auto of_mesh = [](const std::vector<LayoutPlan>& plans, std::string_view mesh) {
@@ -100,7 +101,7 @@ TEST(LayoutSearch, LessMemoryTakesTheModesThatNeedLess) {
 }
 
 TEST(LayoutSearch, ExpertsHaveAnAxis) {
-  const auto plans = find_layouts(options_of(kMixtral, 2));
+  const auto plans = find_layouts(options_of(kFourExperts, 2));
   EXPECT_EQ(meshes_of(plans), (std::set<std::string>{"data=2", "fsdp=2", "expert=2", "model=2"}));
 }
 
@@ -108,14 +109,14 @@ TEST(LayoutSearch, FlagsAndCallsNameTheLayout) {
   const Layout layout{.data = 2, .fsdp = 3, .model = 3, .recompute = true};
   EXPECT_EQ(layout.flags(),
             "--mesh data=2,fsdp=3,model=3 --fsdp full_shard --tensor_parallel model --gradient_checkpointing true");
-  const std::string calls = layout_calls(options_of(kGpt2, 18), layout);
+  const std::string calls = layout_calls(options_of(kFiveBlocks, 18), layout);
   EXPECT_NE(calls.find("const Mesh mesh = Mesh::parse(\"data=2,fsdp=3,model=3\", 18);"), calls.npos) << calls;
   EXPECT_NE(calls.find("mark_sharding(transformer.h.0."), calls.npos) << calls;
   EXPECT_EQ(calls.find("transformer.h.1."), calls.npos) << calls;
 }
 
 TEST(LayoutSearch, RefusesABatchWithoutRows) {
-  LayoutSearchOptions options = options_of(kGpt2, 8);
+  LayoutSearchOptions options = options_of(kFiveBlocks, 8);
   options.arguments.global_batch_size = 0;
   EXPECT_THROW((void)find_layouts(options), Error);
   options.arguments.global_batch_size = 1;  // 8 devices, and at most 3 of them on the model axis

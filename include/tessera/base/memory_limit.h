@@ -25,6 +25,9 @@ struct SharedLimit {
   std::int64_t used = 0;
 };
 
+/// SharedLimit::what of the machine.
+inline constexpr std::string_view kMachine = "the machine";
+
 /// The limits of the control group of this process and of the groups that contain it (versions 1 and 2), and that of
 /// the machine with its swap space.
 std::vector<SharedLimit> shared_limits();

@@ -87,7 +87,9 @@ struct TrainingArguments {
   // Precision.
   bool bf16 = false;
   std::string dtype = "float32";
-  bool gradient_checkpointing = false;  // compute the values of a block again in the backward pass
+  bool gradient_checkpointing = false;              // compute the values of a block again in the backward pass
+  std::string max_memory_per_rank;                  // 2GB: recompute as many blocks as that needs
+  std::optional<std::int64_t> checkpointed_blocks;  // the number that this chose; nullopt: all
 
   // Mesh and sharding.
   std::string mesh;

@@ -30,7 +30,6 @@ struct LayoutSearchOptions {
   /// Gives the time of work and communication. Its memory is the limit if `memory` is not set.
   MachineModel machine{};
   std::optional<std::int64_t> memory;  // bytes of a device; nullopt, and none in the machine: no limit
-  int threads = 0;                     // that plan layouts; 0: one for each processor
 };
 
 /// A choice of the search.

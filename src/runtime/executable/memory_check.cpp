@@ -68,6 +68,7 @@ MemoryNeed memory_need(std::int64_t more) {
   out.group = hash_text(host + least->what);
   out.group_used = least->used;
   out.group_limit = least->limit;
+  out.is_machine = least->what == kMachine;
   return out;
 }
 
@@ -84,7 +85,9 @@ std::string memory_excess(std::span<const MemoryNeed> needs) {
       return fmt::format("the process of {}; TESSERA_MEMORY_LIMIT allows {}", sum.text(), bytes_text(sum.limit));
   for (const auto& [group, sum] : groups)
     if (sum.is_exceeded())
-      return fmt::format("{}; their control group or machine has {}", sum.text(), bytes_text(sum.limit));
+      return fmt::format("{}; their {} has {}", sum.text(),
+                         needs[static_cast<std::size_t>(sum.ranks.front())].is_machine ? "machine" : "control group",
+                         bytes_text(sum.limit));
   return "";
 }
 

@@ -18,6 +18,7 @@ struct MemoryNeed {
   std::uint64_t group = 0;
   std::int64_t group_used = 0;
   std::int64_t group_limit = 0;  // 0: none
+  bool is_machine = false;       // the group is the complete machine
 };
 
 /// The need of this rank, with the limits of TESSERA_MEMORY_LIMIT, of the control groups and of the machine.

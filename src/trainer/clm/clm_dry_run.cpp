@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "clm/clm_plan.h"
+#include "plan/memory_budget.h"
 #include "tessera/base/files.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -62,9 +64,28 @@ std::string plan_report(const TrainingArguments& arguments, ClmModel& setup) {
 
 }  // namespace
 
+namespace {
+
+// Prints the curve of --max_memory_per_rank, and the plan of the point that it chooses.
+int dry_run_within_memory(TrainingArguments arguments) {
+  const std::int64_t bytes = parse_bytes(arguments.max_memory_per_rank, "--max_memory_per_rank");
+  const std::int64_t devices = mesh_of(arguments).device_count();
+  const std::vector<BudgetPoint> curve = budget_curve(arguments, devices);
+  write_standard_output(budget_text(curve));
+  const BudgetPoint chosen = cheapest_point(arguments, devices, curve, bytes);
+  write_standard_output(fmt::format("{} blocks are recomputed\n\n", chosen.blocks));
+  arguments.max_memory_per_rank.clear();
+  arguments.gradient_checkpointing = chosen.blocks > 0;
+  arguments.checkpointed_blocks = chosen.blocks;
+  return dry_run_clm(arguments);
+}
+
+}  // namespace
+
 int dry_run_clm(const TrainingArguments& arguments) {
   if (RankContext::current().rank() != 0) return 0;  // one rank prints the plan
   plan_for_devices(device_count());
+  if (!arguments.max_memory_per_rank.empty()) return dry_run_within_memory(arguments);
   ClmModel setup = make_clm_model(arguments);
   const std::string text =
       banner(arguments, setup) + "\n" + sharding_report(setup) + "\n" + plan_report(arguments, setup);

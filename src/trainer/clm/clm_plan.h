@@ -2,10 +2,13 @@
 // The programs of a training step of a causal language model, planned and not executed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "tessera/base/rank_context.h"
 #include "tessera/lowering/execution_plan.h"
 #include "tessera/trainer/clm.h"
 
@@ -26,5 +29,17 @@ ExecutionOptions planned_execution(int devices);
 
 /// The paths of the repeated blocks of a model, each with a dot at its end.
 std::vector<std::string> block_paths(nn::PretrainedModel& model);
+
+/// Calls `work` for each index below `count`, on one thread for each processor. Throws the first error after all threads
+/// have ended.
+void on_threads(std::size_t count, const std::function<void(std::size_t)>& work);
+
+/// Runs `fn` as the only rank of a job, which plans and does not execute.
+template <class Fn>
+auto as_planner(Fn&& fn) {
+  RankContext context(0, 1);
+  const RankScope scope(context);
+  return fn();
+}
 
 }  // namespace tessera::trainer

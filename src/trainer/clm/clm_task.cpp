@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "clm/auto_shard.h"
+#include "plan/memory_budget.h"
 #include "run/output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -117,7 +118,8 @@ int run_clm(const TrainingArguments& given) {
   check_same_on_all_ranks(given.values());
   check_token_files_on_all_ranks(given);
   check_files_on_all_ranks(files_of(given));
-  const TrainingArguments arguments = given.auto_shard.empty() ? given : with_best_layout(given);
+  TrainingArguments arguments = given.auto_shard.empty() ? given : with_best_layout(given);
+  if (!arguments.max_memory_per_rank.empty() && !arguments.dry_run) arguments = within_memory(std::move(arguments));
   if (arguments.dry_run) return dry_run_clm(arguments);
   const OutputFolder output(arguments);
   ClmTask task(arguments);

@@ -5,6 +5,7 @@
 
 #include "program_flags.h"
 #include "tessera/base/error.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/text.h"
 #include "tessera/sharding/mesh_text.h"
 #include "tessera/trainer/arguments.h"
@@ -21,6 +22,14 @@ void require_not_negative(const char* name, double value) {
 }
 void require_beta(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
+}
+
+void check_memory_budget(const TrainingArguments& arguments) {
+  if (arguments.max_memory_per_rank.empty()) return;
+  (void)parse_bytes(arguments.max_memory_per_rank, "--max_memory_per_rank");
+  require(!arguments.gradient_checkpointing,
+          "--max_memory_per_rank chooses which blocks to recompute, so it excludes --gradient_checkpointing");
+  require(arguments.program == TrainingProgram::kClm, "--max_memory_per_rank: only run_clm plans its memory");
 }
 
 // --auto_shard chooses what the other flags of the mesh specify.
@@ -40,6 +49,7 @@ void check_auto_shard(const TrainingArguments& arguments) {
 // Checks the mesh and the axes that other flags name, independently of the number of ranks.
 void check_mesh_flags(const TrainingArguments& arguments) {
   check_auto_shard(arguments);
+  check_memory_budget(arguments);
   if (arguments.mesh.empty()) return;
   std::vector<std::string> names;
   try {

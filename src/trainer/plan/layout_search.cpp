@@ -4,17 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <functional>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "clm/clm_plan.h"
 #include "tessera/base/error.h"
 #include "tessera/base/json_object.h"
-#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/partitioner/pipeline/partition.h"
@@ -32,14 +26,6 @@ struct ModelFacts {
   bool has_experts = false;
   std::string layers_key;  // of the configuration
 };
-
-// Runs `fn` as the only rank of a job, which plans and does not execute.
-template <class Fn>
-auto as_planner(Fn&& fn) {
-  RankContext context(0, 1);
-  const RankScope scope(context);
-  return fn();
-}
 
 TrainingArguments planning_arguments(const LayoutSearchOptions& options) {
   TrainingArguments out = options.arguments;
@@ -180,27 +166,6 @@ LayoutPlan best_mode(const LayoutSearchOptions& options, const ModelFacts& facts
   return out;
 }
 
-// Calls `work` for each index on several threads. Throws the first error after all threads have ended.
-void on_threads(int threads, std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto loop = [&] {
-    for (std::size_t i = next++; i < count; i = next++) try {
-        work(i);
-      } catch (...) {
-        const std::scoped_lock lock(mutex);
-        if (!error) error = std::current_exception();
-        next = count;
-      }
-  };
-  std::vector<std::thread> running;
-  for (int i = 1; i < threads; ++i) running.emplace_back(loop);
-  loop();
-  for (std::thread& thread : running) thread.join();
-  if (error) std::rethrow_exception(error);
-}
-
 }  // namespace
 
 std::string Layout::mesh() const {
@@ -240,10 +205,7 @@ std::vector<LayoutPlan> find_layouts(const LayoutSearchOptions& options) {
           "tensor parallelism over at most as many devices",
           options.devices, rows, facts.key_heads);
   std::vector<LayoutPlan> plans(candidates.size());
-  const int threads =
-      options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  on_threads(threads, candidates.size(),
-             [&](std::size_t i) { plans[i] = best_mode(options, facts, candidates[i], memory); });
+  on_threads(candidates.size(), [&](std::size_t i) { plans[i] = best_mode(options, facts, candidates[i], memory); });
   std::stable_sort(plans.begin(), plans.end(), [](const LayoutPlan& a, const LayoutPlan& b) {
     if (a.fits != b.fits) return a.fits;
     return a.fits ? a.cost.seconds < b.cost.seconds : a.cost.peak_bytes < b.cost.peak_bytes;
