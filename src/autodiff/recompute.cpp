@@ -38,8 +38,10 @@ const std::string* region_of(const Instruction& instruction) {
 
 bool is_unshard(const Instruction& instruction) { return instruction.frontend_attribute(kUnshardAttribute) != nullptr; }
 
-Recompute::Recompute(Builder& builder, Id size) : builder_(builder), again_(static_cast<std::size_t>(size), false) {
-  std::vector<bool> constant(again_.size(), false);
+Recompute::Recompute(Builder& builder, Id size)
+    : builder_(builder),
+      again_(static_cast<std::size_t>(size), false),
+      constant_(static_cast<std::size_t>(size), false) {
   std::vector<bool> from_unshard(again_.size(), false);
   bool any = false;
   for (Id id = 0; id < size; ++id) {
@@ -49,11 +51,11 @@ Recompute::Recompute(Builder& builder, Id size) : builder_(builder), again_(stat
       continue;
     }
     const auto& operands = instruction.operands;
-    const bool is_constant = std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o); });
+    const bool is_constant = std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant_, o); });
     const bool follows = any && std::all_of(operands.begin(), operands.end(),
-                                            [&](Id o) { return at(constant, o) || at(from_unshard, o); });
+                                            [&](Id o) { return at(constant_, o) || at(from_unshard, o); });
     if ((is_constant || follows) && is_cheap(builder, instruction)) {
-      (is_constant ? constant : from_unshard)[static_cast<std::size_t>(id)] = true;
+      (is_constant ? constant_ : from_unshard)[static_cast<std::size_t>(id)] = true;
       if (!is_constant) again_[static_cast<std::size_t>(id)] = true;
     } else if (region_of(instruction) != nullptr) {
       again_[static_cast<std::size_t>(id)] = true;
@@ -106,10 +108,12 @@ Value Recompute::issue_region_again(Instruction instruction, const std::string& 
   return builder_.append(std::move(instruction));
 }
 
-// Without the barrier, the values of the region would be found equal to those of the forward pass and kept.
+// Without the barrier, the values of the region would be found equal to those of the forward pass and kept. A barrier in
+// front of a broadcast constant would keep its elements in memory from the forward pass on.
 Value Recompute::tied_to(const std::string& region, Id id) {
   const Instruction& instruction = builder_[id];
-  if (instruction.op->role == Role::kConstant || !instruction.type.is_array()) return builder_.value(id);
+  if (at(constant_, id) || instruction.op->role == Role::kConstant || !instruction.type.is_array())
+    return builder_.value(id);
   auto& known = tied_[region];
   if (const auto found = known.find(id); found != known.end()) return found->second;
   const auto first = first_in_region_.find(region);

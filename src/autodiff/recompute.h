@@ -37,6 +37,7 @@ class Recompute {
 
   Builder& builder_;
   std::vector<bool> again_;
+  std::vector<bool> constant_;  // inexpensive and computed from constants only
   std::unordered_map<Id, Value> issued_;
   std::unordered_map<std::string, Value> first_gradient_;  // by unit
   std::unordered_map<std::string, Value> first_in_region_;

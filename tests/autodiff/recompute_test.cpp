@@ -130,5 +130,32 @@ TEST(Recompute, TheGradientOfAnUnshardGoesToTheStorageSharding) {
   EXPECT_FALSE(main[results.operands[0]].sharding) << "a gradient gets no sharding of itself";
 }
 
+// A barrier in front of a broadcast constant would need memory for its elements from the forward to the backward pass.
+TEST(Recompute, NoBroadcastConstantPassesABarrier) {
+  ProgramBuilder program("region");
+  Builder main = program.computation("main");
+  const Type square = Type::array(DType::kF32, {4, 4});
+  const Value x = ops::parameter(main, 0, square, "x");
+  auto notes = std::make_shared<Notes>();
+  notes->frontend_attributes = {{std::string(kCheckpointAttribute), "0"}};
+  main.default_notes = notes;
+  const Value half = ops::full(main, square, 0.5);
+  const Value hidden = ops::multiply(ops::tanh(ops::multiply(x, half)), half);
+  const Value out = ops::tanh(hidden);
+  main.default_notes = nullptr;
+  const auto all = gradients(main, ops::reduce(out, Reduction::kSum, {0, 1}), {x});
+  const auto entry = program.add(std::move(main), ops::tuple(*x.builder, all));
+  const Program made = program.finish(entry);
+  const Computation& computation = made.entry_computation();
+  int barriers = 0;
+  for (const Instruction& instruction : computation.instructions) {
+    if (instruction.op->name != "opt-barrier") continue;
+    ++barriers;
+    for (const Id tied : computation[instruction.operands.front()].operands)
+      EXPECT_NE(computation[tied].op->name, "broadcast");
+  }
+  EXPECT_EQ(barriers, 1) << "x waits for the gradient";
+}
+
 }  // namespace
 }  // namespace tessera

@@ -79,7 +79,7 @@ TEST(LayoutSearch, LayersThatAreNotTracedCountAsTheTracedOnes) {
 
 TEST(LayoutSearch, LessMemoryTakesTheModesThatNeedLess) {
   LayoutSearchOptions options = options_of(kFiveBlocks, 4);
-  options.arguments.config_overrides = "n_layer=12";
+  options.arguments.config_overrides = "n_layer=4";
   const auto free = find_layouts(options);
   const auto of_mesh = [](const std::vector<LayoutPlan>& plans, std::string_view mesh) {
     return *std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan.layout.mesh() == mesh; });
