@@ -3,8 +3,7 @@
 // the two ends of a chain with different shardings, the chain contains a reshard; trials.h lists the changes that would
 // remove it. A change is evaluated only if the ops that it concerns, each for itself, would then cost less.
 //
-// The numbers of orders and trials do not depend on the program. The number of evaluations is a constant and a share that
-// falls with the size of the program, so the time is at most a constant and a part that is linear in the size.
+// The numbers of orders, trials and evaluations do not depend on the program, so the time is linear in its size.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -70,13 +69,7 @@ bool has_priorities(const PropagationGraph& graph) {
 class Chooser {
  public:
   Chooser(const Program& program, const MachineModel& machine)
-      : machine_(machine), variants_(variants_of(program)), memo_(machine), estimator_(machine) {
-    constexpr std::int64_t kInstructions = 12'000;  // that all evaluations beyond the least number may read
-    const std::int64_t more =
-        kInstructions / std::max<std::int64_t>(1, static_cast<std::int64_t>(program.instruction_count()));
-    propagations_ += std::min<std::int64_t>(more, trials_);
-    evaluations_ += std::min<std::int64_t>(more, trials_);
-  }
+      : machine_(machine), variants_(variants_of(program)), memo_(machine), estimator_(machine) {}
 
   Propagated choose() {
     std::vector<Outcome> candidates = outcomes_of_orders();
@@ -189,9 +182,9 @@ class Chooser {
   std::vector<Variant> variants_;
   DecisionMemo memo_;
   ProgramEstimator estimator_;
-  std::int64_t trials_ = 64;
-  std::int64_t propagations_ = 8;
-  std::int64_t evaluations_ = 8;
+  int trials_ = 64;
+  int propagations_ = 8;
+  int evaluations_ = 8;
   std::set<std::vector<int>> tried_;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/trainer/arguments.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +13,8 @@
 #include "program_flags.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/optim/factory.h"
+#include "tessera/optim/schedule.h"
 
 namespace tessera::trainer {
 
@@ -55,7 +59,7 @@ void add_batch_flags(TrainingArguments& a, ArgumentParser& parser) {
 
 void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("optimizer")
-      .choice("optim", a.optim, {"adamw_torch", "sgd"}, "update rule")
+      .flag("optim", a.optim, fmt::format("update rule: {}", fmt::join(optim::optimizer_names(), ", ")))
       .flag("optim_args", a.optim_args, "further options of the update rule, as in momentum=0.9,nesterov=true")
       .flag("adafactor", a.adafactor, "the same as --optim adafactor")
       .flag("learning_rate", a.learning_rate, "the peak")
@@ -64,8 +68,7 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("adam_beta2", a.adam_beta2, "decay of the second moment")
       .flag("adam_epsilon", a.adam_epsilon, "added to the root of the second moment")
       .flag("max_grad_norm", a.max_grad_norm, "gradients are scaled down to this 2-norm; 0: never")
-      .choice("lr_scheduler_type", a.lr_scheduler_type, {"linear", "cosine", "constant", "constant_with_warmup"},
-              "schedule of the learning rate")
+      .choice("lr_scheduler_type", a.lr_scheduler_type, optim::schedule_names(), "schedule of the learning rate")
       .flag("lr_scheduler_kwargs", a.lr_scheduler_kwargs, "options of the schedule, as in {\"num_cycles\": 2}")
       .flag("warmup_steps", a.warmup_steps, "updates of linear warm-up; below 1: a part of all updates")
       .flag("warmup_ratio", a.warmup_ratio, "the part of all updates that warms up, if warmup_steps is 0")

@@ -125,7 +125,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingArguments& argume
                                     .beta1 = arguments.adam_beta1,
                                     .beta2 = arguments.adam_beta2,
                                     .epsilon = arguments.adam_epsilon};
-  if (arguments.optim == "sgd") settings.arguments = fmt::format("momentum={}", arguments.momentum);
+  settings.arguments = arguments.optim_args;
+  if (arguments.optim == "sgd" && arguments.momentum > 0 && settings.arguments.find("momentum") == std::string::npos)
+    settings.arguments += fmt::format("{}momentum={}", settings.arguments.empty() ? "" : ",", arguments.momentum);
   return optim::make_optimizer(arguments.optim, parameter_groups(model, arguments.weight_decay), settings);
 }
 

@@ -37,7 +37,9 @@ Trainer::Run::Run(const TrainingArguments& arguments, Task& task)
       units_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * task.units_per_row())),
       flops_per_step_(task.flops(units_per_step_)),
       schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
-                arguments.warmup_count(steps_), steps_),
+                arguments.warmup_count(steps_), steps_,
+                optim::ScheduleArguments::parse(optim::schedule_from_name(arguments.lr_scheduler_type),
+                                                arguments.lr_scheduler_kwargs)),
       runner_(arguments, task),
       bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50),
       saver_(arguments, is_master_),
@@ -179,6 +181,7 @@ void Trainer::Run::evaluate_and_save() {
   if (control_.should_evaluate && task_.held_out() > 0 && stop_signal_ == 0) {
     take_readings(0);
     const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
+    if (result && schedule_.needs_metric()) schedule_.note_metric(chosen_metric(arguments_, *result));
     if (result && arguments_.save_strategy == "best") saves = best_.is_better(*result);
     if (result && saves && (arguments_.compares_checkpoints() || arguments_.save_strategy == "best"))
       best_.note(*result);
@@ -212,7 +215,8 @@ void Trainer::Run::save_run() {
 
 ResumeState Trainer::Run::state_of_data() const {
   return {.data_seed = arguments_.data_seed.value_or(arguments_.seed),
-          .samples_per_epoch = loader_.samples_per_epoch()};
+          .samples_per_epoch = loader_.samples_per_epoch(),
+          .schedule = schedule_.state()};
 }
 
 // Continues the run of a checkpoint, once.
@@ -225,6 +229,7 @@ void Trainer::Run::resume() {
       log_warning("the run had batches of {0} rows, now they have {1}; --global_batch_size {0} continues it as it was",
                   state_.train_batch_size, rows_);
     if (!arguments_.ignore_data_skip) loader_.seek(run.samples);
+    schedule_.set_state(run.schedule);
     window_.loss = run.unlogged_loss;
     window_.steps = window_.earlier_steps = run.unlogged_steps;
     for (const auto& callback : callbacks_)

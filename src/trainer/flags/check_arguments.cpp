@@ -7,6 +7,8 @@
 #include "tessera/base/error.h"
 #include "tessera/base/memory_limit.h"
 #include "tessera/base/text.h"
+#include "tessera/optim/factory.h"
+#include "tessera/optim/schedule.h"
 #include "tessera/sharding/mesh_text.h"
 #include "tessera/trainer/arguments.h"
 
@@ -22,6 +24,25 @@ void require_not_negative(const char* name, double value) {
 }
 void require_beta(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
+}
+
+// Runs a check of a library whose errors do not name the flag.
+template <class Fn>
+void check_flag(const char* flag, Fn&& check) {
+  try {
+    check();
+  } catch (Error& error) {
+    throw error.prefix(flag);
+  }
+}
+
+void check_optimizer_flags(const TrainingArguments& arguments) {
+  check_flag("--optim: ", [&] { optim::check_optimizer(arguments.optim, ""); });
+  check_flag("--", [&] { optim::check_optimizer(arguments.optim, arguments.optim_args); });  // optim_args: ..
+  const optim::ScheduleType type = optim::schedule_from_name(arguments.lr_scheduler_type);
+  check_flag("--", [&] { (void)optim::ScheduleArguments::parse(type, arguments.lr_scheduler_kwargs); });
+  require(type != optim::ScheduleType::kReduceOnPlateau || arguments.eval_strategy != "no",
+          "--lr_scheduler_type reduce_lr_on_plateau needs evaluations: --eval_strategy steps or epoch");
 }
 
 void check_memory_budget(const TrainingArguments& arguments) {
@@ -165,6 +186,7 @@ void TrainingArguments::check() const {
   require(fsdp_min_num_params == 0 || fsdp_transformer_layer_cls_to_wrap.empty(),
           "--fsdp_min_num_params and --fsdp_transformer_layer_cls_to_wrap exclude each other");
   check_numbers(*this);
+  check_optimizer_flags(*this);
   check_loader_flags(*this);
   check_reports(*this);
   require(resume_from_checkpoint != "true" || !output_dir.empty(),

@@ -24,6 +24,7 @@ JsonObject run_json(const ResumeState& run) {
   out.set("unlogged_steps", run.unlogged_steps);
   out.set("data_seed", run.data_seed);
   out.set("samples_per_epoch", run.samples_per_epoch);
+  for (const auto& [name, value] : run.schedule) out.set("schedule_" + name, value);
   return out;
 }
 
@@ -38,6 +39,7 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   json.read("unlogged_steps", out.unlogged_steps);
   json.read("data_seed", out.data_seed);
   json.read("samples_per_epoch", out.samples_per_epoch);
+  for (auto& [name, value] : out.schedule) json.read("schedule_" + name, value);
   const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;
   if (!has_same_order && RankContext::current().rank() == 0)
     log_warning(

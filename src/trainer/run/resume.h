@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "tessera/checkpoint/checkpoint.h"
@@ -18,6 +19,7 @@ struct ResumeState {
   std::int64_t unlogged_steps = 0;
   std::int64_t data_seed = 0;  // of the order of samples
   std::int64_t samples_per_epoch = 0;
+  std::map<std::string, double> schedule{};  // Schedule::state()
 };
 
 /// The groups model and optimizer, and the documents trainer_state and run_state.
