@@ -145,6 +145,54 @@ def other_models():
     check("GPT2LMHeadModel is no mixture of experts" in wrong.stderr, wrong.stderr)
 
 
+def logged_rates(folder):
+    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    return [entry["learning_rate"] for entry in history if "learning_rate" in entry]
+
+
+def optimizers():
+    """Every update rule and its options reach the training, and give the losses of one rank on several."""
+    standard = losses("standard")
+    for name, *flags in (("adafactor",), ("lion",), ("muon", "--optim_args", "ns_steps=3"), ("sgd", "--optim_args", "momentum=0.9,nesterov=true"),
+                         ("adamw_torch", "--optim_args", "amsgrad=true", "--lr_scheduler_type", "cosine_with_restarts",
+                          "--lr_scheduler_kwargs", '{"num_cycles": 2}')):
+        one = losses(f"{name}_one", "--optim", name, *flags)
+        several = losses(f"{name}_three", "--optim", name, *flags, "--virtual_ranks", 3, "--mesh", "fsdp=3", "--fsdp", "full_shard")
+        check(all(abs(a - b) < 1e-9 for a, b in zip(one, several, strict=True)), f"{name}: {one} and {several}")
+        check(max(abs(a - b) for a, b in zip(one, standard)) > 1e-6, f"{name} {flags} has no effect: {one}")
+
+    # No loss is better by 100, so every evaluation but the first halves the rate, also in a run that is continued.
+    plateau = ["--lr_scheduler_type", "reduce_lr_on_plateau", "--lr_scheduler_kwargs", '{"factor": 0.5, "patience": 0, "threshold": 100, "threshold_mode": "abs"}',
+               "--eval_strategy", "steps", "--eval_steps", 1, "--save_steps", 2, "--max_steps", 4]
+    losses("plateau", *plateau)
+    rates = logged_rates(FOLDER / "plateau")
+    check(rates == [1e-3, 1e-3, 5e-4, 2.5e-4], f"rates {rates}")
+    losses("continued", *plateau, "--resume_from_checkpoint", FOLDER / "plateau/checkpoint-2")
+    check(logged_rates(FOLDER / "continued") == rates, f"{logged_rates(FOLDER / 'continued')} after the checkpoint instead of {rates}")
+
+
+def plans():
+    """A found layout and a memory budget train as one rank does; what does not fit is refused before it runs."""
+    one = losses("one_rank")
+    found = losses("found", "--virtual_ranks", 4, "--auto_shard")
+    check(all(abs(a - b) < 1e-9 for a, b in zip(one, found, strict=True)), f"--auto_shard: {one} and {found}")
+    common = ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--block_size", 16, "--global_batch_size", 64,
+              "--max_steps", 1, "--sample_tokens", 0, "--do_eval", "false"]
+    curve = run(*common, "--dry_run", "--mesh", "data=1", "--max_memory_per_rank", "1TB")
+    peaks = [float(size) for size in re.findall(r"^ +[0-9]+ +([0-9.]+)MB +[0-9.]+$", curve.stdout, re.M)]
+    check(len(peaks) == 4 and peaks == sorted(peaks, reverse=True) and peaks[0] > peaks[-1], curve.stdout)
+    fits = run(*common, "--max_memory_per_rank", f"{peaks[-1] + 0.01}MB")
+    check(fits.returncode == 0 and "3 blocks are recomputed" in fits.stdout, fits.stdout + fits.stderr)
+    tight = run(*common, "--max_memory_per_rank", "100KB")
+    check(tight.returncode == 1 and "no recomputation of blocks makes the step fit; the least memory is" in tight.stderr, tight.stderr)
+    for arguments, launcher in (([], ()), ([], (MPIEXEC, "--oversubscribe", "-n", "2")), (["--virtual_ranks", 2], ())):
+        os.environ["TESSERA_MEMORY_LIMIT"] = "1MB"
+        refused = run(*common, *arguments, launcher=launcher)
+        del os.environ["TESSERA_MEMORY_LIMIT"]
+        check(refused.returncode == 1 and refused.stderr.count("TESSERA_MEMORY_LIMIT allows 1.00MB") == 1, refused.stderr)
+        check("step" not in refused.stdout.split("parameters of one block")[-1], refused.stdout)
+
+
 def best_model():
     """The model of the checkpoint with the smallest loss on held-out text is kept, and loaded at the end. The learning rate
     becomes far too high, so the loss grows again."""
@@ -292,7 +340,7 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
-    for part in (sampling, pretrained, other_models, resumed, best_model, best_model_is_lost, advice, peaks):
+    for part in (sampling, pretrained, other_models, optimizers, plans, resumed, best_model, best_model_is_lost, advice, peaks):
         part()
 
 

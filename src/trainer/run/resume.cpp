@@ -3,6 +3,8 @@
 
 #include <exception>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -14,6 +16,8 @@
 namespace tessera::trainer {
 namespace {
 
+constexpr std::string_view kSchedule = "schedule_";  // the keys of the schedule's state begin with this
+
 JsonObject run_json(const ResumeState& run) {
   const RandomState random = random_state();
   JsonObject out;
@@ -24,7 +28,7 @@ JsonObject run_json(const ResumeState& run) {
   out.set("unlogged_steps", run.unlogged_steps);
   out.set("data_seed", run.data_seed);
   out.set("samples_per_epoch", run.samples_per_epoch);
-  for (const auto& [name, value] : run.schedule) out.set("schedule_" + name, value);
+  for (const auto& [name, value] : run.schedule) out.set(std::string(kSchedule) + name, value);
   return out;
 }
 
@@ -39,7 +43,8 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   json.read("unlogged_steps", out.unlogged_steps);
   json.read("data_seed", out.data_seed);
   json.read("samples_per_epoch", out.samples_per_epoch);
-  for (auto& [name, value] : out.schedule) json.read("schedule_" + name, value);
+  for (const std::string& key : json.keys())
+    if (key.starts_with(kSchedule)) json.read(key, out.schedule[key.substr(kSchedule.size())]);
   const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;
   if (!has_same_order && RankContext::current().rank() == 0)
     log_warning(
