@@ -3,7 +3,8 @@
 // the two ends of a chain with different shardings, the chain contains a reshard; trials.h lists the changes that would
 // remove it. A change is evaluated only if the ops that it concerns, each for itself, would then cost less.
 //
-// The numbers of orders, trials and evaluations do not depend on the program, so the time is linear in its size.
+// The number of orders does not depend on the program. The numbers of trials and evaluations fall with its size, so the time
+// is at most linear in the size.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -69,7 +70,16 @@ bool has_priorities(const PropagationGraph& graph) {
 class Chooser {
  public:
   Chooser(const Program& program, const MachineModel& machine)
-      : machine_(machine), variants_(variants_of(program)), memo_(machine), estimator_(machine) {}
+      : machine_(machine), variants_(variants_of(program)), memo_(machine), estimator_(machine) {
+    constexpr std::int64_t kInstructions = 20'000;  // that the evaluations of changes read together
+    constexpr std::int64_t kMost = 8;
+    constexpr std::int64_t kSlots = 120'000;  // that the trials copy together
+    constexpr std::int64_t kMostTrials = 64;
+    constexpr std::int64_t kLeastTrials = 6;
+    const auto size = static_cast<std::int64_t>(program.instruction_count());
+    evaluations_ = propagations_ = std::clamp<std::int64_t>(kInstructions / std::max<std::int64_t>(1, size), 1, kMost);
+    trials_ = std::clamp<std::int64_t>(kSlots / std::max<std::int64_t>(1, size), kLeastTrials, kMostTrials);
+  }
 
   Propagated choose() {
     std::vector<Outcome> candidates = outcomes_of_orders();
@@ -160,6 +170,7 @@ class Chooser {
   bool improve(Outcome& best, LocalSearch& search) {
     constexpr double kMostRatio = 0.999;
     constexpr double kMostWork = 1.001;
+    if (evaluations_ <= 0) return false;
     search.start_from(best.slots);
     for (const ReshardTrial& trial : trials_for(*best.variant, best.result.resharded, memo_, machine_.links())) {
       if (!tried_.insert(trial.kind).second) continue;
@@ -182,9 +193,9 @@ class Chooser {
   std::vector<Variant> variants_;
   DecisionMemo memo_;
   ProgramEstimator estimator_;
-  int trials_ = 64;
-  int propagations_ = 8;
-  int evaluations_ = 8;
+  std::int64_t trials_ = 0;  // these numbers remain
+  std::int64_t propagations_ = 0;
+  std::int64_t evaluations_ = 0;
   std::set<std::vector<int>> tried_;
 };
 
