@@ -61,15 +61,6 @@ def flags():
     expect(usage("--max_steps"), "run_clm: --max_steps needs a value", 2)
     expect(usage("--max_steps", "many"), 'run_clm: --max_steps takes an integer, got "many"', 2)
     expect(usage("train.txt"), 'run_clm: unexpected argument "train.txt": an option starts with --, and a value follows its option', 2)
-    optimizer = ["--config_name", "c", "--train_file", "t", "--optim"]
-    expect([*optimizer, "adamm"], 'run_clm: --optim: unknown optimizer adamm; did you mean "adam"?', 2)
-    expect([*optimizer, "lion", "--optim_args", "eps=1"], 'run_clm: --optim_args: the optimizer lion does not use eps; its arguments are beta1, beta2, state_dtype', 2)
-    expect([*optimizer, "sgd", "--lr_scheduler_type", "reduce_lr_on_plateau"],
-           "run_clm: --lr_scheduler_type reduce_lr_on_plateau needs evaluations: --eval_strategy steps or epoch", 2)
-    expect([*optimizer, "sgd", "--auto_shard", "--mesh", "data=1"],
-           "run_clm: --auto_shard chooses the mesh and the sharding, so it excludes --mesh data=1", 2)
-    expect([*optimizer, "sgd", "--max_memory_per_rank", "two"],
-           "run_clm: --max_memory_per_rank=two: must be a size such as 2GB or 1.5GiB", 2)
     expect(usage("--train_file", "t"), "run_clm: --config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with config.json and model.safetensors", 2)
     expect(usage("--config_name", "c", "--train_file", "t", "--global_batch_size", 4, "--per_device_train_batch_size", 2),
            "run_clm: --per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, "

@@ -150,6 +150,16 @@ def logged_rates(folder):
     return [entry["learning_rate"] for entry in history if "learning_rate" in entry]
 
 
+def refused_flags():
+    for flags, error in (("--optim adamm", '--optim: unknown optimizer adamm; did you mean "adam"?'),
+                         ("--optim lion --optim_args eps=1", "--optim_args: the optimizer lion does not use eps; its arguments are beta1, beta2, state_dtype"),
+                         ("--lr_scheduler_type reduce_lr_on_plateau", "--lr_scheduler_type reduce_lr_on_plateau needs evaluations: --eval_strategy steps or epoch"),
+                         ("--auto_shard --mesh data=1", "--auto_shard chooses the mesh and the sharding, so it excludes --mesh data=1"),
+                         ("--max_memory_per_rank two", "--max_memory_per_rank=two: must be a size such as 2GB or 1.5GiB")):
+        result = run("--config_name", "c", "--train_file", "t", *flags.split())
+        check((result.returncode, result.stderr) == (2, f"run_clm: {error}\n"), result.stderr)
+
+
 def optimizers():
     """Every update rule and its options reach the training, and give the losses of one rank on several."""
     standard = losses("standard")
@@ -340,7 +350,7 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
-    for part in (sampling, pretrained, other_models, optimizers, plans, resumed, best_model, best_model_is_lost, advice, peaks):
+    for part in (sampling, pretrained, other_models, refused_flags, optimizers, plans, resumed, best_model, best_model_is_lost, advice, peaks):
         part()
 
 
