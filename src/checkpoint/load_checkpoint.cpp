@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "blocks.h"
 #include "files/manifest.h"
 #include "files/pieces.h"
-#include "files/read_elements.h"
 #include "files/verified_file.h"
 #include "on_all_ranks.h"
+#include "read_together.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
@@ -21,22 +20,6 @@ namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-
-ShardReader reader_of(std::shared_ptr<PieceFiles> files, const std::string& name, DType stored) {
-  return [files = std::move(files), name, stored](const Type& type, const Sharding& sharding, std::int64_t device,
-                                                  std::span<std::byte> shard) {
-    const Region wanted = region_of(type, sharding, device);
-    const RegionBuffer to = RegionBuffer::shard(type, sharding, wanted);
-    const auto size = static_cast<std::int64_t>(dtype_size(type.dtype()));
-    for (const Piece& piece : files->pieces_of(name, wanted))
-      for_each_run(intersection(wanted, piece.region), buffer_of(piece.region), to,
-                   [&](std::int64_t from, std::int64_t into, std::int64_t count) {
-                     read_elements(
-                         *piece.file, piece.offset, from, stored, type.dtype(),
-                         shard.subspan(static_cast<std::size_t>(into * size), static_cast<std::size_t>(count * size)));
-                   });
-  };
-}
 
 void verify_file(const std::string& folder, const std::string& name, const StoredFile& file) {
   const std::string path = folder + "/" + name;
@@ -94,19 +77,31 @@ std::vector<NamedType> Checkpoint::types_of(const std::string& group) const {
   return out;
 }
 
-LoadStateResult Checkpoint::load(const std::string& group, const StateDict& state,
-                                 const LoadStateOptions& options) const {
+LoadStateResult Checkpoint::set_readers(
+    const std::string& group, const StateDict& state, const LoadStateOptions& options,
+    const std::function<ShardReader(std::shared_ptr<PieceFiles>, const std::string&)>& reader_of) const {
   const std::vector<NamedType> given = types_of(group);
   LoadStateResult result;
   const auto sources = match_state(state, given, folder() + " (" + group + ")", options, result);
   const auto files = std::make_shared<PieceFiles>(manifest_);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (sources[i] < 0) continue;
-    const std::string name = group + "/" + at(given, sources[i]).name;
-    const DType stored = manifest_->tensors.at(name).type.dtype();
-    read_when_needed(state.entries()[i].tensor, reader_of(files, name, stored));
-  }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (sources[i] >= 0)
+      read_when_needed(state.entries()[i].tensor, reader_of(files, group + "/" + at(given, sources[i]).name));
   return result;
+}
+
+LoadStateResult Checkpoint::load(const std::string& group, const StateDict& state,
+                                 const LoadStateOptions& options) const {
+  return set_readers(group, state, options, [&](std::shared_ptr<PieceFiles> files, const std::string& name) {
+    return independent_reader(std::move(files), name, manifest_->tensors.at(name).type.dtype());
+  });
+}
+
+void Checkpoint::load_now(const std::string& group, const StateDict& state) const {
+  set_readers(group, state, {}, [&](std::shared_ptr<PieceFiles> files, const std::string& name) {
+    return collective_reader(std::move(files), manifest_, name);
+  });
+  read_now(state);
 }
 
 void Checkpoint::check_fit(const std::string& group, const StateDict& state) const {
@@ -152,10 +147,7 @@ std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std
   for (const auto& [group, state] : states) opened->check_fit(group, state);
   const bool is_read = succeeds([&] {
     opened->verify_documents();
-    for (const auto& [group, state] : states) {
-      opened->load(group, state);
-      read_now(state);
-    }
+    for (const auto& [group, state] : states) opened->load_now(group, state);
   });
   return is_read ? std::move(opened) : std::nullopt;
 }

@@ -17,7 +17,7 @@ void on_all_ranks(const std::string& what, const std::function<void()>& body) {
     problem = error.what();
   }
   for (const std::string& text : gather_texts(*joined_world(), problem))
-    if (!text.empty()) fail("{}: {}", what, text);
+    if (!text.empty()) fail("{}{}{}", what, what.empty() ? "" : ": ", text);
 }
 
 }  // namespace tessera

@@ -69,6 +69,7 @@ class CheckpointWriter {
 };
 
 struct CheckpointManifest;  // src/checkpoint/files/manifest.h
+class PieceFiles;           // src/checkpoint/files/pieces.h
 
 class Checkpoint {
  public:
@@ -96,6 +97,9 @@ class Checkpoint {
   /// Gives the variables of `state` the values of the group, in any sharding: a rank reads its shards when they are first
   /// needed, and verifies what it reads. Errors as load_state().
   LoadStateResult load(const std::string& group, const StateDict& state, const LoadStateOptions& options = {}) const;
+  /// Gives the variables of `state` the values of the group and reads them. Collective: ranks whose shards have elements of
+  /// the same blocks read these together, so that each block is read once. Errors as load(), on all ranks.
+  void load_now(const std::string& group, const StateDict& state) const;
   /// Error as load() if the group does not fit the state. Reads nothing.
   void check_fit(const std::string& group, const StateDict& state) const;
   /// Compares the checksums of the documents.
@@ -114,6 +118,9 @@ class Checkpoint {
 
  private:
   [[nodiscard]] std::vector<NamedType> types_of(const std::string& group) const;
+  LoadStateResult set_readers(
+      const std::string& group, const StateDict& state, const LoadStateOptions& options,
+      const std::function<ShardReader(std::shared_ptr<PieceFiles>, const std::string&)>& reader_of) const;
   std::shared_ptr<const CheckpointManifest> manifest_;
 };
 

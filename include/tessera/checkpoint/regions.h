@@ -44,6 +44,15 @@ struct RegionBuffer {
 /// The buffer that holds exactly the region.
 RegionBuffer buffer_of(const Region& region);
 
+/// The runs of elements of `region` that are contiguous in a buffer: their number and length, and the number of elements
+/// of the buffer from the first to the last of them. The region is not empty.
+struct Runs {
+  std::int64_t count = 0;
+  std::int64_t length = 0;
+  std::int64_t extent = 0;
+};
+Runs runs_of(const Region& region, const RegionBuffer& buffer);
+
 /// Calls `run(from, to, count)`, in elements, for each run of elements of `region` that is contiguous in both buffers, in
 /// row-major order. Runs are as long as possible.
 void for_each_run(const Region& region, const RegionBuffer& from, const RegionBuffer& to,

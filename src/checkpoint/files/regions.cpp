@@ -123,6 +123,18 @@ RegionBuffer buffer_of(const Region& region) {
   return out;
 }
 
+Runs runs_of(const Region& region, const RegionBuffer& buffer) {
+  const Dims strides = row_major_strides(buffer.sizes);
+  Runs out{1, 1, 1};
+  const int inner = first_contiguous_dim(region, buffer);
+  for (int d = 0; d < isize(region.dims); ++d) {
+    const std::int64_t size = at(region.dims, d).size();
+    (d < inner ? out.count : out.length) *= size;
+    out.extent += (size - 1) * at(strides, d);
+  }
+  return out;
+}
+
 void for_each_run(const Region& region, const RegionBuffer& from, const RegionBuffer& to,
                   const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& run) {
   if (is_empty(region)) return;
