@@ -27,7 +27,7 @@ std::unordered_map<std::string, std::int32_t> read_ids(const Json& vocabulary, c
   std::unordered_map<std::string, std::int32_t> out;
   for (const auto& member : vocabulary.get_object()) {
     const std::int32_t id = id_of(&member.value());
-    require(id >= 0, "{}: token {} has no valid id", name, quote(member.key()));
+    require(id >= 0, "{}: token {} has no valid id", name, [&] { return quote(member.key()); });
     out.emplace(member.key(), id);
   }
   return out;
@@ -37,7 +37,8 @@ std::pair<std::string, std::string> split_merge(std::string_view line, const std
   const auto blank = line.find(' ');
   const bool two_tokens = blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
                           line.find(' ', blank + 1) == std::string_view::npos;
-  require(two_tokens, "{}: a merge is two tokens with a blank between them, got {}", place, quote(line));
+  require(two_tokens, "{}: a merge is two tokens with a blank between them, got {}", place,
+          [&] { return quote(line); });
   return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
 }
 

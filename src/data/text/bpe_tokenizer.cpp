@@ -37,15 +37,17 @@ BpeTokenizer BpeTokenizer::build(const Vocabulary& vocabulary, std::string name)
   out.bytes_of_id_.resize(count);
   std::vector<bool> seen(count, false);
   for (const auto& [token, id] : vocabulary.id_of) {
-    require(id < isize(out.bytes_of_id_), "{}: token {} has id {}, but there are {} tokens: ids must be 0..{}",
-            out.name_, quote(token), id, count, count - 1);
+    require(
+        id < isize(out.bytes_of_id_), "{}: token {} has id {}, but there are {} tokens: ids must be 0..{}", out.name_,
+        [&] { return quote(token); }, id, count, count - 1);
     require(!at(seen, id), "{}: two tokens have id {}", out.name_, id);
     at(seen, id) = true;
     at(out.bytes_of_id_, id) = unspell_bytes(token);
   }
   const auto id_of = [&](const std::string& token) {
     const auto it = vocabulary.id_of.find(token);
-    require(it != vocabulary.id_of.end(), "{}: a merge names {}, which is not a token", out.name_, quote(token));
+    require(it != vocabulary.id_of.end(), "{}: a merge names {}, which is not a token", out.name_,
+            [&] { return quote(token); });
     return it->second;
   };
   for (int byte = 0; byte < 256; ++byte) {

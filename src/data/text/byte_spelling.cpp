@@ -66,7 +66,7 @@ std::string unspell_bytes(std::string_view token) {
     if (code >= 0xC0 && code < 0xE0 && i + 1 < token.size())
       code = ((code & 0x1FU) << 6) | (static_cast<unsigned char>(token[++i]) & 0x3FU);
     const int byte = code < kCodePoints ? table().byte_of_code[code] : -1;
-    require(byte >= 0, "token {} contains a character that represents no byte", quote(token));
+    require(byte >= 0, "token {} contains a character that represents no byte", [&] { return quote(token); });
     out += static_cast<char>(byte);
   }
   return out;
