@@ -74,6 +74,15 @@ TEST_F(CommandErrors, OfTruncatedTexts) {
   EXPECT_GT(refused, 2);
 }
 
+TEST_F(CommandErrors, OfOptionsThatAreGivenTwice) {
+  expect({"run mlp.hlo --seed 1 --seed 2", 2, "one --seed is expected, got 1 and 2"});
+  expect({"partition mlp.hlo --mesh data=2 -o a.hlo -o b.hlo", 2, "one -o is expected, got a.hlo and b.hlo"});
+  expect({"partition mlp.hlo --mesh data=2 --mesh data=3", 2, "one --mesh is expected, got data=2 and data=3"});
+  expect({"partition mlp.hlo --mesh data=2 -o x --json ./x", 2,
+          "-o and --json both write to ./x; give them different files"});
+  expect({"stats mlp.hlo --json - --json a.json", 2, "one --json is expected, got - and a.json"});
+}
+
 TEST_F(CommandErrors, OfMeshesAndAnnotations) {
   expect({"partition mlp.hlo --mesh data=2,model", 2,
           "mesh \"data=2,model\": expected axis=size, as in data=2, got \"model\""});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "tessera/base/files.h"
@@ -153,6 +154,11 @@ ValueCheck one_of(std::vector<std::string> choices) {
   };
 }
 
+Option repeated(Option option) {
+  option.repeats = true;
+  return option;
+}
+
 namespace {
 
 // --num_cores as --num-cores.
@@ -172,11 +178,29 @@ void check_value(const Option& option, const std::string& value) {
   }
 }
 
-// Reports files that cannot be written before the work starts.
+// Of two different values, the first would have no effect.
+void check_given_once(const Option& option, const std::vector<std::string>& values) {
+  if (option.repeats || values.size() < 2 || values[values.size() - 2] == values.back()) return;
+  throw UsageError(
+      fmt::format("one {} is expected, got {} and {}", dashed(option.name), values[values.size() - 2], values.back()));
+}
+
+// Reports outputs that would overwrite each other, and files that cannot be written, before the work starts.
 void check_output_files(const std::vector<Option>& options, const Arguments& arguments) {
-  for (const Option& option : options)
-    if (const auto path = arguments.value(option.name); option.writes_file && path && *path != "-")
-      check_writable(*path);
+  std::map<std::string, std::string_view> option_of;  // by file
+  for (const Option& option : options) {
+    const auto path = arguments.value(option.name);
+    if (!option.writes_file || !path) continue;
+    const bool is_standard = *path == "-";
+    const auto file =
+        is_standard ? *path : std::filesystem::weakly_canonical(std::filesystem::absolute(*path)).string();
+    const auto [other, is_new] = option_of.emplace(file, option.name);
+    if (!is_new)
+      throw UsageError(fmt::format("{} and {} both write to {}; give them different files", dashed(other->second),
+                                   dashed(option.name), is_standard ? "standard output" : *path));
+  }
+  for (const auto& [file, name] : option_of)
+    if (file != "-") check_writable(*arguments.value(name));
 }
 
 }  // namespace
@@ -220,9 +244,12 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
   }
   CommandWords given = read_command_words(own, syntax);
   for (const auto& [name, value] : given.options) {
-    out.values_[name].push_back(value.value_or(""));
-    check_value(*std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == name; }),
-                value.value_or(""));
+    const Option& option =
+        *std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == name; });
+    check_value(option, value.value_or(""));
+    auto& values = out.values_[name];
+    values.push_back(value.value_or(""));
+    check_given_once(option, values);
   }
   if (takes_program) given.positional.assign(is_separated ? program + 1 : program, words.end());
   if (given.positional.empty()) throw UsageError(fmt::format("an input is missing: {}", input_meaning));

@@ -29,7 +29,10 @@ struct Option {
   bool writes_file =
       false;  // the value names a file that must be writable before the work begins; "-" is standard output
   std::vector<std::string_view> also{};  // other words for it, such as -np
+  bool repeats = false;                  // may be given several times
 };
+/// The option, which may be given several times.
+Option repeated(Option option);
 
 /// The values given on the command line, by the names of a verb's options.
 class Arguments {

@@ -59,45 +59,46 @@ Program with_annotations(const Program& program, const std::vector<std::string>&
 ValueCheck device_number() { return whole_number(1, std::int64_t{1} << 20); }
 
 std::vector<Option> sharding_options() {
-  return {
-      {"num-partitions", "N", "the number of devices; default: that of the module or the mesh", device_number()},
-      {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1",
-       [](std::string_view, const std::string& value) { (void)mesh_axes(value); }},
-      {"annotate", "NAME=SPEC",
-       "annotate a value, with one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
-       "                                    NAME is a parameter or value of the entry computation, or "
-       "computation/value;\n"
-       "                                    `?` after an entry leaves the dim open; NAME@p1=SPEC gives all dims the\n"
-       "                                    priority 1, data@p1,- one dim; default: 0;\n"
-       "                                    the annotation replaces that of the text",
-       [](std::string_view option, const std::string& value) {
-         const auto equals = value.find('=');
-         require(equals != std::string::npos && equals > 0, "{} takes NAME=data,-,model, got \"{}\"", option, value);
-       }},
-      {"open-results", "",
-       "propagation chooses the shardings of results without an annotation;\n"
-       "                                    default: fully replicated"},
-      {"open-parameters", "", "the same for parameters"}};
+  return {{"num-partitions", "N", "the number of devices; default: that of the module or the mesh", device_number()},
+          {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1",
+           [](std::string_view, const std::string& value) { (void)mesh_axes(value); }},
+          repeated({"annotate", "NAME=SPEC",
+                    "annotate a value, with one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
+                    "                                    NAME is a parameter or value of the entry computation, or "
+                    "computation/value;\n"
+                    "                                    `?` after an entry leaves the dim open; NAME@p1=SPEC gives "
+                    "all dims the\n"
+                    "                                    priority 1, data@p1,- one dim; default: 0;\n"
+                    "                                    the annotation replaces that of the text",
+                    [](std::string_view option, const std::string& value) {
+                      const auto equals = value.find('=');
+                      require(equals != std::string::npos && equals > 0, "{} takes NAME=data,-,model, got \"{}\"",
+                              option, value);
+                    }}),
+          {"open-results", "",
+           "propagation chooses the shardings of results without an annotation;\n"
+           "                                    default: fully replicated"},
+          {"open-parameters", "", "the same for parameters"}};
 }
 
 void check_sharding_options(const Arguments& arguments, std::int64_t ranks) {
-  const auto meshes = arguments.values("mesh");
-  if (meshes.size() > 1) throw UsageError(fmt::format("one --mesh is expected, got {}", fmt::join(meshes, " and ")));
+  const auto mesh = arguments.value("mesh");
   const std::int64_t devices = arguments.number_or("num-partitions", ranks);
-  if (meshes.empty() || devices < 0) return;
+  if (!mesh || devices < 0) return;
   try {
-    (void)Mesh::parse(meshes.front(), devices);
+    (void)Mesh::parse(*mesh, devices);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
 }
 
 std::vector<Option> pass_options() {
-  return {{"disable-passes", "NAME,..", "passes to skip, such as combine-collectives"},
-          {"async", "", "split collectives into start and done, with computation between them"},
-          {"bf16-axes", "AXIS,..", "collectives over these mesh axes carry f32 as bf16: half the bytes, rounded"},
-          {"int8-axes", "AXIS,..", "the same with int8 and one scale for 256 numbers: a quarter of the bytes"},
-          {"memory-bound", "BYTES", "the most that one combined collective carries; default: 30 MiB", whole_number(0)}};
+  return {
+      repeated({"disable-passes", "NAME,..", "passes to skip, such as combine-collectives"}),
+      {"async", "", "split collectives into start and done, with computation between them"},
+      repeated({"bf16-axes", "AXIS,..", "collectives over these mesh axes carry f32 as bf16: half the bytes, rounded"}),
+      repeated({"int8-axes", "AXIS,..", "the same with int8 and one scale for 256 numbers: a quarter of the bytes"}),
+      {"memory-bound", "BYTES", "the most that one combined collective carries; default: 30 MiB", whole_number(0)}};
 }
 
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options) {

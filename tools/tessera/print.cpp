@@ -110,9 +110,9 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
-  out.push_back({"sharding", "NAME",
-                 "draw the sharding of a value, given or propagated, instead of\n"
-                 "                                    printing the program; may be repeated"});
+  out.push_back(repeated({"sharding", "NAME",
+                          "draw the sharding of a value, given or propagated, instead of\n"
+                          "                                    printing the program; may be repeated"}));
   out.push_back({"svg", "FILE", "draw it as SVG; - for standard output", {}, true});
   out.push_back({"for-xla", "", "omit what XLA does not know"});
   return out;

@@ -13,6 +13,7 @@
 #include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/collectives/world.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/ops/custom_call.h"
 #include "tessera/ops/elided_constants.h"
 #include "tessera/ops/evaluate.h"
@@ -265,8 +266,21 @@ std::string input_text(const Arguments& given, ProcessGroup& world) {
   return text;
 }
 
+// The options of all ranks must be equal, except --inputs and --seed: check_same_arguments() compares what these give.
+void check_same_options(const Arguments& given, ProcessGroup& world) {
+  join_world(world);
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Option& option : kRun.options)
+    if (option.name != "inputs" && option.name != "seed")
+      values.emplace_back(option.name, option.value.empty()
+                                           ? (given.has(option.name) ? "given" : "")
+                                           : fmt::format("{}", fmt::join(given.values(option.name), " ")));
+  check_same_on_all_ranks(values);
+}
+
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
+  check_same_options(given, world);
   const auto outputs = given.value("outputs");
   if (outputs && world.rank() == 0) check_writable(*outputs);  // before a long run
   const bool by_reference = given.value_or("engine", "runtime") == "reference";

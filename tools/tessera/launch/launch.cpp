@@ -113,7 +113,7 @@ const Verb kLaunch = {
          {"host", "LIST", "passed to mpirun"},
          {"bind-to", "WHAT", "passed to mpirun"},
          {"map-by", "WHAT", "passed to mpirun"},
-         {"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"},
+         repeated({"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"}),
          {"max-restarts", "N", "restarts at most so often (default 100)", whole_number(0)},
          {"crash-loop", "N", "ends after so many starts in a row that make no newer checkpoint (default 3)",
           whole_number(1)},
@@ -122,9 +122,9 @@ const Verb kLaunch = {
          {"min-ranks", "N", "a start without a newer checkpoint is followed by one with a rank less, but at least N",
           whole_number(1, kMostRanks)},
          {"checkpoints", "DIR", "the folder with checkpoint-N (default: --output_dir of the program)"},
-         {"resume-args", "WORDS",
-          "added to the program at a restart with a checkpoint; {checkpoint} in them is its folder (default: "
-          "--resume_from_checkpoint true, if the program has --output_dir)"},
+         repeated({"resume-args", "WORDS",
+                   "added to the program at a restart with a checkpoint; {checkpoint} in them is its folder (default: "
+                   "--resume_from_checkpoint true, if the program has --output_dir); may be repeated"}),
          {"resume-first", "", "continues from the newest checkpoint at the first start too, if there is one"},
          {"grace", "SECONDS", "the time from a signal until ranks are killed (default 30)", whole_number(0, 1'000'000)},
          {"retry-after", "SECONDS", "the time before a restart if a host that was lost does not answer (default 30)",
