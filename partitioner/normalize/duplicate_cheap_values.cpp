@@ -72,4 +72,13 @@ Program with_duplicated_splats(const Program& program) {
   }));
 }
 
+std::vector<bool> rematerialized_operands(const Computation& computation, const Instruction& instruction) {
+  std::vector<bool> out;
+  for (const Id operand : instruction.operands) {
+    const Instruction& made = computation[operand];
+    out.insert(out.end(), static_cast<std::size_t>(made.type.leaf_count()), is_rematerializable(computation, made));
+  }
+  return out;
+}
+
 }  // namespace tessera

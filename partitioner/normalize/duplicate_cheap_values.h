@@ -2,12 +2,16 @@
 // Values that every device can compute without cost in any sharding: constants, iotas, broadcasts of scalars.
 #pragma once
 
+#include <vector>
+
 #include "tessera/ir/program.h"
 
 namespace tessera {
 
 /// Whether the instruction computes such a value.
 bool is_rematerializable(const Computation& computation, const Instruction& instruction);
+/// By operand leaf: whether every device can compute the operand in any sharding.
+std::vector<bool> rematerialized_operands(const Computation& computation, const Instruction& instruction);
 
 /// Gives every use of such a value its own instruction, so that shardings do not propagate from one user to another
 /// through a common zero. Annotated values stay unchanged; merge_duplicates merges those that end up equal.

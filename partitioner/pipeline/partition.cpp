@@ -85,8 +85,19 @@ void check_is_global(const Program& program) {
           program.name, program.replica_count);
 }
 
+// Lets parameters and results have any sharding. A manual region needs the shardings that its annotations give.
+Program with_open_borders(Program program, const PartitionOptions& options) {
+  if (!options.automatic) return program;
+  require(!has_manual_regions(program),
+          "{} has manual regions: shardings can be chosen automatically only for programs without them", program.name);
+  program.propagate_to_parameters = {true};
+  program.propagate_to_output = {true};
+  return program;
+}
+
 // Partitions without trials of remedies and without limits.
-Partitioned partition_once(const Program& program, const PartitionOptions& options) {
+Partitioned partition_once(const Program& given, const PartitionOptions& options) {
+  const Program program = with_open_borders(given, options);
   const Program input =
       without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(without_degenerate_collectives(
           with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program)))))))));
@@ -108,7 +119,7 @@ Partitioned partition_once(const Program& program, const PartitionOptions& optio
       .add_required("duplicate-cheap-values", duplicate_cheap_values)
       .add_required("propagate",
                     [&](const Program& p) {
-                      found = propagate_at_least_cost(p, options.machine);
+                      found = propagate_at_least_cost(p, options.machine, options.automatic);
                       return found.program;
                     })
       .add_required("insert-reshards",

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "auto_sharding/choose_shardings.h"
 #include "normalize/duplicate_cheap_values.h"
 #include "normalize/manual.h"
 #include "propagation/local_search.h"
@@ -69,8 +70,8 @@ bool has_priorities(const PropagationGraph& graph) {
 
 class Chooser {
  public:
-  Chooser(const Program& program, const MachineModel& machine)
-      : machine_(machine), variants_(variants_of(program)), memo_(machine), estimator_(machine) {
+  Chooser(const Program& program, const MachineModel& machine, const std::optional<AutoSharding>& automatic)
+      : machine_(machine), automatic_(automatic), variants_(variants_of(program)), memo_(machine), estimator_(machine) {
     constexpr std::int64_t kInstructions = 20'000;  // that the evaluations of changes read together
     constexpr std::int64_t kMost = 8;
     constexpr std::int64_t kSlots = 120'000;  // that the trials copy together
@@ -83,6 +84,7 @@ class Chooser {
 
   Propagated choose() {
     std::vector<Outcome> candidates = outcomes_of_orders();
+    if (automatic_) add_automatic_outcomes(candidates);
     Outcome best;
     for (Outcome& candidate : candidates) {
       evaluate(candidate, {});
@@ -114,15 +116,38 @@ class Chooser {
     return out;
   }
 
+  // The choice of the solver for all values, and propagation that begins with its choice for the parameters.
+  void add_automatic_outcomes(std::vector<Outcome>& out) const {
+    const Variant& variant = variants_.front();
+    Slots chosen = chosen_shardings(variant, machine_, automatic_->memory);
+    const Computation& entry = variant.program.entry_computation();
+    std::vector<PropagationHint> hints;
+    for (const Id parameter : entry.parameters)
+      for (const int slot : at(at(variant.graph.leaf_slots, variant.program.entry), parameter))
+        if (!at(variant.graph.slots, slot).fixed) hints.push_back({slot, at(chosen, slot).sharding});
+    out.push_back({&variant,
+                   PropagationOrder::kGivenFirst,
+                   hints,
+                   propagated(variant.graph, PropagationOrder::kGivenFirst, hints),
+                   {}});
+    out.push_back({&variant, PropagationOrder::kGivenFirst, {}, std::move(chosen), {}});
+  }
+
+  [[nodiscard]] double weight_of(const ProgramEstimate& is) const {
+    const bool in_bytes = machine_.links().is_uniform() && !automatic_;
+    const double weight = in_bytes ? is.moved + is.work + static_cast<double>(is.peak_bytes)
+                                   : machine_.weight({is.seconds, is.peak_bytes});
+    const bool is_too_large = automatic_ && automatic_->memory && is.peak_bytes > *automatic_->memory;
+    return is_too_large ? 1e30 + static_cast<double>(is.peak_bytes) : weight;
+  }
+
   // Reshards the outcome and computes its cost.
   void evaluate(Outcome& outcome, const OpChoices& choices) {
     const auto& [program, graph] = *outcome.variant;
     Program found = without_manual_axes(write_shardings(program, graph, outcome.slots));
     Program after = insert_reshards(found, machine_, choices, memo_);
     const ProgramEstimate is = estimator_.of(after);
-    outcome.weight = {machine_.links().is_uniform() ? is.moved + is.work + static_cast<double>(is.peak_bytes)
-                                                    : machine_.weight({is.seconds, is.peak_bytes}),
-                      is.moved, is.work};
+    outcome.weight = {weight_of(is), is.moved, is.work};
     outcome.result = {std::move(found), choices, std::move(after)};
     if (!(choices == OpChoices{})) return;
     if (has_scans_to_split(outcome.result.program)) outcome.other_ways.push_back({.scans_by_parts = false});
@@ -190,6 +215,7 @@ class Chooser {
   }
 
   const MachineModel& machine_;
+  const std::optional<AutoSharding>& automatic_;
   std::vector<Variant> variants_;
   DecisionMemo memo_;
   ProgramEstimator estimator_;
@@ -201,8 +227,9 @@ class Chooser {
 
 }  // namespace
 
-Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine) {
-  return Chooser(program, machine).choose();
+Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
+                                   const std::optional<AutoSharding>& automatic) {
+  return Chooser(program, machine, automatic).choose();
 }
 
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found) {

@@ -13,16 +13,6 @@ namespace {
 
 using Slots = std::vector<PropagationSlot>;
 
-// Operands that every device can compute in any sharding, by leaf.
-std::vector<bool> rematerialized_operands(const Computation& computation, const Instruction& instruction) {
-  std::vector<bool> out;
-  for (const Id operand : instruction.operands) {
-    const Instruction& made = computation[operand];
-    out.insert(out.end(), static_cast<std::size_t>(made.type.leaf_count()), is_rematerializable(computation, made));
-  }
-  return out;
-}
-
 // The factors of a slot at an edge; null if the edge does not have it.
 const TensorFactors* factors_at(const PropagationEdge& edge, int slot) {
   for (int i = 0; i < isize(edge.operands); ++i)

@@ -13,6 +13,7 @@
 #include "propagation/propagation_graph.h"
 #include "reshard_insertion/insert_reshards.h"
 #include "tessera/ir/program.h"
+#include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/sharding/machine.h"
 
 namespace tessera {
@@ -53,8 +54,10 @@ struct Propagated {
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
 /// Runs propagation in every order and keeps the outcome of least cost on the machine, the first among equals: on equal
 /// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight). It
-/// then tries changes at the most expensive reshards (trials.h).
-Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine);
+/// then tries changes at the most expensive reshards (trials.h). With `automatic`, the outcomes of auto_sharding/ are
+/// among them, and the weight of seconds and memory decides; those that need more memory than allowed come last.
+Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
+                                   const std::optional<AutoSharding>& automatic = {});
 
 /// The computations that are partitioned: the entry and those reached through call, while and conditional. Others work
 /// on scalars and stay unchanged.

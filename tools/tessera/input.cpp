@@ -10,6 +10,7 @@
 
 #include "on_mesh.h"
 #include "tessera/base/files.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
@@ -131,6 +132,11 @@ std::vector<Option> how_to_partition_options() {
   auto out = pass_options();
   out.push_back(
       {"fewer-collectives", "", "accept passes over collectives even if a device then needs more memory or work"});
+  out.push_back({"auto", "",
+                 "choose the shardings of parameters, results and values without annotation, such that the\n"
+                 "                                    modelled time on the machine is least"});
+  out.push_back({"memory", "SIZE",
+                 "with --auto: the memory of a device, as in 16GB; default: that of the machine, if it has one"});
   out.push_back(machine_option());
   out.push_back(
       {"topology", "FILE", "latency and bandwidth of the mesh axes, as JSON; plans then minimize modelled time"});
@@ -142,6 +148,10 @@ PartitionOptions how_to_partition(const Arguments& arguments) {
   options.machine = machine_of(arguments).value_or(MachineModel());
   read_pass_options(arguments, options.skip_passes, options.collectives);
   options.collectives.save_memory = !arguments.has("fewer-collectives");
+  const auto memory = arguments.value("memory");
+  if (memory && !arguments.has("auto")) throw UsageError("--memory needs --auto");
+  if (arguments.has("auto"))
+    options.automatic = {memory ? std::optional(parse_bytes(*memory, "--memory")) : options.machine.memory_bytes()};
   return options;
 }
 

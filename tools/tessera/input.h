@@ -27,7 +27,7 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
 /// --machine, and the machine that it and --topology describe; nullopt if neither is given.
 Option machine_option();
 std::optional<MachineModel> machine_of(const Arguments& arguments);
-/// The pass options, --fewer-collectives, --machine and --topology: all options that influence partitioning.
+/// The pass options, --auto, --memory, --fewer-collectives, --machine and --topology: all options that influence partitioning.
 std::vector<Option> how_to_partition_options();
 PartitionOptions how_to_partition(const Arguments& arguments);
 /// Throws a UsageError if --disable-passes names a pass that `run` does not have or cannot skip. `run` is called with a

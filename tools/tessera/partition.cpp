@@ -89,8 +89,9 @@ int run(const Arguments& arguments) {
   PartitionOptions options = how_to_partition(arguments);
   check_skipped_passes(arguments, options);
   const Program program = read_program(arguments);
-  fmt::print(stderr, "{}{}{}", elided_constants_warning(program), nothing_sharded_note(program),
-             arguments.has("mesh") ? unused_axes_note(program) : "");
+  fmt::print(stderr, "{}{}{}", elided_constants_warning(program),
+             options.automatic ? "" : nothing_sharded_note(program),
+             arguments.has("mesh") && !options.automatic ? unused_axes_note(program) : "");
   options.limits.strict = arguments.has("strict");
   options.try_remedies = arguments.has("explain") || arguments.has("explain-json");
   if (arguments.has("max-bytes")) options.limits.bytes = arguments.number_or("max-bytes", 0);

@@ -28,7 +28,15 @@ struct CollectiveLimits {
   std::optional<std::int64_t> bytes{};
 };
 
+/// Automatic choice of shardings (docs/internals/auto_sharding.md).
+struct AutoSharding {
+  std::optional<std::int64_t> memory{};  // bytes of a device for the values that are alive together; nullopt: no limit
+};
+
 struct PartitionOptions {
+  /// Choose the shardings of parameters, results and values without annotation, instead of replicating parameters and
+  /// results and propagating annotations. The choice has the least modelled time on `machine`.
+  std::optional<AutoSharding> automatic{};
   /// Names of passes to skip (merge-duplicates, …).
   std::vector<std::string> skip_passes{};
   /// Called with the program after each pass.
