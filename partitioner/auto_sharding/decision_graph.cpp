@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "auto_sharding/choose_shardings.h"
 #include "auto_sharding/value_lives.h"
 #include "explain/explain.h"
 #include "normalize/duplicate_cheap_values.h"
@@ -19,10 +20,9 @@
 namespace tessera {
 class DecisionGraph::Builder {
  public:
-  Builder(const Variant& variant, const MachineModel& machine, std::optional<std::int64_t> memory)
+  Builder(const Variant& variant, const MachineModel& machine)
       : program_(variant.program), graph_(variant.graph), machine_(machine), estimator_(machine) {
     problem_.name = program_.name;
-    problem_.memory_limit = memory;
     const auto counts = run_counts(program_);
     for (const PropagationEdge& edge : graph_.edges)
       times_.push_back(edge.computation >= 0 ? at(counts, edge.computation) : 1);
@@ -32,7 +32,7 @@ class DecisionGraph::Builder {
       if (is_array(at(graph_.slots, s)) && at(makers_, s) < 0) add_storage(s);
     for (int e = 0; e < isize(graph_.edges); ++e) add_edge(e);
     tie_aliases();
-    if (memory) add_usages();
+    add_usages();
     finish_costs();
   }
 
@@ -86,7 +86,7 @@ class DecisionGraph::Builder {
 
   ShardingList list_of(std::vector<int> ids) { return &*lists_.emplace(std::move(ids)).first; }
 
-  // Memory that is in use for the complete run counts as the time to write it once, as in MachineModel::weight().
+  // Storage is in use for the complete run.
   void add_storage(int s) {
     const PropagationSlot& slot = at(graph_.slots, s);
     const std::vector<Sharding> all =
@@ -94,7 +94,8 @@ class DecisionGraph::Builder {
     const int node = add_node(all.size());
     std::vector<int> ids;
     for (std::size_t c = 0; c < all.size(); ++c) {
-      at(seconds_, node)[c] = static_cast<double>(bytes_of(slot.type, all[c])) / machine_.memory_bytes_per_second();
+      at(seconds_, node)[c] =
+          kMemoryWeight * static_cast<double>(bytes_of(slot.type, all[c])) / machine_.memory_bytes_per_second();
       ids.push_back(shardings_.id_of(make_sharding(all[c])));
     }
     at(sources_, s) = {node, list_of(std::move(ids))};
@@ -325,8 +326,8 @@ class DecisionGraph::Builder {
   solver::Problem problem_;
 };
 
-DecisionGraph::DecisionGraph(const Variant& variant, const MachineModel& machine, std::optional<std::int64_t> memory)
-    : builder_(std::make_unique<Builder>(variant, machine, memory)) {}
+DecisionGraph::DecisionGraph(const Variant& variant, const MachineModel& machine)
+    : builder_(std::make_unique<Builder>(variant, machine)) {}
 DecisionGraph::~DecisionGraph() = default;
 
 const solver::Problem& DecisionGraph::problem() const { return builder_->problem(); }

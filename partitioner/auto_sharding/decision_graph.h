@@ -9,7 +9,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "auto_sharding/op_choices.h"
 #include "propagation/trials.h"
@@ -20,9 +19,9 @@ namespace tessera {
 
 class DecisionGraph {
  public:
-  /// `memory`: bytes of a device for the values that are alive together; nullopt: no limit.
-  DecisionGraph(const Variant& variant, const MachineModel& machine, std::optional<std::int64_t> memory);
+  DecisionGraph(const Variant& variant, const MachineModel& machine);
   ~DecisionGraph();
+  /// Without a memory limit.
   [[nodiscard]] const solver::Problem& problem() const;
   /// The slots with the shardings of an assignment of choices to the nodes of the problem.
   [[nodiscard]] std::vector<PropagationSlot> slots_of(const std::vector<std::int32_t>& choices) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The modelled time and the peak memory of a per-device program.
 #include "explain/explain.h"
+#include "normalize/duplicate_cheap_values.h"
 #include "strategy/work_seconds.h"
 #include "tessera/passes/passes.h"
 #include "tessera/schedule/schedule.h"
@@ -32,7 +33,7 @@ double modelled_seconds(const Program& scheduled, const MachineModel& machine) {
     for (const Instruction& instruction : program[c].instructions) {
       if (instruction.op->role == Role::kCollective)
         once += collective_seconds(program, program[c], instruction, machine.links());
-      if (instruction.op->role != Role::kPlain) continue;
+      if (instruction.op->role != Role::kPlain || is_rematerializable(program[c], instruction)) continue;
       const OpView view = view_of(program, program[c], instruction);
       once += work_seconds(view, factor_map(view), {}, flops_of(view), touched_bytes(view), machine);
     }

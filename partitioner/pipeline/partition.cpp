@@ -96,7 +96,8 @@ Program with_open_borders(Program program, const PartitionOptions& options) {
 }
 
 // Partitions without trials of remedies and without limits.
-Partitioned partition_once(const Program& given, const PartitionOptions& options) {
+Partitioned partition_once(const Program& given, const PartitionOptions& options, double share = 1) {
+  const auto memory_share = options.automatic ? std::optional(share) : std::nullopt;
   const Program program = with_open_borders(given, options);
   const Program input =
       without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(without_degenerate_collectives(
@@ -119,7 +120,7 @@ Partitioned partition_once(const Program& given, const PartitionOptions& options
       .add_required("duplicate-cheap-values", duplicate_cheap_values)
       .add_required("propagate",
                     [&](const Program& p) {
-                      found = propagate_at_least_cost(p, options.machine, options.automatic);
+                      found = propagate_at_least_cost(p, options.machine, memory_share);
                       return found.program;
                     })
       .add_required("insert-reshards",
@@ -155,11 +156,30 @@ std::vector<CollectiveNote> advice(const Program& program, const PartitionOption
   return with_remedies(partition_once(program, trying), with_mesh(program), trying).notes;
 }
 
+// Chooses shardings with less and less memory until the program fits into that of a device.
+Partitioned partition_within_memory(const Program& program, const PartitionOptions& options, std::int64_t memory) {
+  constexpr int kMostRounds = 6;
+  double share = 1;
+  std::int64_t least = INT64_MAX;
+  for (int round = 0; round < kMostRounds; ++round) {
+    Partitioned out = partition_once(program, options, share);
+    const std::int64_t peak = program_stats(out.program).peak_bytes_per_device;
+    if (peak <= memory) return out;
+    if (round > 1 && peak >= least) break;
+    least = std::min(least, peak);
+    share *= static_cast<double>(memory) / static_cast<double>(peak);
+  }
+  fail("{}: no shardings over {} were found with which a device needs at most {}; the least memory found is {}",
+       program.name, with_mesh(program).meshes.front().str(), format_bytes(static_cast<double>(memory)),
+       format_bytes(static_cast<double>(least)));
+}
+
 }  // namespace
 
 Partitioned partition(const Program& program, const PartitionOptions& options) {
   check_is_global(program);
-  Partitioned out = partition_once(program, options);
+  const auto memory = options.automatic ? options.automatic->memory : std::nullopt;
+  Partitioned out = memory ? partition_within_memory(program, options, *memory) : partition_once(program, options);
   if (options.try_remedies) out = with_remedies(std::move(out), with_mesh(program), options);
   if (!keeps_limits(out.notes, options.limits))
     fail_beyond_limits(options.try_remedies ? out.notes : advice(program, options), options.limits);

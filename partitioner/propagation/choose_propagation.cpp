@@ -70,8 +70,12 @@ bool has_priorities(const PropagationGraph& graph) {
 
 class Chooser {
  public:
-  Chooser(const Program& program, const MachineModel& machine, const std::optional<AutoSharding>& automatic)
-      : machine_(machine), automatic_(automatic), variants_(variants_of(program)), memo_(machine), estimator_(machine) {
+  Chooser(const Program& program, const MachineModel& machine, std::optional<double> memory_share)
+      : machine_(machine),
+        memory_share_(memory_share),
+        variants_(variants_of(program)),
+        memo_(machine),
+        estimator_(machine) {
     constexpr std::int64_t kInstructions = 20'000;  // that the evaluations of changes read together
     constexpr std::int64_t kMost = 8;
     constexpr std::int64_t kSlots = 120'000;  // that the trials copy together
@@ -83,8 +87,9 @@ class Chooser {
   }
 
   Propagated choose() {
-    std::vector<Outcome> candidates = outcomes_of_orders();
-    if (automatic_) add_automatic_outcomes(candidates);
+    // Propagation alone knows no memory limit.
+    std::vector<Outcome> candidates = memory_share_.value_or(1) < 1 ? std::vector<Outcome>() : outcomes_of_orders();
+    if (memory_share_) add_automatic_outcomes(candidates);
     Outcome best;
     for (Outcome& candidate : candidates) {
       evaluate(candidate, {});
@@ -119,7 +124,7 @@ class Chooser {
   // The choice of the solver for all values, and propagation that begins with its choice for the parameters.
   void add_automatic_outcomes(std::vector<Outcome>& out) const {
     const Variant& variant = variants_.front();
-    Slots chosen = chosen_shardings(variant, machine_, automatic_->memory);
+    Slots chosen = chosen_shardings(variant, machine_, *memory_share_);
     const Computation& entry = variant.program.entry_computation();
     std::vector<PropagationHint> hints;
     for (const Id parameter : entry.parameters)
@@ -134,11 +139,10 @@ class Chooser {
   }
 
   [[nodiscard]] double weight_of(const ProgramEstimate& is) const {
-    const bool in_bytes = machine_.links().is_uniform() && !automatic_;
-    const double weight = in_bytes ? is.moved + is.work + static_cast<double>(is.peak_bytes)
-                                   : machine_.weight({is.seconds, is.peak_bytes});
-    const bool is_too_large = automatic_ && automatic_->memory && is.peak_bytes > *automatic_->memory;
-    return is_too_large ? 1e30 + static_cast<double>(is.peak_bytes) : weight;
+    const auto peak = static_cast<double>(is.peak_bytes);
+    if (!memory_share_)
+      return machine_.links().is_uniform() ? is.moved + is.work + peak : machine_.weight({is.seconds, is.peak_bytes});
+    return is.seconds + kMemoryWeight * peak / machine_.memory_bytes_per_second();
   }
 
   // Reshards the outcome and computes its cost.
@@ -215,7 +219,7 @@ class Chooser {
   }
 
   const MachineModel& machine_;
-  const std::optional<AutoSharding>& automatic_;
+  std::optional<double> memory_share_;
   std::vector<Variant> variants_;
   DecisionMemo memo_;
   ProgramEstimator estimator_;
@@ -228,8 +232,8 @@ class Chooser {
 }  // namespace
 
 Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
-                                   const std::optional<AutoSharding>& automatic) {
-  return Chooser(program, machine, automatic).choose();
+                                   std::optional<double> memory_share) {
+  return Chooser(program, machine, memory_share).choose();
 }
 
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found) {

@@ -9,11 +9,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "propagation/propagation_graph.h"
 #include "reshard_insertion/insert_reshards.h"
 #include "tessera/ir/program.h"
-#include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/sharding/machine.h"
 
 namespace tessera {
@@ -54,10 +54,10 @@ struct Propagated {
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
 /// Runs propagation in every order and keeps the outcome of least cost on the machine, the first among equals: on equal
 /// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight). It
-/// then tries changes at the most expensive reshards (trials.h). With `automatic`, the outcomes of auto_sharding/ are
-/// among them, and the weight of seconds and memory decides; those that need more memory than allowed come last.
+/// then tries changes at the most expensive reshards (trials.h). With `memory_share` (auto_sharding/choose_shardings.h),
+/// shardings are chosen automatically: the outcomes of auto_sharding/ are compared by time.
 Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
-                                   const std::optional<AutoSharding>& automatic = {});
+                                   std::optional<double> memory_share = {});
 
 /// The computations that are partitioned: the entry and those reached through call, while and conditional. Others work
 /// on scalars and stay unchanged.
