@@ -6,6 +6,7 @@
 
 #include "auto_sharding/decision_graph.h"
 #include "tessera/base/error.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -29,8 +30,11 @@ std::int64_t least_memory(const solver::Problem& problem) {
 
 std::vector<PropagationSlot> chosen_shardings(const Variant& variant, const MachineModel& machine,
                                               double memory_share) {
-  DecisionGraph graph(variant, machine);
-  solver::Solution solution = solver::solve(graph.problem());
+  constexpr std::int64_t kWorkPerNode = 200'000;
+  const DecisionGraph graph(variant, machine);
+  solver::Budget budget;
+  budget.work = kWorkPerNode * isize(graph.problem().nodes);
+  const solver::Solution solution = solver::solve(graph.problem(), budget);
   if (memory_share >= 1) return graph.slots_of(solution.choices);
   solver::Problem limited = graph.problem();
   const auto least = static_cast<double>(least_memory(limited));
@@ -39,7 +43,7 @@ std::vector<PropagationSlot> chosen_shardings(const Variant& variant, const Mach
     limited.memory_limit =
         static_cast<std::int64_t>(std::max(memory_share * static_cast<double>(solution.peak), above * least));
     try {
-      return graph.slots_of(solver::solve(limited).choices);
+      return graph.slots_of(solver::solve(limited, budget).choices);
     } catch (const InternalError&) {
       throw;
     } catch (const Error&) {

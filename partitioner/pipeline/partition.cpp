@@ -163,11 +163,11 @@ Partitioned partition_within_memory(const Program& program, const PartitionOptio
   std::int64_t least = INT64_MAX;
   for (int round = 0; round < kMostRounds; ++round) {
     Partitioned out = partition_once(program, options, share);
-    const std::int64_t peak = program_stats(out.program).peak_bytes_per_device;
+    const std::int64_t peak = execution_stats(out.program).peak_bytes_per_device;
     if (peak <= memory) return out;
-    if (round > 1 && peak >= least) break;
     least = std::min(least, peak);
-    share *= static_cast<double>(memory) / static_cast<double>(peak);
+    constexpr double kLeastStep = 0.95;
+    share *= std::min(kLeastStep, static_cast<double>(memory) / static_cast<double>(peak));
   }
   fail("{}: no shardings over {} were found with which a device needs at most {}; the least memory found is {}",
        program.name, with_mesh(program).meshes.front().str(), format_bytes(static_cast<double>(memory)),

@@ -133,13 +133,13 @@ TEST(AutoSharding, AMemoryLimitShardsMore) {
       "x=2,y=3");
   const MachineModel machine = MachineModel::load("tpu-v4");
   const auto peak = [&](std::optional<std::int64_t> memory) {
-    return program_stats(partition(program, options_for(machine, true, memory)).program).peak_bytes_per_device;
+    return execution_stats(partition(program, options_for(machine, true, memory)).program).peak_bytes_per_device;
   };
   const std::int64_t free = peak({});
   for (const std::int64_t limit : {free - 1, 2 * free / 3, free / 2}) EXPECT_LE(peak(limit), limit);
   const std::string error = testing::error_of([&] { peak(1000); });
   EXPECT_NE(
-      error.find("m: no shardings over mesh<x=2, y=3> were found with which a device needs at most 1000B; the least "
+      error.find("m: no shardings over mesh<x=2, y=3> were found with which a device needs at most 1000.00B; the least "
                  "memory found is "),
       std::string::npos)
       << error;
