@@ -169,9 +169,10 @@ Partitioned partition_within_memory(const Program& program, const PartitionOptio
     constexpr double kLeastStep = 0.95;
     share *= std::min(kLeastStep, static_cast<double>(memory) / static_cast<double>(peak));
   }
-  fail("{}: no shardings over {} were found with which a device needs at most {}; the least memory found is {}",
-       program.name, with_mesh(program).meshes.front().str(), format_bytes(static_cast<double>(memory)),
-       format_bytes(static_cast<double>(least)));
+  throw DoesNotFit(fmt::format(
+      "{}: no shardings over {} were found with which a device needs at most {}; the least memory found is {}",
+      program.name, with_mesh(program).meshes.front().str(), format_bytes(static_cast<double>(memory)),
+      format_bytes(static_cast<double>(least))));
 }
 
 }  // namespace

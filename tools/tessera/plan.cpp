@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera plan config.json --devices 8`: the meshes and shardings with which a model trains fastest.
+// `tessera plan config.json --devices 8`: the meshes and shardings with which a model trains fastest. `tessera plan
+// step.hlo --devices 8`: the same for a program.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "input.h"
+#include "plan_program.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/memory_limit.h"
@@ -43,7 +47,13 @@ std::string advice(const trainer::LayoutSearchOptions& options, const trainer::L
       trainer::layout_calls(options, best.layout));
 }
 
-int run(const Arguments& arguments) {
+// A program is recognized by its text: a configuration is JSON.
+bool is_program(const std::string& text) {
+  const auto start = text.find_first_not_of(" \t\r\n");
+  return start != std::string::npos && text[start] != '{';
+}
+
+int run_for_configuration(const Arguments& arguments) {
   const trainer::LayoutSearchOptions options = search_options(arguments);
   const std::vector<trainer::LayoutPlan> plans = trainer::find_layouts(options);
   const auto shown = static_cast<std::size_t>(arguments.number_or("top", kShown));
@@ -55,15 +65,29 @@ int run(const Arguments& arguments) {
   return plans.front().fits ? kGood : kCheckFailed;
 }
 
+int run(const Arguments& arguments) {
+  const bool is_folder = std::filesystem::is_directory(arguments.input());
+  const std::string text = is_folder ? "" : read_input(arguments);
+  if (!is_program(text)) return run_for_configuration(arguments);
+  for (const char* name : {"rows", "block-size", "bf16", "optim", "config-overrides"})
+    if (arguments.has(name))
+      throw UsageError(
+          fmt::format("--{} is for the configuration of a model; {} is a program", name, arguments.input()));
+  return plan_program(text, arguments);
+}
+
 }  // namespace
 
 const Verb kPlan = {
     "plan",
-    "finds the mesh and the shardings with which a causal language model trains fastest",
+    "finds the mesh and the shardings with which a model trains, or a program runs, fastest",
     "Plans a training step for each mesh over data, fsdp, model and (for mixtures of experts) expert, without storage\n"
     "and without ranks. Prints the fastest ones with their time by cause and their memory, and the flags of run_clm.\n"
+    "For a program it chooses the shardings of all values without annotation for each mesh, as `tessera partition "
+    "--auto`.\n"
     "Exit code 3: no layout fits into the memory.",
     {{"devices", "N", "the number of devices", whole_number(1, kMostDevices)},
+     {"axes", "N", "for a program: the most axes of a mesh; default: 2", whole_number(1, 4)},
      {"rows", "N", "the rows of a batch over all devices; default: one for each device", whole_number(1, kMostRows)},
      {"block-size", "N", "the tokens of a row; default: the positions of the model, at most 1024",
       whole_number(1, kMostRows)},
@@ -75,7 +99,7 @@ const Verb kPlan = {
      {"top", "N", "the number of layouts shown; default: 10", whole_number(1)},
      {"json", "FILE", "writes the layouts as JSON; - is standard output, instead of the table", {}, true}},
     run,
-    "config.json",
-    "the configuration of a causal language model (gpt2, llama, mixtral)"};
+    "config.json|IN.hlo",
+    "the configuration of a causal language model (gpt2, llama, mixtral), or a file of HLO text"};
 
 }  // namespace tessera::command

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/error.h"
 #include "tessera/ir/program.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/partitioner/explain/remedy.h"
@@ -26,6 +27,12 @@ struct CollectiveLimits {
   bool strict = false;
   /// The most bytes that one device may receive.
   std::optional<std::int64_t> bytes{};
+};
+
+/// No choice of shardings was found that fits into the memory of a device.
+class DoesNotFit : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Automatic choice of shardings (docs/internals/auto_sharding.md).
@@ -95,7 +102,8 @@ std::int64_t collective_count(const std::vector<CollectiveNote>& notes);
 std::string rounds_text(double rounds, bool known);
 
 /// Partitions a program. Entry parameters and results have canonical tilings. Errors: a sharding does not fit its
-/// type; the program is already partitioned; a limit is exceeded.
+/// type; the program is already partitioned; a limit is exceeded; shardings are to be chosen for a program with manual
+/// regions; DoesNotFit.
 Partitioned partition(const Program& program, const PartitionOptions& options = {});
 
 /// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, then
