@@ -35,7 +35,7 @@ class DoesNotFit : public Error {
   using Error::Error;
 };
 
-/// Automatic choice of shardings (docs/internals/auto_sharding.md).
+/// Automatic choice of shardings (docs/internals/decisions-of-sharding.md).
 struct AutoSharding {
   std::optional<std::int64_t> memory{};  // bytes of a device for the values that are alive together; nullopt: no limit
 };
