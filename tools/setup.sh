@@ -10,6 +10,7 @@ build=(g++ make cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libdnnl-
        bible-kjv bible-kjv-text)
 test=("${build[@]}" git python3 clang-format-16 doxygen dataset-fashion-mnist iproute2)
 all=("${test[@]}" clang-tidy-16)
+optional=(libmimalloc-dev)  # a faster partitioner in `tessera` and the benchmarks
 
 wanted=${1:-test}
 case $wanted in
@@ -23,10 +24,13 @@ if ! command -v dpkg-query >/dev/null; then
   echo "setup: this is no Debian system; please install the equivalents of: ${packages[*]}" >&2
   exit 0
 fi
-mapfile -t missing < <(comm -13 \
-  <(dpkg-query -W -f '${db:Status-Abbrev}|${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^ii *|//p' | sort -u) \
-  <(printf '%s\n' "${packages[@]}" | sort -u))
-if [ ${#missing[@]} -eq 0 ]; then
+missing_of() {
+  comm -13 <(dpkg-query -W -f '${db:Status-Abbrev}|${Package}\n' "$@" 2>/dev/null | sed -n 's/^ii *|//p' | sort -u) \
+    <(printf '%s\n' "$@" | sort -u)
+}
+mapfile -t missing < <(missing_of "${packages[@]}")
+mapfile -t wanted_too < <(missing_of "${optional[@]}")
+if [ ${#missing[@]} -eq 0 ] && [ ${#wanted_too[@]} -eq 0 ]; then
   echo "setup: nothing to install"
   exit 0
 fi
@@ -34,17 +38,21 @@ fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if ! command -v sudo >/dev/null; then
+    [ ${#missing[@]} -eq 0 ] && exit 0
     echo "setup: needs root or sudo to install: ${missing[*]}" >&2
     exit 1
   fi
   as_root=(sudo)
 fi
-echo "setup: installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends --no-remove "${missing[@]}")
+install() {
+  [ $# -eq 0 ] && return
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends --no-remove "$@" </dev/null
+}
+echo "setup: installing ${missing[*]} ${wanted_too[*]}"
 # The package lists may be absent or old: updates them, then tries again.
-if ! "${install[@]}" </dev/null >/dev/null 2>&1; then
-  "${as_root[@]}" apt-get -q update </dev/null
-  "${install[@]}" </dev/null
+if ! install "${missing[@]}" "${wanted_too[@]}" >/dev/null 2>&1; then
+  "${as_root[@]}" apt-get -q update </dev/null || [ ${#missing[@]} -eq 0 ]
+  install "${missing[@]}"
+  install "${wanted_too[@]}" >/dev/null 2>&1 || echo "setup: without ${wanted_too[*]}, which is optional"
 fi
 echo "setup: done"

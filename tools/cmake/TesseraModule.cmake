@@ -83,3 +83,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # finds real errors of these kinds.
   list(APPEND TESSERA_WARNINGS -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
+
+# tessera_fast_allocation(TARGET): programs that only partition allocate many small objects, for which mimalloc takes about a quarter less of
+# the time than glibc. Sanitizers need their own allocator. Programs that train keep glibc's: their memory is measured.
+function(tessera_fast_allocation target)
+  if(TARGET mimalloc AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize" AND NOT TESSERA_FUZZ)
+    target_link_options(${target} PRIVATE LINKER:--no-as-needed)
+    target_link_libraries(${target} PRIVATE mimalloc)
+  endif()
+endfunction()
