@@ -179,20 +179,24 @@ class Chooser {
   // The outcome after a change: that of propagation which begins with it, or the change spreads over the ops that then
   // cost less. Nullopt if the ops that it concerns would not cost less.
   std::optional<Outcome> changed(const Outcome& from, const ReshardTrial& trial, LocalSearch& search) {
-    Outcome out{from.variant, from.order, from.hints, search.changed(trial), {}};
-    double difference = search.difference(out.slots);
-    for (int s = 0; s < isize(out.slots); ++s)
-      if (!(at(out.slots, s).sharding == at(from.slots, s).sharding))
-        out.hints.push_back({s, at(out.slots, s).sharding});
+    Outcome out{from.variant, from.order, {}, {}, {}};
+    const LocalSearch::Changes changes = search.changed(trial);
+    const double difference = search.difference(changes);
     if (propagations_-- > 0) {
-      Outcome other{from.variant, from.order, from.hints, {}, {}};
-      for (const int slot : trial.slots) other.hints.push_back({slot, trial.sharding});
-      other.slots = propagated(from.variant->graph, from.order, other.hints);
-      const double by_propagation = search.difference(other.slots);
-      if (by_propagation <= difference) out = std::move(other);
-      difference = std::min(difference, by_propagation);
+      out.hints = from.hints;
+      for (const int slot : trial.slots) out.hints.push_back({slot, trial.sharding});
+      out.slots = propagated(from.variant->graph, from.order, out.hints);
+      const double by_propagation = search.difference(search.changes_to(out.slots));
+      if (by_propagation <= difference)
+        return by_propagation < trial.saved ? std::optional(std::move(out)) : std::nullopt;
     }
-    return difference < trial.saved ? std::optional(std::move(out)) : std::nullopt;
+    if (difference >= trial.saved) return std::nullopt;
+    out.hints = from.hints;
+    out.slots = search.slots_after(changes);
+    for (const auto& [slot, change] : changes) out.hints.push_back({slot, at(out.slots, slot).sharding});
+    std::sort(out.hints.begin() + isize(from.hints), out.hints.end(),
+              [](const PropagationHint& a, const PropagationHint& b) { return a.slot < b.slot; });
+    return out;
   }
 
   // Returns true if it replaced `best` by a better outcome.

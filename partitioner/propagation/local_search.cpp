@@ -44,7 +44,7 @@ void LocalSearch::start_from(const Slots& slots) {
   for (const PropagationSlot& slot : slots) ids_.push_back(memo_.shardings.id_of(make_sharding(slot.sharding)));
 }
 
-Slots LocalSearch::changed(const ReshardTrial& trial) {
+LocalSearch::Changes LocalSearch::changed(const ReshardTrial& trial) {
   Changes changes;
   std::vector<int> front = trial.slots;
   for (const int slot : trial.slots) {
@@ -55,6 +55,19 @@ Slots LocalSearch::changed(const ReshardTrial& trial) {
     changes[slot] = {id, edge};
   }
   for (std::size_t next = 0; next < front.size(); ++next) spread(front[next], changes, front);
+  boost::unordered::erase_if(changes, [&](const auto& one) { return one.second.sharding == at(ids_, one.first); });
+  return changes;
+}
+
+LocalSearch::Changes LocalSearch::changes_to(const Slots& slots) {
+  Changes changes;
+  for (int s = 0; s < isize(slots); ++s)
+    if (!(at(slots, s).sharding == at(slots_, s).sharding))
+      changes[s] = {memo_.shardings.id_of(make_sharding(at(slots, s).sharding)), at(slots, s).why_edge};
+  return changes;
+}
+
+Slots LocalSearch::slots_after(const Changes& changes) const {
   Slots out = slots_;
   for (const auto& [slot, to] : changes) {
     at(out, slot).sharding = memo_.shardings.of(to.sharding)->front();
@@ -63,14 +76,10 @@ Slots LocalSearch::changed(const ReshardTrial& trial) {
   return out;
 }
 
-double LocalSearch::difference(const Slots& slots) {
-  Changes changes;
+double LocalSearch::difference(const Changes& changes) {
   std::vector<int> edges;
-  for (int s = 0; s < isize(slots); ++s) {
-    if (at(slots, s).sharding == at(slots_, s).sharding) continue;
-    changes[s].sharding = memo_.shardings.id_of(make_sharding(at(slots, s).sharding));
-    edges.insert(edges.end(), at(graph_.edges_of_slot, s).begin(), at(graph_.edges_of_slot, s).end());
-  }
+  for (const auto& [slot, to] : changes)
+    edges.insert(edges.end(), at(graph_.edges_of_slot, slot).begin(), at(graph_.edges_of_slot, slot).end());
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   const Changes none;

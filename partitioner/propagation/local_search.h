@@ -14,20 +14,23 @@ class LocalSearch {
               const MachineModel& machine);
   /// The outcome to which changed() refers.
   void start_from(const std::vector<PropagationSlot>& slots);
-  /// The slots after a trial. Beginning at the values of the trial, the new shardings spread to the other values of each
-  /// op, as long as the ops that read or write such a value do not cost more.
-  std::vector<PropagationSlot> changed(const ReshardTrial& trial);
-  /// The sum of the differences that the shardings of `slots` make to the cost of each op.
-  double difference(const std::vector<PropagationSlot>& slots);
-
- private:
   /// The number of the sharding of each changed slot, and the edge through which the change came.
   struct Change {
     int sharding = 0;
     int edge = -1;
   };
   using Changes = boost::unordered_flat_map<int, Change>;
+  /// The changes of a trial. Beginning at the values of the trial, the new shardings spread to the other values of each
+  /// op, as long as the ops that read or write such a value do not cost more.
+  Changes changed(const ReshardTrial& trial);
+  /// Those between start_from() and other slots.
+  Changes changes_to(const std::vector<PropagationSlot>& slots);
+  /// The sum of the differences that the changes make to the cost of each op.
+  double difference(const Changes& changes);
+  /// The slots after the changes.
+  [[nodiscard]] std::vector<PropagationSlot> slots_after(const Changes& changes) const;
 
+ private:
   /// Offers the sharding of a changed slot to the other slots of its edges. Appends the slots that take it to `front`.
   void spread(int slot, Changes& changes, std::vector<int>& front);
   /// The shardings that a slot would get from another one: with the axes that it has already, and without.
