@@ -76,15 +76,15 @@ void expect_as_good_as_a_sweep(const std::string& text, const std::vector<std::s
 TEST(AutoSharding, AManyRowsAreAsGoodAsTheBestSweep) {
   expect_as_good_as_a_sweep(
       "HloModule m\nENTRY main {\n x = f32[768,48] parameter(0) w = f32[48,96] parameter(1)\n"
-      " h = f32[768,96] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n ROOT y = f32[768,96] tanh(h) "
-      "}");
+      " h = f32[768,96] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n ROOT y = f32[768,96] tanh(h) }",
+      {"x=2,y=3", "x=3,y=2"});
 }
 
 TEST(AutoSharding, LargeWeightsAndFewRowsAreAsGoodAsTheBestSweep) {
   expect_as_good_as_a_sweep(
       "HloModule m\nENTRY main {\n x = f32[5,768] parameter(0) w = f32[768,1536] parameter(1)\n"
-      " h = f32[5,1536] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n ROOT y = f32[5,1536] tanh(h) "
-      "}");
+      " h = f32[5,1536] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n ROOT y = f32[5,1536] tanh(h) }",
+      {"x=2,y=3", "x=3,y=2"});
 }
 
 TEST(AutoSharding, TwoProductsAreAsGoodAsTheBestSweep) {
