@@ -237,10 +237,38 @@ class DecisionGraph::Builder {
   double seconds_between(const Type& type, int t, int from, int to) {
     if (from == to) return 0;
     const auto [entry, is_new] = between_.try_emplace(std::vector{t, from, to}, 0.0);
-    if (is_new)
-      entry->second = machine_.seconds_of_moved(
-          reshard_cost(type, shardings_.of(from)->front(), shardings_.of(to)->front(), machine_.links()));
-    return entry->second;
+    if (!is_new) return entry->second;
+    Sharding a = shardings_.of(from)->front();
+    Sharding b = shardings_.of(to)->front();
+    rename_axes(a, b);
+    const std::vector key{t, shardings_.id_of(make_sharding(a)), shardings_.id_of(make_sharding(b))};
+    const auto same = between_.find(key);
+    const double seconds = same != between_.end() && key != std::vector{t, from, to}
+                               ? same->second
+                               : machine_.seconds_of_moved(reshard_cost(type, a, b, machine_.links()));
+    between_[key] = seconds;
+    return between_[{t, from, to}] = seconds;
+  }
+
+  // Axes of equal size with equal links are interchangeable: the one that is used first gets the lowest number.
+  void rename_axes(Sharding& from, Sharding& to) const {
+    const Mesh& mesh = graph_.mesh;
+    std::vector<int> names(static_cast<std::size_t>(mesh.axis_count()), -1);
+    std::vector<bool> is_taken(names.size(), false);
+    const auto link = [&](int axis) { return machine_.links().link(at(mesh.axes(), axis).name); };
+    for (Sharding* sharding : {&from, &to})
+      for (DimSharding& dim : sharding->dims)
+        for (AxisRef& ref : dim.axes) {
+          int& name = at(names, ref.axis);
+          for (int other = 0; name < 0; ++other) {
+            const bool is_alike =
+                at(mesh.axes(), other).size == at(mesh.axes(), ref.axis).size && link(other) == link(ref.axis);
+            if (!is_alike || is_taken[static_cast<std::size_t>(other)]) continue;
+            is_taken[static_cast<std::size_t>(other)] = true;
+            name = other;
+          }
+          ref.axis = name;
+        }
   }
 
   // ---- the problem --------------------------------------------------------------------------------------------------
