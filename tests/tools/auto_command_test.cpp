@@ -62,6 +62,9 @@ TEST_F(AutoCommand, Errors) {
       "mlp: no shardings over mesh<x=2> were found with which a device needs at most 100.00B; the least memory found");
   expect("plan mlp.hlo --devices 6 --memory 10B", 3, "the least memory found is");
   expect("plan mlp.hlo --devices 6 --rows 3", 2, "--rows is for the configuration of a model");
+  expect("plan marked.hlo --devices 6", 1,
+         "has shardings for 2 devices, --devices is 6: give the program without shardings, or --devices 2");
+  expect("plan mlp.partitioned.hlo --devices 6", 1, "belong to per-device programs");
   expect("plan mlp.hlo", 2, "--devices must be at least 2 for a program");
 }
 

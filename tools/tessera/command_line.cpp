@@ -249,7 +249,7 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
     check_value(option, value.value_or(""));
     auto& values = out.values_[name];
     values.push_back(value.value_or(""));
-    check_given_once(option, values);
+    if (!takes_program) check_given_once(option, values);  // scripts give defaults to a launcher, and replace them
   }
   if (takes_program) given.positional.assign(is_separated ? program + 1 : program, words.end());
   if (given.positional.empty()) throw UsageError(fmt::format("an input is missing: {}", input_meaning));

@@ -55,7 +55,8 @@ void add_meshes(std::int64_t devices, std::int64_t least, std::size_t most, std:
 MeshPlan plan_of(const Program& program, const Mesh& mesh, const PartitionOptions& options) {
   Program on_mesh = program;
   on_mesh.num_partitions = mesh.device_count();
-  on_mesh.meshes = {mesh};
+  std::erase(on_mesh.meshes, mesh);
+  on_mesh.meshes.insert(on_mesh.meshes.begin(), mesh);
   const Partitioned parts = partition(on_mesh, options);
   MeshPlan out{mesh, {}, 0, 0, {}};
   out.cost = {modelled_seconds(parts.program, options.machine), execution_stats(parts.program).peak_bytes_per_device};
@@ -108,6 +109,29 @@ std::string json_of(const std::vector<MeshPlan>& plans, std::size_t most) {
   return out.str();
 }
 
+bool has_annotations(const Program& program) {
+  return std::any_of(program.computations.begin(), program.computations.end(), [](const ComputationRef& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(),
+                       [](const Instruction& instruction) { return instruction.sharding != nullptr; });
+  });
+}
+
+// The mesh of the annotations is one of those that are compared.
+std::vector<Mesh> meshes_of(const Program& program, const Arguments& arguments) {
+  const std::int64_t devices = arguments.number_or("devices", std::max<std::int64_t>(1, program.num_partitions));
+  const bool is_annotated = has_annotations(program);
+  require(!is_annotated || devices == program.num_partitions,
+          "{} has shardings for {} devices, --devices is {}: give the program without shardings, or --devices {}",
+          program.name, program.num_partitions, devices, program.num_partitions);
+  std::vector<Mesh> out;
+  add_meshes(devices, 2, static_cast<std::size_t>(arguments.number_or("axes", 2)), {}, out);
+  if (out.empty()) throw UsageError("--devices must be at least 2 for a program");
+  if (is_annotated)
+    for (const Mesh& mesh : program.meshes)
+      if (std::find(out.begin(), out.end(), mesh) == out.end()) out.push_back(mesh);
+  return out;
+}
+
 }  // namespace
 
 int plan_program(const std::string& text, const Arguments& arguments) {
@@ -120,10 +144,8 @@ int plan_program(const std::string& text, const Arguments& arguments) {
   options.writes_dumps = false;
   const auto memory = arguments.value("memory");
   options.automatic = {memory ? std::optional(parse_bytes(*memory, "--memory")) : options.machine.memory_bytes()};
-  const std::int64_t devices = arguments.number_or("devices", std::max<std::int64_t>(1, program.num_partitions));
-  std::vector<Mesh> meshes;
-  add_meshes(devices, 2, static_cast<std::size_t>(arguments.number_or("axes", 2)), {}, meshes);
-  if (meshes.empty()) throw UsageError("--devices must be at least 2 for a program");
+  require(!program.partitioned, "{} is a per-device program; give the global program that it comes from", program.name);
+  const std::vector<Mesh> meshes = meshes_of(program, arguments);
   std::vector<MeshPlan> plans;
   std::string reason;
   for (const Mesh& mesh : meshes) {
@@ -147,8 +169,8 @@ int plan_program(const std::string& text, const Arguments& arguments) {
       fmt::format("{} of {} meshes of {} devices, machine {}\n{}\nthe best one: tessera partition {} --auto --mesh "
                   "{}{}\nwith these "
                   "shardings of the parameters:\n{}",
-                  plans.size(), meshes.size(), devices, options.machine.name(), table_of(plans, shown),
-                  arguments.input(), text_of(best.mesh),
+                  plans.size(), meshes.size(), meshes.front().device_count(), options.machine.name(),
+                  table_of(plans, shown), arguments.input(), text_of(best.mesh),
                   arguments.has("machine") ? " --machine " + *arguments.value("machine") : "", shardings_of(best)));
   return kGood;
 }
