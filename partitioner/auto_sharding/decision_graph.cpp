@@ -18,6 +18,7 @@
 #include "tessera/sharding/placement.h"
 
 namespace tessera {
+
 class DecisionGraph::Builder {
  public:
   Builder(const Variant& variant, const MachineModel& machine)
@@ -253,6 +254,7 @@ class DecisionGraph::Builder {
   // Axes of equal size with equal links are interchangeable: the one that is used first gets the lowest number.
   void rename_axes(Sharding& from, Sharding& to) const {
     const Mesh& mesh = graph_.mesh;
+    if (!(from.mesh == mesh) || !(to.mesh == mesh)) return;  // an annotation may be over another mesh
     std::vector<int> names(static_cast<std::size_t>(mesh.axis_count()), -1);
     std::vector<bool> is_taken(names.size(), false);
     const auto link = [&](int axis) { return machine_.links().link(at(mesh.axes(), axis).name); };

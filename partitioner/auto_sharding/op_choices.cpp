@@ -71,7 +71,6 @@ class ChoiceMaker {
         map_(*signature.map),
         estimator_(estimator),
         machine_(machine),
-        operand_types_(operand_leaves(signature.view)),
         result_types_(signature.view.result.leaves()) {}
 
   std::vector<OpChoice> made() && {
@@ -117,7 +116,6 @@ class ChoiceMaker {
   const FactorMap& map_;
   const ProgramEstimator& estimator_;
   const MachineModel& machine_;
-  std::vector<Type> operand_types_;
   std::vector<Type> result_types_;
   std::vector<OpChoice> out_;
 };

@@ -126,6 +126,15 @@ TEST(AutoSharding, AnAnnotationStays) {
   EXPECT_EQ(global[global.parameters[0]].sharding->front().closed().str(), "{-,y}");
 }
 
+// The annotation's mesh has more axes than that of the program.
+TEST(AutoSharding, AnAnnotationMayBeOverAnotherMesh) {
+  Program program = with_mesh(kStep, "x=6");
+  program = annotate(program, Mesh::parse("a=1,b=2,c=3"), "x", "c,b");
+  PartitionOptions options = options_for(MachineModel::load("cpu-node"), true);
+  options.keep_shardings = true;
+  EXPECT_TRUE(check_partitioned(program, partition(program, options)).passed);
+}
+
 TEST(AutoSharding, AMemoryLimitShardsMore) {
   const Program program = with_mesh(
       "HloModule m\nENTRY main {\n x = f32[6,96] parameter(0) w = f32[96,96] parameter(1) v = f32[96,96] parameter(2)\n"
