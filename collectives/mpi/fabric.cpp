@@ -10,13 +10,13 @@
 #include <numeric>
 
 #include "hierarchical.h"
-#include "kernels/instruction_set.h"
 #include "mpi/deadline.h"
 #include "mpi/measure.h"
 #include "mpi/mpi_group.h"
 #include "shared_memory/patience.h"
 #include "shared_memory/shared_group.h"
 #include "tessera/base/cpus.h"
+#include "tessera/base/instruction_set.h"
 #include "tessera/base/log.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
@@ -53,7 +53,7 @@ struct MpiFabric::Introduction {
   SegmentAddress segment;
   SegmentAddress heap;
   CpuSet cpus;
-  std::size_t instruction_set = 0;
+  std::size_t instruction_set = 0;  // past the end if TESSERA_ISA is wrong, which the runtime reports
 };
 
 MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<Node>(rank, size)) {
@@ -76,7 +76,8 @@ void MpiFabric::introduce() {
   own.segment = node_->address();
   own.heap = node_->heap_address();
   own.cpus = usable_cpus();
-  own.instruction_set = instruction_set();
+  const auto set = find_instruction_set();
+  own.instruction_set = set ? static_cast<std::size_t>(*set) : kInstructionSetNames.size();
   std::vector<Introduction> all(static_cast<std::size_t>(size_));
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world_.handle()),
             "MPI_Allgather");
@@ -113,11 +114,11 @@ void MpiFabric::agree_on_instructions(const std::vector<Introduction>& all) cons
     return a.instruction_set < b.instruction_set;
   };
   const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_set);
-  if (least->instruction_set == most->instruction_set || most->instruction_set >= kInstructionSets.size()) return;
-  const std::string_view name = kInstructionSets[least->instruction_set];
+  if (least->instruction_set == most->instruction_set || most->instruction_set >= kInstructionSetNames.size()) return;
+  const std::string_view name = kInstructionSetNames[least->instruction_set];
   if (world_rank == 0)
     log_warning("rank {} has the instruction set {}, rank {} {}; all use {}, as with TESSERA_ISA={}",
-                least - all.begin(), name, most - all.begin(), kInstructionSets[most->instruction_set], name, name);
+                least - all.begin(), name, most - all.begin(), kInstructionSetNames[most->instruction_set], name, name);
   options().set("TESSERA_ISA", name);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "tessera/base/instruction_set.h"
 #include "tessera/base/options.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
@@ -91,29 +92,27 @@ Program program_of(const std::vector<Type>& types, const Body& body) {
 
 namespace {
 
-std::vector<std::string> isas_to_test() {
-  if (const std::string given = options().text("TESSERA_ISA"); !given.empty()) return {given};
-  std::vector<std::string> out = {"generic"};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) out.emplace_back("avx2");
-  if (__builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0)
-    out.emplace_back("avx512");
-#endif
-  return out;
+void on_isas(const std::vector<std::string>& isas, const std::function<void()>& body) {
+  const std::string given = options().text("TESSERA_ISA");
+  for (const std::string& isa : given.empty() ? isas : std::vector{given}) {
+    SCOPED_TRACE(isa);
+    options().set("TESSERA_ISA", isa);
+    body();
+  }
+  options().set("TESSERA_ISA", given);
+}
+std::vector<std::string> all_isas() {
+  const auto best = static_cast<std::ptrdiff_t>(best_instruction_set());
+  return {kInstructionSetNames.begin(), kInstructionSetNames.begin() + best + 1};
 }
 
 }  // namespace
 
 void on_each_isa(const std::function<void()>& body) {
-  static const std::string kGiven = options().text("TESSERA_ISA");
-  static const std::vector<std::string> kIsas = isas_to_test();
-  for (const std::string& isa : kIsas) {
-    SCOPED_TRACE(isa);
-    options().set("TESSERA_ISA", isa);
-    body();
-  }
-  options().set("TESSERA_ISA", kGiven);
+  std::vector<std::string> isas = all_isas();
+  if (isas.size() > 3) isas = {isas[0], isas[1], isas.back()};  // the others differ in bf16 only
+  on_isas(isas, body);
 }
+void on_all_isas(const std::function<void()>& body) { on_isas(all_isas(), body); }
 
 }  // namespace tessera::testing

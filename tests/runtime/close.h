@@ -23,7 +23,10 @@ using Body = std::function<Value(Builder&, const std::vector<Value>&)>;
 /// Returns the program main(parameters of `types`) = body(parameters).
 Program program_of(const std::vector<Type>& types, const Body& body);
 
-/// Calls `body` with each instruction set that this processor supports, or only with the one that TESSERA_ISA names.
+/// Calls `body` with the generic instruction set, AVX2 and the best set of this processor, or only with the one that
+/// TESSERA_ISA names.
 void on_each_isa(const std::function<void()>& body);
+/// Calls `body` with every set of this processor, for kernels of bf16.
+void on_all_isas(const std::function<void()>& body);
 
 }  // namespace tessera::testing

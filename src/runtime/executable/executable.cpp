@@ -15,8 +15,8 @@
 #include "executable/memory_check.h"
 #include "executable/plan.h"
 #include "executable/staged_executable.h"
-#include "kernels/simd/kernel_set.h"
 #include "tessera/base/files.h"
+#include "tessera/base/instruction_set.h"
 #include "tessera/base/memory.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
@@ -335,7 +335,7 @@ ExecutionOptions execution_options(const ExecutableOptions& options, const Proce
 
 std::size_t executable_hash(const Program& program, const ExecutableOptions& options, const ExecutionOptions& how) {
   std::size_t hash = hash_mix(program.hash(), options.reference ? 1U : 0U);
-  hash = hash_mix(hash_mix(hash, how.hash()), hash_text(kernels::kernel_set().name));
+  hash = hash_mix(hash_mix(hash, how.hash()), static_cast<std::size_t>(instruction_set()));
   return hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_NUM_THREADS")));
 }
 

@@ -22,29 +22,33 @@ struct Sizes {
   std::int64_t batch, rows, heads, key_heads, keys, depth, value_depth;
 };
 
-// (output, log-sum-exp, d_q, d_k, d_v) of random operands. 16-bit results are compared in f32, with a bound for their
-// rounding.
-void expect_as_reference(const Sizes& s, DType dtype, const ops::AttentionOptions& options, double units,
-                         const std::function<ops::AttentionOptions(Builder&, ops::AttentionOptions)>& extend = {}) {
+using Extend = std::function<ops::AttentionOptions(Builder&, ops::AttentionOptions)>;
+
+// (output, log-sum-exp, d_q, d_k, d_v).
+Program attention_program(const Sizes& s, DType dtype, const ops::AttentionOptions& options, const Extend& extend) {
   const std::vector<Type> types{Type::array(dtype, {s.batch, s.rows, s.heads, s.depth}),
                                 Type::array(dtype, {s.batch, s.keys, s.key_heads, s.depth}),
                                 Type::array(dtype, {s.batch, s.keys, s.key_heads, s.value_depth}),
                                 Type::array(dtype, {s.batch, s.rows, s.heads, s.value_depth})};
-  expect_on_each_isa(
-      types,
-      [&](Builder& b, auto& v) {
-        const ops::AttentionOptions all = extend ? extend(b, options) : options;
-        const Value forward = ops::attention(v[0], v[1], v[2], all);
-        const Value log_sum = ops::get_tuple_element(forward, 1);
-        const Value delta = ops::multiply(log_sum, ops::full(b, log_sum.type(), 0.1));
-        // A hidden row would give inf - inf.
-        const Value finite = ops::select(ops::is_finite(delta), delta, ops::full(b, delta.type(), 0));
-        const Value backward = ops::attention_backward(v[0], v[1], v[2], v[3], log_sum, finite, all);
-        std::vector<Value> out{ops::get_tuple_element(forward, 0), log_sum};
-        for (int i = 0; i < 3; ++i) out.push_back(ops::get_tuple_element(backward, i));
-        return ops::tuple(b, out);
-      },
-      units);
+  return testing::program_of(types, [&](Builder& b, auto& v) {
+    const ops::AttentionOptions all = extend ? extend(b, options) : options;
+    const Value forward = ops::attention(v[0], v[1], v[2], all);
+    const Value log_sum = ops::get_tuple_element(forward, 1);
+    const Value delta = ops::multiply(log_sum, ops::full(b, log_sum.type(), 0.1));
+    // A hidden row would give inf - inf.
+    const Value finite = ops::select(ops::is_finite(delta), delta, ops::full(b, delta.type(), 0));
+    const Value backward = ops::attention_backward(v[0], v[1], v[2], v[3], log_sum, finite, all);
+    std::vector<Value> out{ops::get_tuple_element(forward, 0), log_sum};
+    for (int i = 0; i < 3; ++i) out.push_back(ops::get_tuple_element(backward, i));
+    return ops::tuple(b, out);
+  });
+}
+
+// Compares results for random operands. 16-bit results are compared in f32, with a bound for their rounding.
+void expect_as_reference(const Sizes& s, DType dtype, const ops::AttentionOptions& options, double units,
+                         const Extend& extend = {}) {
+  const Program program = attention_program(s, dtype, options, extend);
+  expect_on_each_isa(program, testing::random_arguments(program, 5), units);
 }
 
 TEST(AttentionKernels, SpanBlocksOfRowsAndKeys) {
@@ -63,6 +67,25 @@ TEST(AttentionKernels, OfSixteenBitsRoundOnlyWeightsAndResults) {
     expect_as_reference({1, 67, 2, 1, 131, 19, 21}, dtype, {.causal = true, .scale = 0.2},
                         dtype == DType::kBF16 ? 20 : 64);
   }
+}
+
+// bf16 has kernels for pairs of numbers and for tile registers.
+TEST(AttentionKernels, OfBf16AgreeForAllInstructionSets) {
+  const auto world = make_single_rank_world();
+  const auto expect = [&](const Sizes& sizes, const ops::AttentionOptions& options, const Extend& extend = {}) {
+    const Program program = attention_program(sizes, DType::kBF16, options, extend);
+    const auto arguments = testing::random_arguments(program, 7);
+    const Literal expected = evaluate(program, arguments);
+    testing::on_all_isas([&] { EXPECT_TRUE(testing::close(run_program(program, *world, arguments), expected, 24)); });
+  };
+  expect({2, 128, 2, 2, 256, 64, 64}, {.scale = 0.125});
+  expect({1, 200, 4, 2, 333, 32, 48}, {.causal = true, .scale = 0.2});
+  expect({1, 5, 1, 1, 7, 1, 3}, {.scale = 0.5});
+  expect({1, 130, 2, 1, 97, 80, 33}, {.causal = true, .scale = 0.1});
+  expect({1, 70, 2, 2, 140, 34, 16}, {.scale = 0.2}, [](Builder& b, ops::AttentionOptions options) {
+    options.mask = ops::constant(b, testing::random_literal(Type::array(DType::kPred, {1, 2, 70, 140}), 3));
+    return options;
+  });
 }
 
 TEST(AttentionKernels, HideKeysByMasks) {

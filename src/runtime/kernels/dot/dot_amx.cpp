@@ -2,37 +2,13 @@
 // Large products of bf16 on the processor's tile registers, if it has them. They are faster than oneDNN's products for
 // all operand layouts.
 #include "kernels/dot/dot_plan.h"
-#include "kernels/simd/kernel_set.h"
 #include "kernels/simd/tile_product.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <string_view>
-#endif
+#include "tessera/base/instruction_set.h"
 
 namespace tessera {
 
 #if defined(__x86_64__)
 namespace {
-
-// Linux provides the tile state only to processes that request it.
-bool may_use_amx() {
-  constexpr unsigned kBf16AndTiles = 1U << 22 | 1U << 24;
-  constexpr int kAskForState = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr int kTileData = 18;
-  static const bool kMay = [] {
-    unsigned a = 0;
-    unsigned b = 0;
-    unsigned c = 0;
-    unsigned d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16AndTiles) == kBf16AndTiles &&
-           __builtin_cpu_supports("avx512bf16") != 0 && syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
-  }();
-  return kMay && std::string_view(kernels::kernel_set().name) == "avx512";
-}
 
 class TileProduct final : public ProductKernel {
  public:
@@ -56,7 +32,7 @@ class TileProduct final : public ProductKernel {
                       (p.lhs_m == 1 || p.lhs_k == 1) && (p.rhs_k == 1 || p.rhs_n == 1) && p.out_n == 1;
     const bool is_large =
         p.m >= kFewestLines && p.n >= kFewestLines && p.k >= kFewestLines && p.m * p.n * p.k >= kFewest;
-    return fits && is_large && may_use_amx();
+    return fits && is_large && instruction_set() >= InstructionSet::kAmx;
   }
   [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::tile_product_workspace(args_); }
   void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {

@@ -6,6 +6,7 @@
 #include "kernels/dot/dot_plan.h"
 #include "kernels/onednn_call.h"
 #include "tessera/base/error.h"
+#include "tessera/base/instruction_set.h"
 #include "tessera/base/text.h"
 
 namespace tessera {
@@ -16,7 +17,7 @@ using Tag = dnnl::memory::data_type;
 // Without native instructions, oneDNN's bf16 products take five times as long as those of f32.
 bool multiplies_bf16() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
+  return instruction_set() >= InstructionSet::kAvx512Bf16;
 #else
   return true;
 #endif

@@ -60,6 +60,10 @@ namespace avx512bf16 {
 /// Products of bf16 by the processor's instructions for them.
 AttentionFunctions attention_functions(DType dtype);
 }  // namespace avx512bf16
+namespace amx {
+/// Products of bf16 on tile registers.
+AttentionFunctions attention_functions(DType dtype);
+}  // namespace amx
 
 /// Returns the functions for f16, bf16, f32 or f64 of the set that kernel_set() returns.
 AttentionFunctions attention_functions(DType dtype);

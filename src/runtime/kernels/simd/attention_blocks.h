@@ -7,6 +7,9 @@
 
 #include "kernels/simd/attention_args.h"
 #include "kernels/simd/attention_tiles.h"
+#if defined(__AMX_BF16__)
+#include "kernels/simd/attention_amx.h"
+#endif
 
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
@@ -14,6 +17,10 @@ namespace {
 constexpr std::int64_t kRowBlock = 64;
 constexpr std::int64_t kKeyBlock = 128;
 constexpr std::int64_t kBlock = kRowBlock * kKeyBlock;
+
+// The keys of a block are rounded up to this unit: those of a tile of sums or, with AMX, of a step of depth.
+template <class Math>
+constexpr std::int64_t kKeyUnit = Math::kUsesAmx ? 32 : kTileRows;
 
 TESSERA_INLINE std::int64_t blocks_of(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 TESSERA_INLINE std::int64_t rounded_up(std::int64_t count, std::int64_t unit) { return blocks_of(count, unit) * unit; }
@@ -72,13 +79,12 @@ Sum mask_number(const AttentionArgs& args, std::int64_t at) {
   return static_cast<Sum>(load(static_cast<const Element*>(args.mask)[at]));
 }
 
-// Multiplies the scores with the scale, adds the mask, and hides keys with -inf.
+// Multiplies the scores with the scale, adds the mask, and hides keys with -inf, as well as the lines past the keys.
 template <class Element, class Sum>
-void mask_block(const AttentionArgs& args, const BlockPlace& place, Sum* scores) {
+void mask_block(const AttentionArgs& args, const BlockPlace& place, std::int64_t lines, Sum* scores) {
   constexpr Sum kHidden = -static_cast<Sum>(__builtin_inf());
   const Sum scale = static_cast<Sum>(args.scale);
-  const std::int64_t last = rounded_up(place.keys, kTileRows);
-  for (std::int64_t j = 0; j < last; ++j) {
+  for (std::int64_t j = 0; j < lines; ++j) {
     Sum* const line = scores + j * kRowBlock;
     if (j >= place.keys) {
       for (std::int64_t i = 0; i < kRowBlock; ++i) line[i] = kHidden;
@@ -101,51 +107,129 @@ void mask_block(const AttentionArgs& args, const BlockPlace& place, Sum* scores)
   }
 }
 
-// Packed operands: the matrix turned into blocks of kWidth rows, for sums over its columns; and its rows, for sums over
-// its rows.
+// Packed operands of products. All have words of zeros past the ends of the matrix.
 template <class Math>
 struct Packed {
   using Word = typename Math::Word;
-  Word* turned = nullptr;
-  Word* lines = nullptr;
-  std::int64_t turned_words = 0;  // of a row of the matrix
-  std::int64_t line_stride = 0;   // also the columns, rounded up to vectors
+  static constexpr std::int64_t kDepthUnit = Math::kUsesAmx ? 16 : 1;
+
+  Word* left = nullptr;          // blocks of kKeyBlock rows, for sums over columns
+  Word* right = nullptr;         // blocks of kRowBlock rows, for sums over columns: [word][row]
+  Word* lines = nullptr;         // for sums over rows: [word][column]
+  std::int64_t row_words = 0;    // words of a row
+  std::int64_t line_stride = 0;  // the columns, rounded up to vectors
 
   Packed(std::int64_t columns)  // NOLINT(google-explicit-constructor)
-      : turned_words(blocks_of(columns, Math::kPair)),
+      : row_words(rounded_up(blocks_of(columns, Math::kPair), kDepthUnit)),
         line_stride(rounded_up(columns, Lanes<typename Math::Sum>::kCount)) {}
-  void take_turned(std::int64_t blocks, std::int64_t width, Arena& arena) {
-    turned = arena.take<Word>(blocks * width * turned_words);
-  }
+  void take_left(std::int64_t padded_rows, Arena& arena) { left = arena.take<Word>(padded_rows * row_words); }
+  void take_right(std::int64_t padded_rows, Arena& arena) { right = arena.take<Word>(padded_rows * row_words); }
   void take_lines(std::int64_t padded_rows, Arena& arena) {
     lines = arena.take<Word>(padded_rows / Math::kPair * line_stride);
   }
-  template <std::int64_t kWidth, class Element>
-  void pack_all_turned(const Matrix<Element>& m) const {
-    for (std::int64_t first = 0; first < m.rows; first += kWidth)
-      pack_turned<Math, kWidth>(m, first, turned + first * turned_words);
+
+  template <class Element>
+  void pack_left(const Matrix<Element>& m, std::int64_t padded_rows) const {
+    if constexpr (Math::kUsesAmx)
+      pack_amx_left(m, padded_rows, row_words, left);
+    else
+      for (std::int64_t first = 0; first < padded_rows; first += kKeyBlock)
+        pack_turned<Math, kKeyBlock>(m, first, left + first * row_words);
+  }
+  // Packs the block of rows from `first` on.
+  template <class Element>
+  void pack_right(const Matrix<Element>& m, std::int64_t first, Word* to) const {
+    if constexpr (Math::kUsesAmx)
+      pack_amx_right(m, first, kRowBlock, row_words, to);
+    else
+      pack_turned<Math, kRowBlock>(m, first, to);
   }
   template <class Element>
-  void pack_all_lines(const Matrix<Element>& m, std::int64_t padded_rows) const {
+  void pack_all_right(const Matrix<Element>& m) const {
+    for (std::int64_t first = 0; first < m.rows; first += kRowBlock) pack_right(m, first, right + first * row_words);
+  }
+  template <class Element>
+  void pack_lines(const Matrix<Element>& m, std::int64_t padded_rows) const {
     pack_rows<Math>(m, padded_rows / Math::kPair, line_stride, lines);
   }
-  // The words of the rows from `row` on.
-  [[nodiscard]] const Word* turned_at(std::int64_t row) const { return turned + row * turned_words; }
+  // Lines for add_over_keys. With AMX, each block of keys is a left operand: [column][word].
+  template <class Element>
+  void pack_values(const Matrix<Element>& m, std::int64_t padded_rows) const {
+    if constexpr (Math::kUsesAmx)
+      for (std::int64_t first = 0; first < padded_rows; first += kKeyBlock)
+        pack_amx_columns(m, first, kKeyBlock, line_stride, lines + first / Math::kPair * line_stride);
+    else
+      pack_lines(m, padded_rows);
+  }
+
+  [[nodiscard]] const Word* right_at(std::int64_t row) const { return right + row * row_words; }
   [[nodiscard]] const Word* lines_at(std::int64_t row) const { return lines + row / Math::kPair * line_stride; }
 };
 
-// scores[key, row] = k q, or v d_output.
+// scores[key, row] = k q, or v d_output, for the first `lines` keys of the block.
 template <class Math>
-void multiply_scores(const Packed<Math>& keys, std::int64_t key, const typename Math::Word* rows,
-                     const BlockPlace& place, typename Math::Sum* scores) {
-  multiply<Math, 1, kKeyBlock>({.a = keys.turned_at(key),
+void multiply_scores(const Packed<Math>& keys, const typename Math::Word* rows, const BlockPlace& place,
+                     std::int64_t lines, typename Math::Sum* scores) {
+  multiply<Math, 1, kKeyBlock>({.a = keys.left + place.key * keys.row_words,
                                 .b = rows,
                                 .out = scores,
-                                .rows = place.keys,
+                                .rows = lines,
                                 .columns = place.rows,
-                                .depth = keys.turned_words,
+                                .depth = keys.row_words,
                                 .b_stride = kRowBlock,
-                                .out_stride = kRowBlock});
+                                .out_stride = kRowBlock,
+                                .a_stride = keys.row_words});
+}
+
+// Adds the values of the first `lines` keys of the block, weighted by words [key][row], to the sums of its rows:
+// [row][column] or, with AMX, [column][row].
+template <class Math>
+void add_over_keys(const Packed<Math>& values, const typename Math::Word* weights, const BlockPlace& place,
+                   std::int64_t lines, typename Math::Sum* sums, bool adds) {
+  if constexpr (Math::kUsesAmx)
+    multiply<Math, 1, 1>({.a = values.lines_at(place.key),
+                          .b = weights,
+                          .out = sums,
+                          .rows = values.line_stride,
+                          .columns = place.rows,
+                          .depth = lines / Math::kPair,
+                          .b_stride = kRowBlock,
+                          .out_stride = kRowBlock,
+                          .adds = adds,
+                          .a_stride = kKeyBlock / Math::kPair});
+  else
+    multiply<Math, 1, kRowBlock>({.a = weights,
+                                  .b = values.lines_at(place.key),
+                                  .out = sums,
+                                  .rows = place.rows,
+                                  .columns = values.line_stride,
+                                  .depth = lines / Math::kPair,
+                                  .b_stride = values.line_stride,
+                                  .out_stride = values.line_stride,
+                                  .adds = adds});
+}
+
+// Writes the sums of a block of rows, each multiplied with its factor, to rows of `to`. A factor of 0 makes zeros.
+template <class Math, class Element>
+void store_row_sums(const typename Math::Sum* sums, std::int64_t line_stride, std::int64_t rows, std::int64_t columns,
+                    const typename Math::Sum* factors, Element* to, std::int64_t to_stride) {
+  if constexpr (Math::kUsesAmx) {
+    (void)line_stride;
+    store_amx_rows({.sums = sums,
+                    .sums_stride = kRowBlock,
+                    .rows = rows,
+                    .columns = columns,
+                    .factors = factors,
+                    .to = to,
+                    .to_stride = to_stride});
+  } else {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const auto factor = factors[i];
+      const auto* const from = sums + i * line_stride;
+      for (std::int64_t j = 0; j < columns; ++j)
+        to[i * to_stride + j] = Storer<Element>().store(factor != 0 ? from[j] * factor : 0);
+    }
+  }
 }
 
 struct DropoutBuffers {
@@ -159,8 +243,8 @@ struct DropoutBuffers {
 };
 
 // Writes the random bits of the block to buffers.low.
-inline void draw_block(const AttentionArgs& args, const BlockPlace& place, const DropoutBuffers& buffers) {
-  const std::int64_t lines = rounded_up(place.keys, kTileRows);
+inline void draw_block(const AttentionArgs& args, const BlockPlace& place, std::int64_t lines,
+                       const DropoutBuffers& buffers) {
   const std::int64_t* const start = args.start;
   const std::int64_t* const complete = args.complete;
   const std::int64_t head = (place.batch + start[0]) * complete[0] + place.head + start[1];
@@ -196,9 +280,9 @@ void words_along_keys(const typename Math::Sum* lines, std::int64_t keys, typena
     constexpr std::int64_t kLanes = Lanes<typename Math::Sum>::kCount;
     for (std::int64_t j = 0; j < keys; j += 2)
       for (std::int64_t i = 0; i < kRowBlock; i += kLanes) {
-        const auto low = Math::rounded(load_vector(lines + j * kRowBlock + i));
-        const auto high = Math::rounded(load_vector(lines + (j + 1) * kRowBlock + i));
-        store_vector(out + j / 2 * kRowBlock + i, low | (high << 16));
+        const auto first = load_vector(lines + j * kRowBlock + i);
+        const auto second = load_vector(lines + (j + 1) * kRowBlock + i);
+        store_vector(out + j / 2 * kRowBlock + i, Math::rounded(first, second));
       }
   }
 }

@@ -2,7 +2,7 @@
 // Vectors, packing, and products of small blocks for the attention kernels. Only for the sources of a kernel set.
 //
 // Products run over *words* along their depth: a word is one number, or a pair of bf16 numbers, which one instruction
-// multiplies and adds.
+// multiplies and adds. attention_amx.h has the products on tile registers.
 #pragma once
 
 #if defined(__AVX512BF16__)
@@ -91,32 +91,45 @@ TESSERA_INLINE Vec<double> exp_lanes(Vec<double> x) {
 
 // ---- arithmetic of words ------------------------------------------------------------------------------------------------------
 
+struct NoRegisters {};  // to set up before products
+
 template <class Number>
 struct PlainWords {
   using Sum = Number;
   using Word = Number;
+  using Registers = NoRegisters;
   static constexpr std::int64_t kPair = 1;
+  static constexpr bool kUsesAmx = false;
   static Vec<Sum> multiply_add(Word a, Vec<Word> b, Vec<Sum> sum) { return sum + a * b; }
-  static Word make(Sum first, Sum /*second*/) { return first; }
+  template <class Element>
+  static Word make(Element first, Element /*second*/) {
+    return load(first);
+  }
 };
 
 #if defined(__AVX512BF16__)
 struct PairWords {
   using Sum = float;
   using Word = std::uint32_t;
+  using Registers = NoRegisters;
   static constexpr std::int64_t kPair = 2;
+  static constexpr bool kUsesAmx = false;
   static Vec<float> multiply_add(Word a, Vec<Word> b, Vec<float> sum) {
     const auto left = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a)));
     return reinterpret_cast<Vec<float>>(
         _mm512_dpbf16_ps(reinterpret_cast<__m512>(sum), left, reinterpret_cast<__m512bh>(b)));
   }
-  static Word make(float first, float second) {
-    return static_cast<Word>(narrow_bf16(first).bits) | static_cast<Word>(narrow_bf16(second).bits) << 16;
+  static Word make(BFloat16 first, BFloat16 second) {
+    return static_cast<Word>(first.bits) | static_cast<Word>(second.bits) << 16;
   }
-  // The bits of the rounded numbers, in the low half of each lane.
-  static Vec<Word> rounded(Vec<float> x) {
-    const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(x)));
-    return reinterpret_cast<Vec<Word>>(_mm512_cvtepu16_epi32(bits));
+  // Rounds two lines of numbers to words.
+  static Vec<Word> rounded(Vec<float> first, Vec<float> second) {
+    const auto both = reinterpret_cast<__m512i>(
+        _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(second), reinterpret_cast<__m512>(first)));
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i order = _mm512_add_epi32(_mm512_mullo_epi32(lane, _mm512_set1_epi32(0x10001)),
+                                           _mm512_set1_epi32(0x100000));  // lane i of the first, then of the second
+    return reinterpret_cast<Vec<Word>>(_mm512_permutexvar_epi16(order, both));
   }
   // Rounds adjacent numbers to adjacent words.
   static void store_rounded(Word* to, Vec<float> x) {
@@ -137,6 +150,7 @@ struct Product {
   std::int64_t rows = 0, columns = 0, depth = 0;  // rows and columns may be exceeded up to a tile
   std::int64_t b_stride = 0, out_stride = 0;
   bool adds = false;
+  std::int64_t a_stride = 0;  // words between the rows of `a`; only for products on tile registers
 };
 
 template <class Math, std::int64_t kRow, std::int64_t kDepth, std::int64_t kVectors>
@@ -169,12 +183,16 @@ TESSERA_INLINE void multiply_tile(const Product<Math>& p, std::int64_t i, std::i
 
 template <class Math, std::int64_t kRow, std::int64_t kDepth>
 void multiply(const Product<Math>& p) {
-  constexpr std::int64_t kLanes = Lanes<typename Math::Sum>::kCount;
-  std::int64_t j = 0;
-  for (; j + kLanes < p.columns; j += 2 * kLanes)
-    for (std::int64_t i = 0; i < p.rows; i += kTileRows) multiply_tile<Math, kRow, kDepth, 2>(p, i, j);
-  if (j < p.columns)
-    for (std::int64_t i = 0; i < p.rows; i += kTileRows) multiply_tile<Math, kRow, kDepth, 1>(p, i, j);
+  if constexpr (Math::kUsesAmx) {
+    multiply_on_amx(p);  // attention_amx.h
+  } else {
+    constexpr std::int64_t kLanes = Lanes<typename Math::Sum>::kCount;
+    std::int64_t j = 0;
+    for (; j + kLanes < p.columns; j += 2 * kLanes)
+      for (std::int64_t i = 0; i < p.rows; i += kTileRows) multiply_tile<Math, kRow, kDepth, 2>(p, i, j);
+    if (j < p.columns)
+      for (std::int64_t i = 0; i < p.rows; i += kTileRows) multiply_tile<Math, kRow, kDepth, 1>(p, i, j);
+  }
 }
 
 // ---- packing ------------------------------------------------------------------------------------------------------------------
@@ -185,8 +203,8 @@ struct Matrix {
   const Element* from = nullptr;
   std::int64_t rows = 0, columns = 0;
   std::int64_t row = 0, column = 0;  // strides
-  [[nodiscard]] Compute<Element> at(std::int64_t i, std::int64_t j) const {
-    return i < rows && j < columns ? load(from[i * row + j * column]) : Compute<Element>{};
+  [[nodiscard]] Element at(std::int64_t i, std::int64_t j) const {
+    return i < rows && j < columns ? from[i * row + j * column] : Element{};
   }
 };
 
@@ -201,14 +219,14 @@ void pack_turned(const Matrix<Element>& m, std::int64_t first, typename Math::Wo
     for (std::int64_t k = 0; k < words; ++k)
       for (std::int64_t r = i; r < end; ++r) {
         const Element* const from = m.from + (first + r) * m.row + Math::kPair * k * m.column;
-        out[k * kWidth + r] = Math::make(load(from[0]), Math::kPair == 2 ? load(from[m.column]) : 0);
+        out[k * kWidth + r] = Math::make(from[0], Math::kPair == 2 ? from[m.column] : Element{});
       }
   }
   for (std::int64_t k = words; Math::kPair * k < m.columns; ++k)
     for (std::int64_t r = 0; r < present; ++r)
       out[k * kWidth + r] = Math::make(m.at(first + r, Math::kPair * k), m.at(first + r, Math::kPair * k + 1));
   for (std::int64_t k = 0; Math::kPair * k < m.columns; ++k)
-    for (std::int64_t r = present; r < kWidth; ++r) out[k * kWidth + r] = Math::make(0, 0);
+    for (std::int64_t r = present; r < kWidth; ++r) out[k * kWidth + r] = Math::make(Element{}, Element{});
 }
 
 // out[i, j] holds the word of column j at rows i*kPair...: `words` rows of words with `stride` columns, zeros past the
@@ -222,9 +240,9 @@ void pack_rows(const Matrix<Element>& m, std::int64_t words, std::int64_t stride
       const Element* const from = m.from + row * m.row;
       const Element* const next = from + (Math::kPair - 1) * m.row;
       if (m.column == 1)
-        for (; j < m.columns; ++j) out[i * stride + j] = Math::make(load(from[j]), load(next[j]));
+        for (; j < m.columns; ++j) out[i * stride + j] = Math::make(from[j], next[j]);
       else
-        for (; j < m.columns; ++j) out[i * stride + j] = Math::make(load(from[j * m.column]), load(next[j * m.column]));
+        for (; j < m.columns; ++j) out[i * stride + j] = Math::make(from[j * m.column], next[j * m.column]);
     }
     for (; j < stride; ++j) out[i * stride + j] = Math::make(m.at(row, j), m.at(row + Math::kPair - 1, j));
   }

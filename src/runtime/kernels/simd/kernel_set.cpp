@@ -2,15 +2,11 @@
 // The kernel table of one instruction set.
 #include "kernels/simd/registration.h"
 
-#define TESSERA_TEXT_OF(x) #x
-#define TESSERA_TEXT(x) TESSERA_TEXT_OF(x)
-
 namespace tessera::kernels::TESSERA_ISA {
 
 const KernelSet& kernel_set() {
   static const KernelSet kSet = [] {
     KernelSet out;
-    out.name = TESSERA_TEXT(TESSERA_ISA);
     add_unary(out);
     add_binary(out);
     add_convert(out);

@@ -120,7 +120,6 @@ struct WinogradArgs {
 };
 
 struct KernelSet {
-  const char* name = "";
   // Null if the op does not support the type.
   TileFunction unary[static_cast<int>(UnaryOp::kCount)][kDTypeCount] = {};
   TileFunction binary[static_cast<int>(BinaryOp::kCount)][kDTypeCount] = {};

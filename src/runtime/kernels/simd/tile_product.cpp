@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/simd/amx_registers.h"
+
 namespace tessera::kernels {
 namespace {
 
@@ -49,34 +51,6 @@ __mmask32 first_of(std::int64_t count) {
   return count >= kRow ? ~__mmask32{0} : count <= 0 ? __mmask32{0} : (__mmask32{1} << count) - 1;
 }
 
-using Words = std::uint32_t __attribute__((vector_size(64)));
-
-template <bool kHigh>
-Words interleave(Words a, Words b) {
-  constexpr int kFirst = kHigh ? 8 : 0;
-  return __builtin_shufflevector(a, b, kFirst, kFirst + 16, kFirst + 1, kFirst + 17, kFirst + 2, kFirst + 18,
-                                 kFirst + 3, kFirst + 19, kFirst + 4, kFirst + 20, kFirst + 5, kFirst + 21, kFirst + 6,
-                                 kFirst + 22, kFirst + 7, kFirst + 23);
-}
-// Transposes a tile as a 16 x 16 matrix of pairs.
-void transpose(__m512i (&tile)[16]) {
-  Words rows[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) rows[i] = reinterpret_cast<Words>(tile[i]);
-#pragma GCC unroll 4
-  for (int stage = 0; stage < 4; ++stage) {
-    Words next[16];
-#pragma GCC unroll 8
-    for (std::ptrdiff_t i = 0; i < 8; ++i) {
-      next[2 * i] = interleave<false>(rows[i], rows[i + 8]);
-      next[2 * i + 1] = interleave<true>(rows[i], rows[i + 8]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) rows[i] = next[i];
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) tile[i] = reinterpret_cast<__m512i>(rows[i]);
-}
 void store_tile(std::uint16_t* to, const __m512i (&tile)[16]) {
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) _mm512_store_si512(to + i * kRow, tile[i]);
@@ -164,15 +138,6 @@ void pack_right(const Lines& lines, std::uint16_t* to) {
 
 // ---- the product --------------------------------------------------------------------------------------------------------------
 
-// Tiles 0 to 3 hold the result, 4 and 5 the left operand, 6 and 7 the right operand. All have 16 rows of 64 bytes.
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
 // The destination of a 32 x 32 block of sums.
 struct Target {
   void* out = nullptr;
@@ -234,6 +199,7 @@ void write(const Target& target, const float* sums) {
 // would occupy all buffers of the first-level cache.
 void multiply_panels(const std::uint16_t* left, const std::uint16_t* right, std::int64_t steps, const float* before,
                      const Target* target) {
+  order_tile_accesses();
   if (before == nullptr) {
     _tile_zero(0);
     _tile_zero(1);
@@ -263,6 +229,7 @@ void store_sums(float* to) {
   _tile_stored(1, to + 16, kSumsBytes);
   _tile_stored(2, to + 16 * kWidth, kSumsBytes);
   _tile_stored(3, to + 16 * kWidth + 16, kSumsBytes);
+  order_tile_accesses();
 }
 
 struct Blocks {
@@ -349,8 +316,7 @@ void tile_product(const TileProductArgs& args) {
   auto* const partial = reinterpret_cast<float*>(right + blocks.right());
   float* const sums = blocks.keeps_sums ? partial + blocks.partial() : nullptr;
   const bool streams = streams_result(args);
-  const TileConfiguration configuration;
-  _tile_loadconfig(&configuration);
+  const TileRegisters registers;
   const auto multiply = [&](std::int64_t first_row, std::int64_t end_row, std::int64_t n, std::int64_t k) {
     const std::int64_t columns = std::min(blocks.columns, args.n - n);
     const std::int64_t depths = std::min(blocks.depth, args.k - k);
@@ -365,7 +331,6 @@ void tile_product(const TileProductArgs& args) {
   for (std::int64_t m = 0; m < args.m; m += blocks.all_rows)
     for (std::int64_t n = 0; n < args.n; n += blocks.columns)
       for (std::int64_t k = 0; k < args.k; k += blocks.depth) multiply(m, std::min(args.m, m + blocks.all_rows), n, k);
-  _tile_release();
   _mm_sfence();
 }
 
