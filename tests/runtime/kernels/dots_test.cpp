@@ -169,6 +169,20 @@ TEST(Dot, AddsLargeBf16ProductsToExistingValues) {
       2048);
 }
 
+// Gradients of weights: the left operand is transposed and larger than the second-level cache.
+TEST(Dot, SupportsLargeTransposedLeftOperands) {
+  const Type lhs = Type::array(DType::kF32, {523, 2053});
+  for (const Type& rhs : {Type::array(DType::kF32, {523, 37}), Type::array(DType::kF32, {37, 523})}) {
+    const int contracted = rhs.dim(0) == 523 ? 0 : 1;
+    expect_as_reference(
+        {lhs, rhs, Type::array(DType::kF32, {2053, 37})},
+        [&](Builder&, const std::vector<Value>& v) {
+          return ops::add(ops::negate(v[2]), ops::dot(v[0], v[1], {{}, {0}, {}, {contracted}}));
+        },
+        2048);
+  }
+}
+
 TEST(Dot, ReadsTransposedAndSlicedOperandsInPlace) {
   for (const Dims& dims : {Dims{2, 6, 3, 8}, Dims{2, 150, 3, 64}})
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})

@@ -61,47 +61,6 @@ class Widening {
   kernels::TileFunction convert_ = nullptr;
 };
 
-// bf16 by the kernel set's product, which converts operands to f32 while it packs them.
-class PackedProduct final : public ProductKernel {
- public:
-  // Packing does not pay for small products.
-  static bool takes(const MatrixProduct& p) {
-    constexpr std::int64_t kFewestRows = 8;
-    constexpr std::int64_t kFewestColumns = 16;
-    constexpr std::int64_t kFewest = 1 << 15;  // multiplications
-    return p.operand == DType::kBF16 && p.result == DType::kF32 && p.out_n == 1 && p.m >= kFewestRows &&
-           p.n >= kFewestColumns && p.m * p.n * p.k >= kFewest;
-  }
-  explicit PackedProduct(const MatrixProduct& p) : product_(p) {
-    args_ = {.m = p.m,
-             .n = p.n,
-             .k = p.k,
-             .a_m = p.lhs_m,
-             .a_k = p.lhs_k,
-             .b_k = p.rhs_k,
-             .b_n = p.rhs_n,
-             .out_stride = p.out_m,
-             .is_bf16 = true,
-             .accumulates = p.accumulates};
-  }
-  [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::kernel_set().sgemm_workspace(args_); }
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {
-    const std::int64_t size = dtype_size(product_.operand);
-    for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
-      kernels::SgemmArgs args = args_;
-      args.a = lhs + l * size;
-      args.b = rhs + r * size;
-      args.out = reinterpret_cast<float*>(out) + o;
-      args.workspace = reinterpret_cast<float*>(workspace);
-      kernels::kernel_set().sgemm(args);
-    });
-  }
-
- private:
-  MatrixProduct product_;
-  kernels::SgemmArgs args_;
-};
-
 // Converts the operands to f32 unless the packed product supports them, and rounds the result at the end.
 class EmulatedProduct final : public ProductKernel {
  public:
@@ -112,16 +71,14 @@ class EmulatedProduct final : public ProductKernel {
       sizes.insert(sizes.end(), {p.m, p.n});
       out_count_ = product(sizes);
     }
-    widens_ = !PackedProduct::takes(p);
-    if (widens_)
-      make_widening(p);
-    else
-      product_ = std::make_unique<PackedProduct>(p);
+    product_ = make_packed_product(p);
+    widens_ = product_ == nullptr;
+    if (widens_) make_widening(p);
     plan_workspace();
   }
   static bool takes(const MatrixProduct& p) {
     const bool is_narrow = p.operand == DType::kBF16 || p.operand == DType::kF16;
-    if (p.accumulates) return PackedProduct::takes(p);
+    if (p.accumulates) return is_narrow && make_packed_product(p) != nullptr;
     return is_narrow && (p.result == DType::kF32 || is_row_major(p));
   }
   [[nodiscard]] bool works() const { return product_ != nullptr; }

@@ -161,6 +161,8 @@ class F64Product final : public ProductKernel {
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& p) {
   if (auto fast = make_tile_product(p)) return fast;
   if (auto fast = make_few_rows_product(p)) return fast;
+  if (p.operand == DType::kF32)
+    if (auto fast = make_packed_product(p)) return fast;
   if (auto fast = make_onednn_product(p)) return fast;
   if (F64Product::takes(p)) return std::make_unique<F64Product>(p);
   return nullptr;

@@ -48,6 +48,9 @@ std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product)
 std::unique_ptr<ProductKernel> make_tile_product(const MatrixProduct& product);
 /// Returns null unless the product has a few rows in f32 and a large matrix with a unit stride.
 std::unique_ptr<ProductKernel> make_few_rows_product(const MatrixProduct& product);
+/// Returns null unless the product is large, sums in f32, and its operands are bf16, or f32 in a layout for which the loop
+/// is faster than oneDNN.
+std::unique_ptr<ProductKernel> make_packed_product(const MatrixProduct& product);
 /// Returns the fastest kernel that reads the operands in place and does not need to round the result, or null if there
 /// is none.
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& product);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products by the kernel set's loop, which packs both operands and converts bf16 to f32 meanwhile.
+#include "kernels/dot/dot_plan.h"
+#include "kernels/simd/kernel_set.h"
+#include "tessera/base/instruction_set.h"
+
+namespace tessera {
+namespace {
+
+class PackedProduct final : public ProductKernel {
+ public:
+  static bool takes(const MatrixProduct& p) {
+    // Packing does not pay for small products.
+    constexpr std::int64_t kFewestRows = 8;
+    constexpr std::int64_t kFewestColumns = 16;
+    constexpr std::int64_t kFewest = 1 << 15;  // multiplications
+    const bool is_large = p.m >= kFewestRows && p.n >= kFewestColumns && p.m * p.n * p.k >= kFewest && p.out_n == 1;
+    return is_large && p.result == DType::kF32 && (p.operand == DType::kBF16 || is_faster_than_sgemm(p));
+  }
+  explicit PackedProduct(const MatrixProduct& p) : product_(p) {
+    args_ = {.m = p.m,
+             .n = p.n,
+             .k = p.k,
+             .a_m = p.lhs_m,
+             .a_k = p.lhs_k,
+             .b_k = p.rhs_k,
+             .b_n = p.rhs_n,
+             .out_stride = p.out_m,
+             .is_bf16 = p.operand == DType::kBF16,
+             .accumulates = p.accumulates};
+  }
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::kernel_set().sgemm_workspace(args_); }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {
+    const std::int64_t size = dtype_size(product_.operand);
+    for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
+      kernels::SgemmArgs args = args_;
+      args.a = lhs + l * size;
+      args.b = rhs + r * size;
+      args.out = reinterpret_cast<float*>(out) + o;
+      args.workspace = reinterpret_cast<float*>(workspace);
+      kernels::kernel_set().sgemm(args);
+    });
+  }
+
+ private:
+  // On AVX-512, dnnl_sgemm reads a transposed left operand that the second-level cache does not hold at up to half its
+  // speed: gradients of weights. The loop packs runs of rows and keeps its speed (1.1 to 2.1 times as fast).
+  static bool is_faster_than_sgemm(const MatrixProduct& p) {
+    constexpr std::int64_t kCached = 1 << 20;  // elements
+    return p.operand == DType::kF32 && instruction_set() >= InstructionSet::kAvx512 && p.lhs_m == 1 && p.lhs_k > 1 &&
+           p.m * p.k >= kCached;
+  }
+
+  MatrixProduct product_;
+  kernels::SgemmArgs args_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProductKernel> make_packed_product(const MatrixProduct& p) {
+  return PackedProduct::takes(p) ? std::make_unique<PackedProduct>(p) : nullptr;
+}
+
+}  // namespace tessera
