@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "reduce.h"
 #include "tessera/base/rank_context.h"
@@ -133,7 +134,17 @@ Membership membership(const std::vector<int>& world_ranks, int world_rank, const
                       bool counted) {
   const auto place = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
   ensure(place != world_ranks.end(), "rank {} creates group {} but is not a member of it", world_rank, name);
-  return {world_ranks, static_cast<int>(place - world_ranks.begin()), name, id, counted};
+  std::vector<std::size_t> by_world_rank(world_ranks.size());
+  std::iota(by_world_rank.begin(), by_world_rank.end(), std::size_t{0});
+  std::ranges::sort(by_world_rank, {}, [&](std::size_t k) { return world_ranks[k]; });
+  return {world_ranks, static_cast<int>(place - world_ranks.begin()), name, id, counted, std::move(by_world_rank)};
+}
+
+std::vector<const std::byte*> Membership::summands(const std::vector<const std::byte*>& operands) const {
+  std::vector<const std::byte*> out;
+  out.reserve(operands.size());
+  for (const std::size_t k : by_world_rank) out.push_back(operands[k]);
+  return out;
 }
 
 const TrafficCounters& GroupBase::traffic() const {

@@ -116,7 +116,11 @@ struct Membership {
   std::string name;
   std::int64_t id = 0;
   bool counted = true;  // false for the sub-groups of a hierarchical group, which counts for them
+  std::vector<std::size_t> by_world_rank = {};  // the members in increasing order of their world ranks
   [[nodiscard]] int size() const { return static_cast<int>(world_ranks.size()); }
+  /// Sorts the operands of a reduction, one for each member, by world rank. In this order they are added, so that a sum
+  /// has the same bits for every order of the members: data=2,fsdp=2 trains like fsdp=4.
+  [[nodiscard]] std::vector<const std::byte*> summands(const std::vector<const std::byte*>& operands) const;
 };
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,
                       bool counted = true);

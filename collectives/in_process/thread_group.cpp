@@ -75,7 +75,7 @@ void ThreadGroup::gather(const Collective& call) const {
 void ThreadGroup::reduce_part(const Collective& call, std::size_t begin, std::size_t end, std::byte* out) const {
   std::vector<const std::byte*> sources;
   for (const auto& post : place_->posts) sources.push_back(post.in + begin);
-  reduce_ordered(sources, out, end - begin, call.dtype, call.reduction);
+  reduce_ordered(members().summands(sources), out, end - begin, call.dtype, call.reduction);
 }
 
 // Member k reduces slice k, then all members copy the slices. Only member k reads slice k of every `in`, so `in` may be

@@ -330,7 +330,7 @@ void MpiOperation::plan_reduce_scatter(const Begin& begin_of, std::byte* out) {
       std::vector<const std::byte*> sources(count());
       for (std::size_t k = 0; k < count(); ++k)
         sources[k] = k == own() ? call_.in.data() + begin_of_own + begin : scratch_.data() + k * stride;
-      reduce_ordered(sources, out + begin, block_of(length), call_.dtype, call_.reduction);
+      reduce_ordered(members_.summands(sources), out + begin, block_of(length), call_.dtype, call_.reduction);
     });
   }
 }
@@ -343,7 +343,7 @@ void MpiOperation::plan_all_reduce_in_one_round() {
   then([this, bytes] {
     std::vector<const std::byte*> sources(count());
     for (std::size_t k = 0; k < count(); ++k) sources[k] = scratch_.data() + k * bytes;
-    reduce_ordered(sources, call_.out.data(), bytes, call_.dtype, call_.reduction);
+    reduce_ordered(members_.summands(sources), call_.out.data(), bytes, call_.dtype, call_.reduction);
   });
 }
 

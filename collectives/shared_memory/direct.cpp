@@ -65,7 +65,7 @@ void SharedGroup::gather_direct(const Collective& call) {
 void SharedGroup::reduce_scatter_direct(const Collective& call) {
   std::vector<const std::byte*> sources(count());
   for (std::size_t k = 0; k < count(); ++k) sources[k] = in_of(k) + call.part_begin(own(), call.out.size());
-  reduce_ordered(sources, call.out.data(), call.out.size(), call.dtype, call.reduction);
+  reduce_ordered(members().summands(sources), call.out.data(), call.out.size(), call.dtype, call.reduction);
 }
 
 // Member k reduces slice k of a chunk into its `out`, and the others copy it from there. Only member k reads slice k of
@@ -79,7 +79,7 @@ void SharedGroup::all_reduce_direct(const Collective& call) {
     const auto at = [&](std::size_t k) { return begin + std::min(k * slice, length); };
     const std::size_t own_length = at(own() + 1) - at(own());
     for (std::size_t k = 0; k < count(); ++k) sources[k] = in_of(k) + at(own());
-    reduce_ordered(sources, call.out.data() + at(own()), own_length, call.dtype, call.reduction);
+    reduce_ordered(members().summands(sources), call.out.data() + at(own()), own_length, call.dtype, call.reduction);
     meet(call);
     for (std::size_t i = 1; i < count(); ++i) {
       const std::size_t k = (own() + i) % count();

@@ -90,7 +90,7 @@ void SharedGroup::reduce_scatter(const Collective& call) {
     for (std::size_t k = 0; k < count(); ++k)
       sources[k] =
           k == own() ? call.in.data() + call.part_begin(own(), part) + begin : half_of(k) + own() * share(count());
-    reduce_ordered(sources, call.out.data() + begin, length, call.dtype, call.reduction);
+    reduce_ordered(members().summands(sources), call.out.data() + begin, length, call.dtype, call.reduction);
   });
 }
 
@@ -100,7 +100,7 @@ void SharedGroup::all_reduce_small(const Collective& call) {
   await_all(call);
   std::vector<const std::byte*> sources(count());
   for (std::size_t k = 0; k < count(); ++k) sources[k] = half_of(k);
-  reduce_ordered(sources, call.out.data(), call.in.size(), call.dtype, call.reduction);
+  reduce_ordered(members().summands(sources), call.out.data(), call.in.size(), call.dtype, call.reduction);
 }
 
 // Member k reduces slice k of a chunk and writes the result to a place that no member reads as an operand; the others
@@ -120,7 +120,7 @@ void SharedGroup::all_reduce(const Collective& call) {
     await_all(call);
     for (std::size_t k = 0; k < count(); ++k) sources[k] = (k == own() ? in : half_of(k)) + at(own());
     const std::size_t own_length = at(own() + 1) - at(own());
-    reduce_ordered(sources, half + at(own()), own_length, call.dtype, call.reduction);
+    reduce_ordered(members().summands(sources), half + at(own()), own_length, call.dtype, call.reduction);
     arrive();
     copy_bytes(out + at(own()), half + at(own()), own_length);
     for (std::size_t i = 1; i < count(); ++i) {

@@ -80,6 +80,10 @@ NoSync::~NoSync() {
   for (const Tensor& parameter : parameters_) parameter.impl().gradient_rules.defers_reduction = false;
 }
 
+void reduce_gradients_at_once(const nn::Module& module) {
+  for (const Tensor& parameter : module.parameters()) parameter.impl().gradient_rules.reduces_at_once = true;
+}
+
 void set_gradient_divide_factors(nn::Module& module, double pre, double post, std::int64_t devices, bool recursive) {
   require(pre > 0 && post > 0, "gradient divide factors must be positive, got {} and {}", pre, post);
   std::map<const TensorImpl*, std::string> units;

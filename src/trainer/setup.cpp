@@ -83,6 +83,7 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
     check_axis(arguments, out.mesh, "--tensor_parallel", arguments.tensor_parallel, "data=-1,model=2");
     out.network->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
   }
+  if (arguments.full_determinism) reduce_gradients_at_once(*out.network);
   if (!mode.enabled) return;
   FsdpOptions options;
   options.mesh = out.mesh;

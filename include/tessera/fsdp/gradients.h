@@ -31,6 +31,12 @@ class NoSync {
   std::vector<Tensor> parameters_;
 };
 
+/// Reduces each gradient by one all-reduce over all devices that shard the batch, after which the devices keep their
+/// parts. The devices add in the order of their ranks, so the gradients have the same bits on every mesh of `data` and
+/// `fsdp` axes over the same devices. This receives up to twice the bytes of the default, and holds one complete gradient
+/// at a time. Call it before the forward pass, on any module.
+void reduce_gradients_at_once(const nn::Module& module);
+
 /// Scales gradients. In PyTorch/XLA, gradients are divided by `pre` before and by `post` after the sum over the n devices
 /// that shard the batch, and pre * post = n gives the mean. A gradient here is that of the traced loss, so that the
 /// default needs no division; other factors scale it by n / (pre * post). `recursive`: also in units below. Error for

@@ -20,10 +20,11 @@ Sharding row_sharding(Sharding stack, bool is_row) {
   return stack;
 }
 
-// The forward pass whose gradient stays partial: no_sync(), or the pass that reduces the sum of partial gradients.
+// The forward pass whose gradient stays partial until add_gradient(): no_sync(), the pass that reduces the sum of partial
+// gradients, or a reduction over all devices at once.
 bool gradient_is_deferred(const TensorImpl& variable) {
   const TensorImpl& owner = variable.argument ? *variable.argument : variable;
-  if (owner.gradient_rules.defers_reduction) return true;
+  if (owner.gradient_rules.defers_reduction || owner.gradient_rules.reduces_at_once) return true;
   if (owner.grad.is_null()) return false;
   const auto& sharding = owner.grad.impl().node->sharding;
   return sharding && sharding->is_partial();

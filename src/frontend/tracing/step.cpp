@@ -224,10 +224,19 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
   const bool was_partial = !first && is_partial(variable.grad);
   const auto unreduced = is_deferred || was_partial ? unreduced_storage(variable, rows) : std::nullopt;
   const bool stays_partial = unreduced && unreduced->is_partial();
+  const bool at_once = variable.gradient_rules.reduces_at_once;
+  const auto reduce_at_once = [&] {
+    const auto complete = at_once ? unreduced_storage(variable, rows) : std::nullopt;
+    if (complete && complete->is_tiled())
+      gradient = lay_out_gradient(builder, gradient, complete->without_partial(), variable.name);
+  };
   const auto lay_out = [&](const std::optional<Sharding>& wanted) {
-    if (wanted && wanted != variable.node->sharding)
+    if (wanted && at_once)
+      gradient = ops::sharding_barrier(gradient, *wanted);
+    else if (wanted && wanted != variable.node->sharding)
       gradient = lay_out_gradient(builder, gradient, *wanted, variable.name);
   };
+  if (!stays_partial) reduce_at_once();
   lay_out(stays_partial ? unreduced : storage);
   std::shared_ptr<Node> old;
   if (!first) {
@@ -235,10 +244,12 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
     gradient = ops::add(current.stored(variable.grad), gradient);
   }
   const bool reduces = stays_partial && !is_deferred;
-  if (reduces)
-    gradient = lay_out_gradient(builder, gradient,
-                                storage.value_or(Sharding::replicated(unreduced->mesh, gradient.type().ndim())),
-                                variable.name);
+  if (reduces) {
+    const Sharding reduced = storage.value_or(Sharding::replicated(unreduced->mesh, gradient.type().ndim()));
+    reduce_at_once();
+    gradient = at_once ? ops::sharding_barrier(gradient, reduced)
+                       : lay_out_gradient(builder, gradient, reduced, variable.name);
+  }
   variable.grad = current.wrap(gradient, is_deferred && stays_partial ? unreduced : storage,
                                variable.name.empty() ? "grad" : "grad." + variable.name);
   if (old && !reduces) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;

@@ -46,6 +46,7 @@ struct GradientRules {
   double scale = 1;
   bool defers_reduction = false;  // add up partial values; the first backward() without this rule reduces their sum
   bool ends_step = false;         // the step ends with backward()
+  bool reduces_at_once = false;   // one all-reduce over all devices that shard the batch, then a slice
 };
 
 /// A variable.
