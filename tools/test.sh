@@ -52,17 +52,18 @@ step "build release" build release
 if [ $all = yes ]; then long=(); else long=(-LE long); fi
 step "tests" run_tests release "${long[@]}"
 
+kernels=-DTESSERA_KERNELS_FROM=$PWD/build/release  # they are compiled without sanitizers
 if [ $all = yes ]; then
-  step "configure asan" tools/configure.sh asan_full
+  step "configure asan" tools/configure.sh asan_full "$kernels"
   step "build asan" build asan_full
   step "tests under ASan+UBSan" run_tests asan_full -LE "install|repo|docs|bench|long|remedies"
-  step "configure tsan" tools/configure.sh tsan
+  step "configure tsan" tools/configure.sh tsan "$kernels"
   step "build tsan" build tsan --target unit_tests conformance_tests checkpoint_tests
   step "tests under TSan" run_tests tsan -L "unit|conformance|checkpoint"
   step "configure tidy" tools/configure.sh tidy
   step "clang-tidy" tools/run_clang_tidy.sh build/tidy
 else
-  step "configure asan" tools/configure.sh asan
+  step "configure asan" tools/configure.sh asan "$kernels"
   step "build asan" build asan --target unit_tests conformance_tests
   step "unit tests under ASan+UBSan" run_tests asan -L "unit|conformance"
 fi

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "runtime/close.h"
+#include "support/sanitizers.h"
 #include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/contraction.h"
@@ -142,7 +143,7 @@ TEST_F(AttentionChunks, RandomAttentionEqualsTheReference) {
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
-  for (int trial = 0; trial < 40; ++trial) {
+  for (int trial = 0; trial < testing::cases_here(40); ++trial) {
     Attention a;
     a.batch = pick(1, 2);
     a.heads = pick(1, 3);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/optim/adafactor.h"
@@ -129,7 +130,8 @@ void expect_equal_on_meshes(const Making& make, DType dtype, double tolerance, s
     const FreshRank rank;
     expected = train({"a=1", "", "", ""}, make, dtype);
   }
-  for (std::size_t i = 0; i < placements().size(); i += every) {
+  const std::size_t step = every * testing::kSanitizedShare;
+  for (std::size_t i = 0; i < placements().size(); i += step) {
     const Placement& placement = placements()[i];
     SCOPED_TRACE(placement.mesh + " rows " + placement.rows + " dims " + placement.first + "," + placement.second);
     Values values;
