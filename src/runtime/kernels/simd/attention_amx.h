@@ -78,11 +78,18 @@ inline void multiply_on_amx(const Product<AmxWords>& p) {
 
 using Tile = __m512i[16];
 
+// A mask of the first `count` of `most` lanes.
+TESSERA_INLINE std::uint32_t first_lanes(std::int64_t count, std::int64_t most) {
+  return count <= 0 ? 0 : static_cast<std::uint32_t>((std::uint64_t{1} << (count < most ? count : most)) - 1);
+}
+
 // The 16 words of row i from word k on.
 TESSERA_INLINE __m512i words_of_row(const Matrix<BFloat16>& m, std::int64_t i, std::int64_t k) {
   const std::int64_t column = 2 * k;
-  if (i < m.rows && column + 2 * kAmxWords <= m.columns && m.column == 1)
-    return _mm512_loadu_si512(m.from + i * m.row + column);
+  if (m.column == 1) {
+    const std::uint32_t present = i < m.rows ? first_lanes(m.columns - column, 2 * kAmxWords) : 0;
+    return _mm512_maskz_loadu_epi16(present, m.from + i * m.row + column);
+  }
   alignas(64) std::uint32_t words[kAmxWords];
   for (std::int64_t w = 0; w < kAmxWords; ++w)
     words[w] = PairWords::make(m.at(i, column + 2 * w), m.at(i, column + 2 * w + 1));
@@ -90,9 +97,10 @@ TESSERA_INLINE __m512i words_of_row(const Matrix<BFloat16>& m, std::int64_t i, s
 }
 // The words of the rows i and i + 1 in the 16 columns from j on.
 TESSERA_INLINE __m512i words_of_columns(const Matrix<BFloat16>& m, std::int64_t i, std::int64_t j) {
-  if (i + 1 < m.rows && j + kAmxWords <= m.columns && m.column == 1) {
+  if (m.column == 1) {
     const auto load_row = [&](std::int64_t row) {
-      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(m.from + row * m.row + j)));
+      const std::uint32_t present = row < m.rows ? first_lanes(m.columns - j, kAmxWords) : 0;
+      return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(present), m.from + row * m.row + j));
     };
     return _mm512_or_si512(load_row(i), _mm512_slli_epi32(load_row(i + 1), 16));
   }
@@ -153,8 +161,7 @@ inline void store_amx_rows(const AmxRows& a) {
         tile[r] = _mm512_castps_si512(_mm512_maskz_mul_ps(present, sums, factors));
       }
       transpose(tile);
-      const std::int64_t left = a.columns - j;
-      const auto mask = static_cast<__mmask16>(left >= kAmxWords ? 0xffff : (1 << left) - 1);
+      const auto mask = static_cast<__mmask16>(first_lanes(a.columns - j, kAmxWords));
       for (std::int64_t r = 0; r < kAmxWords && i + r < a.rows; ++r) {
         const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_castsi512_ps(tile[r])));
         _mm256_mask_storeu_epi16(a.to + (i + r) * a.to_stride + j, mask, bits);
