@@ -7,7 +7,8 @@ mpiexec=$1
 job=$2
 failing_tests=$3
 failures=0
-names_in_memory() { ls /dev/shm | grep -v '^vader_segment\.' | sort; }
+# Other tests may run at the same time: Open MPI's segments and the folders of `tessera launch` belong to them.
+names_in_memory() { ls /dev/shm | grep -vE '^(vader_segment|tessera-launch)\.' | sort; }
 memory_before=$(names_in_memory)
 TMPDIR=$(mktemp -d -p /tmp tessera_failures.XXXXXX)  # a short path, because Open MPI creates sockets there
 export TMPDIR

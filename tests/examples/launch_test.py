@@ -45,7 +45,7 @@ def is_used(folder):
 
 def left_folders():
     """The folders that no job uses."""
-    return {path for path in pathlib.Path("/dev/shm").glob("tessera*") if not is_used(path) and path.exists()}
+    return {path for path in pathlib.Path("/dev/shm").glob("tessera-launch.*") if not is_used(path) and path.exists()}
 
 
 class Job:
