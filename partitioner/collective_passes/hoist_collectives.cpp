@@ -17,6 +17,7 @@
 
 #include "collective_passes/collective_match.h"
 #include "localize/localize.h"
+#include "pipeline/leaves.h"
 #include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
@@ -57,8 +58,6 @@ const Instruction* state_element(const Computation& c, Id id) {
       instruction.op->role == Role::kGetTupleElement && c[instruction.operands[0]].op->role == Role::kParameter;
   return is_element ? &instruction : nullptr;
 }
-std::int64_t index_of(const Instruction& element) { return attributes_as<IndexAttributes>(element.attributes).index; }
-
 // Whether all users of the state are get-tuple-elements.
 bool reads_elements(const Computation& c) {
   if (c.parameters.size() != 1 || c.root == c.parameters[0]) return false;

@@ -24,13 +24,13 @@ std::vector<Group> groups_or_pairs(const Instruction& collective) {
 
 /// The position of a device: its coordinate along the axes of the region, and its number among the devices with this
 /// coordinate.
-struct Place {
+struct RegionPlace {
   std::int64_t within;
   std::int64_t number;
 };
 
-std::vector<Place> places_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
-  std::vector<Place> out(static_cast<std::size_t>(mesh.device_count()));
+std::vector<RegionPlace> places_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<RegionPlace> out(static_cast<std::size_t>(mesh.device_count()));
   std::vector<std::int64_t> so_far(static_cast<std::size_t>(axes_size(axes)), 0);
   for (std::int64_t position = 0; position < mesh.device_count(); ++position) {
     const std::int64_t within = mesh.coordinate(position, axes);

@@ -38,10 +38,6 @@ Pairing pair_up(const DimDigits& dim, std::vector<AxisRef>& cuts) {
   return Pairing::kDone;
 }
 
-void append(std::vector<AxisRef>& all, const std::vector<AxisRef>& more) {
-  all.insert(all.end(), more.begin(), more.end());
-}
-
 std::optional<Digits> digits_of(const Placement& before, const Placement& after) {
   const Sharding& old_sharding = before.sharding;
   const Sharding& new_sharding = after.sharding;

@@ -7,11 +7,12 @@
 #include "tessera/base/text.h"
 
 namespace tessera::reshard {
-namespace {
 
 void append(std::vector<AxisRef>& all, const std::vector<AxisRef>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
+
+namespace {
 
 std::vector<AxisRef> all_axes(const Sharding& sharding) {
   std::vector<AxisRef> out;

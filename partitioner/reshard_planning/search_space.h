@@ -15,6 +15,8 @@
 
 namespace tessera::reshard {
 
+void append(std::vector<AxisRef>& all, const std::vector<AxisRef>& more);
+
 inline constexpr int kMaxUnits = 16;
 inline constexpr int kMaxSlots = 8;
 

@@ -104,7 +104,7 @@ Type infer_backward(const OpView& view) {
 
 // In the backward pass, the gradients of k and v are sums over rows and over the heads that share them, and that of q
 // is a sum over keys. In the forward pass, a softmax needs all keys.
-FactorMap factors(const OpView& view) {
+FactorMap factors_attention(const OpView& view) {
   const AttentionForm form = attention_form(view);
   const FactorKind summed = form.is_backward ? FactorKind::kReduce : FactorKind::kPass;
   FactorMap map;
@@ -186,7 +186,7 @@ void shift_start(LocalizeContext& context, AttentionForm& form) {
   context.operands.push_back(shift);
 }
 
-Value localize(LocalizeContext& context) {
+Value localize_attention(LocalizeContext& context) {
   AttentionForm form = attention_form(context.view);
   shift_offset(context, form);
   shift_start(context, form);
@@ -197,7 +197,7 @@ Value localize(LocalizeContext& context) {
 
 Value optional_operand(const std::vector<Value>& operands, int i) { return i >= 0 ? at(operands, i) : Value{}; }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_attention(GradientContext& c) {
   const AttentionForm form = attention_form(c.view);
   const DType sum_type = attention_sum_type(c.view.operands[0].dtype());
   const Value output = ops::get_tuple_element(c.result, 0);
@@ -225,7 +225,7 @@ std::vector<Value> gradient(GradientContext& c) {
 // ---- cost -----------------------------------------------------------------------------------------------------------
 
 // All scores count, also those that a mask hides.
-double flops(const OpView& view) {
+double flops_attention(const OpView& view) {
   const AttentionForm form = attention_form(view);
   const double scores = static_cast<double>(form.batch) * static_cast<double>(form.heads) *
                         static_cast<double>(form.rows) * static_cast<double>(form.keys);
@@ -244,11 +244,11 @@ const OpDef kAttention{.name = "attention",
                        .infer = infer_forward,
                        .evaluate = evaluate_attention,
                        .gradient_kind = GradientKind::kFunction,
-                       .gradient = gradient,
-                       .factors = factors,
-                       .localize = localize,
+                       .gradient = gradient_attention,
+                       .factors = factors_attention,
+                       .localize = localize_attention,
                        .hlo_form = attention_in_hlo,
-                       .flops = flops};
+                       .flops = flops_attention};
 
 const OpDef kAttentionBackward{.name = "attention-backward",
                                .min_operands = 6,
@@ -257,10 +257,10 @@ const OpDef kAttentionBackward{.name = "attention-backward",
                                .parse = parse_attributes<AttentionAttributes>,
                                .infer = infer_backward,
                                .evaluate = evaluate_attention_backward,
-                               .factors = factors,
-                               .localize = localize,
+                               .factors = factors_attention,
+                               .localize = localize_attention,
                                .hlo_form = attention_backward_in_hlo,
-                               .flops = flops};
+                               .flops = flops_attention};
 
 }  // namespace rows
 

@@ -23,7 +23,7 @@ namespace {
 const BatchNormAttributes& norm(const OpView& view) { return view.as<BatchNormAttributes>(); }
 bool is_grad(const OpView& view) { return view.op.name == "batch-norm-grad"; }
 
-Type infer(const OpView& view) {
+Type infer_batch_norm(const OpView& view) {
   const Type& x = array_operand(view, 0);
   require(is_float(x.dtype()), "takes floating-point elements, got {}", x);
   check_dim(norm(view).feature_index, x.ndim(), "feature_index");
@@ -149,7 +149,7 @@ Literal evaluate_grad(const EvalContext& context) {
 }
 
 // The feature dim passes. An op that computes moments needs all other dims unsharded.
-FactorMap factors(const OpView& view) {
+FactorMap factors_batch_norm(const OpView& view) {
   const auto feature = static_cast<int>(norm(view).feature_index);
   const bool elementwise = view.op.name == "batch-norm-inference";
   FactorMap map;
@@ -232,7 +232,7 @@ Value expanded_grad(const OpView& view, const std::vector<Value>& operands) {
 }
 
 // The operations of the expansion.
-double flops(const OpView& view) {
+double flops_batch_norm(const OpView& view) {
   const double each = is_grad(view) ? 8 : view.op.name == "batch-norm-training" ? 6 : 4;
   return each * static_cast<double>(view.operands[0].element_count());
 }
@@ -243,11 +243,11 @@ OpDef row(std::string_view name, int operands, Literal (*evaluate)(const EvalCon
           .min_operands = operands,
           .max_operands = operands,
           .parse = parse_attributes<BatchNormAttributes>,
-          .infer = infer,
+          .infer = infer_batch_norm,
           .evaluate = evaluate,
-          .factors = factors,
+          .factors = factors_batch_norm,
           .expand = expand,
-          .flops = flops};
+          .flops = flops_batch_norm};
 }
 
 }  // namespace

@@ -9,11 +9,11 @@
 namespace tessera::rows {
 namespace {
 
-bool is_identity(const OpView& view) {
+bool is_identity_bitcast(const OpView& view) {
   return view.operands[0] == view.result && view.operands[0].layout() == view.result.layout();
 }
 
-Type infer(const OpView& view) {
+Type infer_bitcast(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
   require(x.byte_size() == declared.byte_size(), "{} has {} bytes, {} has {}", x, x.byte_size(), declared,
@@ -33,7 +33,7 @@ Dims memory_strides(const Type& type) {
   return strides;
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_bitcast(const EvalContext& context) {
   const Literal& x = context.operands[0];
   const Type& from = context.view.operands[0];
   const Type& to = context.view.result;
@@ -46,15 +46,15 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
-  if (is_identity(view)) return elementwise_factors(view);
+FactorMap factors_bitcast(const OpView& view) {
+  if (is_identity_bitcast(view)) return elementwise_factors(view);
   FactorMap map;
   map.operands = {add_factors(map, view.operands[0], FactorKind::kBlocked)};
   map.results = {add_factors(map, view.result, FactorKind::kBlocked)};
   return map;
 }
 
-Linearity linearity(const OpView& view, int) {
+Linearity linearity_bitcast(const OpView& view, int) {
   return view.operands[0].dtype() == view.result.dtype() ? Linearity::kAny : Linearity::kNone;
 }
 
@@ -63,11 +63,11 @@ Linearity linearity(const OpView& view, int) {
 const OpDef kBitcast{.name = "bitcast",
                      .min_operands = 1,
                      .max_operands = 1,
-                     .infer = infer,
+                     .infer = infer_bitcast,
                      .type_inferable = false,
-                     .evaluate = evaluate,
-                     .factors = factors,
-                     .linearity = linearity,
+                     .evaluate = evaluate_bitcast,
+                     .factors = factors_bitcast,
+                     .linearity = linearity_bitcast,
                      .localize = localize_declared,
                      .flops = no_flops};
 

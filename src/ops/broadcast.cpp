@@ -13,7 +13,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_broadcast(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
   const Dims& dimensions = view.as<DimensionsAttributes>().dimensions;
@@ -28,7 +28,7 @@ Type infer(const OpView& view) {
   return declared;
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_broadcast(const EvalContext& context) {
   const Literal& x = context.operands[0];
   const Dims& dimensions = context.view.as<DimensionsAttributes>().dimensions;
   Literal out(context.view.result);
@@ -40,7 +40,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_broadcast(const OpView& view) {
   FactorMap map;
   const TensorFactors result = add_factors(map, view.result);
   TensorFactors operand;
@@ -51,7 +51,7 @@ FactorMap factors(const OpView& view) {
 }
 
 // The sum over the new dims, in the operand's order of dims.
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_broadcast(GradientContext& c) {
   const Dims& dimensions = c.view.as<DimensionsAttributes>().dimensions;
   Dims added;
   for (int d = 0; d < c.view.result.ndim(); ++d)
@@ -77,12 +77,12 @@ const OpDef kBroadcast{
     .chunkable = true,
     .materializes = true,
     .parse = parse_attributes<DimensionsAttributes>,
-    .infer = infer,
+    .infer = infer_broadcast,
     .type_inferable = false,
-    .evaluate = evaluate,
+    .evaluate = evaluate_broadcast,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
+    .gradient = gradient_broadcast,
+    .factors = factors_broadcast,
     .linearity = passes_all,
     .localize = localize_declared,
     .flops = no_flops,

@@ -146,7 +146,7 @@ Type infer_all_to_all(const OpView& view) {
 }
 
 // In manual regions, other axes may shard the dims along which no data is exchanged.
-FactorMap factors(const OpView& view) {
+FactorMap factors_collectives(const OpView& view) {
   FactorMap map;
   const bool permutes = view.op.collective == CollectiveKind::kPermute;
   const Dims none;
@@ -196,7 +196,7 @@ OpDef collective_row(std::string_view name, CollectiveKind kind, BytesReceived b
   row.role = Role::kCollective;
   row.parse = parse_attributes<CollectiveAttributes>;
   row.type_inferable = false;
-  row.factors = factors;
+  row.factors = factors_collectives;
   row.localize = localize_declared;
   row.flops = no_flops;
   return row;

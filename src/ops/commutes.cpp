@@ -31,7 +31,7 @@ const Term kFalse = "false";
 Term truth(bool value) { return value ? kTrue : kFalse; }
 bool is_known(const Term& term) { return term == kTrue || term == kFalse; }
 
-bool holds(CompareDirection direction, Order order) {
+bool holds_for(CompareDirection direction, Order order) {
   switch (direction) {
     case CompareDirection::kEq: return order == Order::kEqual;
     case CompareDirection::kNe: return order != Order::kEqual;
@@ -101,14 +101,14 @@ class Evaluation {
   [[nodiscard]] std::optional<bool> comparison(const Instruction& compare, const Terms& operands) const {
     const auto& attributes = attributes_as<CompareAttributes>(compare.attributes);
     if (attributes.type == CompareType::kTotalOrder) return std::nullopt;  // -0 is less than 0
-    if (operands[0] == operands[1]) return holds(attributes.direction, Order::kEqual);
+    if (operands[0] == operands[1]) return holds_for(attributes.direction, Order::kEqual);
     for (std::size_t array = 0; array < orders_.size(); ++array) {
       const Order order = orders_[array];
       const Term init = symbol('i', array);
       const Term x = symbol('x', array);
-      if (operands[0] == init && operands[1] == x) return holds(attributes.direction, order);
+      if (operands[0] == init && operands[1] == x) return holds_for(attributes.direction, order);
       if (operands[0] == x && operands[1] == init)
-        return holds(attributes.direction, order == Order::kLess ? Order::kGreater : Order::kLess);
+        return holds_for(attributes.direction, order == Order::kLess ? Order::kGreater : Order::kLess);
     }
     return std::nullopt;
   }

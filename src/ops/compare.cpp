@@ -28,7 +28,7 @@ void parse_field(std::string_view text, CompareType& value) { value = enum_value
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_compare(const OpView& view) {
   check_same_arrays(view);
   const Type& lhs = view.operands[0];
   const auto& attributes = view.as<CompareAttributes>();
@@ -45,8 +45,8 @@ Type infer(const OpView& view) {
   return declared_or(view, lhs.with_dtype(DType::kPred));
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_compare(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_compare);
   const auto& attributes = context.view.as<CompareAttributes>();
   const bool total = attributes.type == CompareType::kTotalOrder;
   Literal out(context.view.result);
@@ -79,8 +79,8 @@ const OpDef kCompare{
     .elementwise = true,
     .inexpensive = true,
     .parse = parse_attributes<CompareAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_compare,
+    .evaluate = evaluate_compare,
     .gradient_kind = GradientKind::kZero,
     .factors = elementwise_factors,
 };

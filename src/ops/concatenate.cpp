@@ -13,7 +13,7 @@ namespace {
 
 std::int64_t joined_dim(const OpView& view) { return view.as<DimensionsAttributes>().dimensions.front(); }
 
-Type infer(const OpView& view) {
+Type infer_concatenate(const OpView& view) {
   const Type& first = array_operand(view, 0);
   const Dims& dimensions = view.as<DimensionsAttributes>().dimensions;
   require(dimensions.size() == 1, "dimensions={} must name one dim", [&] { return field_text(dimensions); });
@@ -35,7 +35,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(first.dtype(), std::move(dims)));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_concatenate(const EvalContext& context) {
   Literal out(context.view.result);
   const auto dim = joined_dim(context.view);
   StridedSide target{0, row_major_strides(out.type().dims())};
@@ -47,7 +47,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_concatenate(const OpView& view) {
   FactorMap map;
   map.results = {add_factors(map, view.result)};
   at(map.factors, joined_dim(view)).kind = FactorKind::kPermute;
@@ -63,7 +63,7 @@ FactorMap factors(const OpView& view) {
 
 // If the concatenated dim is sharded, every operand has the size of the result's shard, and each provides its own
 // elements.
-Value localize(LocalizeContext& context) {
+Value localize_concatenate(LocalizeContext& context) {
   const auto dim = static_cast<int>(joined_dim(context.view));
   if (context.window(0, dim) == nullptr) return emit_local(context, context.operands, context.view.attributes);
   Builder& builder = context.builder;
@@ -80,7 +80,7 @@ Value localize(LocalizeContext& context) {
   return out;
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_concatenate(GradientContext& c) {
   std::vector<Value> out(c.operands.size());
   const auto dim = static_cast<int>(joined_dim(c.view));
   std::int64_t start = 0;
@@ -92,7 +92,7 @@ std::vector<Value> gradient(GradientContext& c) {
   return out;
 }
 
-Linearity linearity(const OpView& view, int) {
+Linearity linearity_concatenate(const OpView& view, int) {
   return view.operands.size() == 1 ? Linearity::kAny : Linearity::kJointlyLinear;
 }
 
@@ -103,13 +103,13 @@ const OpDef kConcatenate{
     .min_operands = 1,
     .max_operands = -1,
     .parse = parse_attributes<DimensionsAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_concatenate,
+    .evaluate = evaluate_concatenate,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
-    .linearity = linearity,
-    .localize = localize,
+    .gradient = gradient_concatenate,
+    .factors = factors_concatenate,
+    .linearity = linearity_concatenate,
+    .localize = localize_concatenate,
     .flops = no_flops,
 };
 

@@ -43,7 +43,7 @@ void check_groups(const ConvolutionAttributes& a, const Type& lhs, const Type& r
   require(batch % a.batch_group_count == 0, "a batch of {} does not divide into {} groups", batch, a.batch_group_count);
 }
 
-Type infer(const OpView& view) {
+Type infer_convolution(const OpView& view) {
   const Type& lhs = array_operand(view, 0);
   const Type& rhs = array_operand(view, 1);
   const auto& a = attributes_of(view);
@@ -143,15 +143,15 @@ void convolve(const EvalContext& context, Literal& out) {
   narrow(sums, out);
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_convolution(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_convolution);
   Literal out(context.view.result);
   if (out.type().element_count() == 0) return out;
   visit_wide(context.operands[0].type().dtype(), out.type().dtype(), [&]<class W>() { convolve<W>(context, out); });
   return out;
 }
 
-// ---- factors, localize, flops ---------------------------------------------------------------------------------------
+// ---- factors_convolution, localize_convolution, flops ---------------------------------------------------------------------------------------
 
 struct MapBuilder {
   const OpView& view;
@@ -216,7 +216,7 @@ struct MapBuilder {
   }
 };
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_convolution(const OpView& view) {
   MapBuilder builder{view};
   builder.add_batch_and_features();
   for (int i = 0; i < isize(attributes_of(view).window.dims); ++i) builder.add_image_dim(i);
@@ -226,12 +226,12 @@ FactorMap factors(const OpView& view) {
   return std::move(builder.map);
 }
 
-Value outside(LocalizeContext& context, int) {
+Value outside_convolution(LocalizeContext& context, int) {
   return ops::scalar(context.builder, context.view.operands[0].dtype(), 0);
 }
 
 // Uses the local size of the kernel, windows that begin at the local lhs, and the number of local groups.
-Value localize(LocalizeContext& context) {
+Value localize_convolution(LocalizeContext& context) {
   ConvolutionAttributes a = attributes_of(context.view);
   const auto& labels = a.dim_labels;
   const Type& lhs = context.operands[0].type();
@@ -252,7 +252,7 @@ Value localize(LocalizeContext& context) {
 }
 
 // Counts products with actual elements, which excludes padding and holes.
-double flops(const OpView& view) {
+double flops_convolution(const OpView& view) {
   const auto& a = attributes_of(view);
   const auto& labels = a.dim_labels;
   double total = 2.0 * static_cast<double>(at(view.result.dims(), labels.result_batch)) *
@@ -292,7 +292,7 @@ Value regrouped(Value x, std::int64_t from, std::int64_t to, std::int64_t groups
   return ops::reshape(ops::transpose(ops::reshape(x, split), order), merged);
 }
 
-// The result's gradient, dilated by the stride, convolved with the reversed kernel.
+// The result's gradient_convolution, dilated by the stride, convolved with the reversed kernel.
 Value gradient_of_lhs(GradientContext& c, const ConvolutionAttributes& a) {
   const auto& labels = a.dim_labels;
   const auto groups = std::max(a.feature_group_count, a.batch_group_count);
@@ -351,7 +351,7 @@ Value gradient_of_rhs(GradientContext& c, const ConvolutionAttributes& a) {
   return reversed.empty() ? out : ops::reverse(out, reversed);
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_convolution(GradientContext& c) {
   const auto& a = attributes_of(c.view);
   std::vector<Value> out(2);
   const bool empty = c.view.result.element_count() == 0 || c.view.operands[0].element_count() == 0 ||
@@ -373,15 +373,15 @@ const OpDef kConvolution{
     .min_operands = 2,
     .max_operands = 2,
     .parse = parse_attributes<ConvolutionAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_convolution,
+    .evaluate = evaluate_convolution,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
+    .gradient = gradient_convolution,
+    .factors = factors_convolution,
     .linearity = linear,
-    .localize = localize,
-    .outside = outside,
-    .flops = flops,
+    .localize = localize_convolution,
+    .outside = outside_convolution,
+    .flops = flops_convolution,
 };
 
 }  // namespace rows

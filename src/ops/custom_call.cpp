@@ -76,7 +76,7 @@ ManualBorder border_of(const std::string& target) {
 }
 bool is_sharding(const OpView& view) { return names_sharding(target(view)); }
 bool is_manual_border(const OpView& view) { return border_of(target(view)) != ManualBorder::kNone; }
-bool is_identity(const OpView& view) { return is_sharding(view) || names_identity(target(view)); }
+bool is_identity_custom_call(const OpView& view) { return is_sharding(view) || names_identity(target(view)); }
 
 bool side_effect(const Attributes& attributes) {
   const auto& a = attributes_as<CustomCallAttributes>(attributes);
@@ -105,8 +105,8 @@ Dims batch_of(const OpView& view) {
   return {leaves[0].dims().begin(), leaves[0].dims().begin() + count};
 }
 
-Type infer(const OpView& view) {
-  if (is_identity(view)) {
+Type infer_custom_call(const OpView& view) {
+  if (is_identity_custom_call(view)) {
     require(view.operands.size() == 1, "{} takes 1 operand, got {}", target(view), view.operands.size());
     const bool is_declared = !(view.result == Type());
     require(!is_declared || view.result == view.operands[0], "{} returns its operand's type {}, not {}", target(view),
@@ -204,9 +204,9 @@ Literal evaluate_batch(const EvalContext& context, const Dims& batch) {
   return stacked(items, context.view.result);
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_custom_call(const EvalContext& context) {
   const Type& result = context.view.result;
-  if (is_identity(context.view)) return context.operands[0];
+  if (is_identity_custom_call(context.view)) return context.operands[0];
   if (const auto top = top_k_of(context.view)) return top_k(context.operands[0], top->k, top->largest, result);
   if (is_manual_border(context.view)) {
     require(result == context.view.operands[0],
@@ -221,7 +221,7 @@ Literal evaluate(const EvalContext& context) {
   return opaque_value(digest.exact, result, digest.smooth);
 }
 
-// ---- factors, localize ---------------------------------------------------------------------------------------------
+// ---- factors_custom_call, localize ---------------------------------------------------------------------------------------------
 
 // A dim sharded into k parts has k parts of its local size, if it is divisible.
 FactorMap border_factors(const OpView& view) {
@@ -248,8 +248,8 @@ FactorMap border_factors(const OpView& view) {
   return map;
 }
 
-FactorMap factors(const OpView& view) {
-  if (is_identity(view)) return leafwise_factors(view);
+FactorMap factors_custom_call(const OpView& view) {
+  if (is_identity_custom_call(view)) return leafwise_factors(view);
   if (top_k_of(view)) return top_k_factors(view);
   if (is_manual_border(view) && view.operands.size() == 1) return border_factors(view);
   if (const auto rule = rule_of(view)) return rule->map;
@@ -266,7 +266,9 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linearity::kAny : Linearity::kNone; }
+Linearity linearity_custom_call(const OpView& view, int) {
+  return is_identity_custom_call(view) ? Linearity::kAny : Linearity::kNone;
+}
 
 // XLA compares the requested layouts with the operands' types.
 void localize_layouts(LocalizeContext& context) {
@@ -279,8 +281,8 @@ void localize_layouts(LocalizeContext& context) {
   context.notes = std::make_shared<const Notes>(std::move(notes));
 }
 
-Value localize(LocalizeContext& context) {
-  if (is_identity(context.view)) return context.operands[0];
+Value localize_custom_call(LocalizeContext& context) {
+  if (is_identity_custom_call(context.view)) return context.operands[0];
   localize_layouts(context);
   const auto rule = rule_of(context.view);
   if (!rule) return localize_declared(context);
@@ -293,7 +295,7 @@ Value localize(LocalizeContext& context) {
 
 // ---- gradient ------------------------------------------------------------------------------------------------------
 
-std::vector<Value> gradient(GradientContext& context) {
+std::vector<Value> gradient_custom_call(GradientContext& context) {
   if (names_identity(target(context.view))) return {context.d_result()};
   if (is_manual_border(context.view)) return border_gradient(context);
   require(is_sharding(context.view), "custom-call \"{}\" has no gradient", target(context.view));
@@ -320,14 +322,14 @@ const OpDef kCustomCall = {.name = "custom-call",
                            .side_effect = side_effect,
                            .called = {"called_computations", "to_apply"},
                            .parse = parse_attributes<CustomCallAttributes>,
-                           .infer = infer,
+                           .infer = infer_custom_call,
                            .type_inferable = false,
-                           .evaluate = evaluate,
+                           .evaluate = evaluate_custom_call,
                            .gradient_kind = GradientKind::kFunction,
-                           .gradient = gradient,
-                           .factors = factors,
-                           .linearity = linearity,
-                           .localize = localize,
+                           .gradient = gradient_custom_call,
+                           .factors = factors_custom_call,
+                           .linearity = linearity_custom_call,
+                           .localize = localize_custom_call,
                            .flops = no_flops};
 
 }  // namespace rows
@@ -346,7 +348,7 @@ ManualBorder manual_border(const Instruction& instruction) {
 }
 bool is_identity_call(const OpView& view) {
   if (&view.op != &rows::kCustomCall || view.operands.size() != 1) return false;
-  const bool is_known = rows::is_identity(view) || rows::is_manual_border(view);
+  const bool is_known = rows::is_identity_custom_call(view) || rows::is_manual_border(view);
   return is_known && view.operands.front() == view.result;
 }
 
@@ -383,8 +385,8 @@ std::vector<std::string> unknown_custom_calls(const Program& program) {
     for (const auto& instruction : computation->instructions) {
       if (instruction.op != &rows::kCustomCall) continue;
       const OpView view = view_of(program, *computation, instruction);
-      const bool is_known = rows::is_identity(view) || rows::is_manual_border(view) || top_k_of(view).has_value() ||
-                            rows::names_group(rows::target(view));
+      const bool is_known = rows::is_identity_custom_call(view) || rows::is_manual_border(view) ||
+                            top_k_of(view).has_value() || rows::names_group(rows::target(view));
       if (!is_known && seen.insert(rows::target(view)).second)
         out.push_back(fmt::format("\"{}\" (%{})", rows::target(view), instruction.name));
     }

@@ -8,7 +8,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) { return declared_or(view, Type::scalar(DType::kU32)); }
+Type infer_device_id(const OpView& view) { return declared_or(view, Type::scalar(DType::kU32)); }
 Literal evaluate_partition(const EvalContext& context) {
   return Literal::scalar(static_cast<std::uint32_t>(context.partition));
 }
@@ -20,14 +20,14 @@ Literal evaluate_replica(const EvalContext&) { return Literal::scalar(std::uint3
 const OpDef kPartitionId{
     .name = "partition-id",
     .role = Role::kPartitionId,
-    .infer = infer,
+    .infer = infer_device_id,
     .evaluate = evaluate_partition,
     .gradient_kind = GradientKind::kZero,
 };
 
 const OpDef kReplicaId{
     .name = "replica-id",
-    .infer = infer,
+    .infer = infer_device_id,
     .evaluate = evaluate_replica,
     .gradient_kind = GradientKind::kZero,
 };

@@ -60,7 +60,7 @@ void check_pairs(const OpView& view, const Dims& lhs, const Dims& rhs, std::stri
   }
 }
 
-Type infer(const OpView& view) {
+Type infer_dot(const OpView& view) {
   const Type& lhs = array_operand(view, 0);
   const Type& rhs = array_operand(view, 1);
   const auto& a = view.as<DotAttributes>();
@@ -109,8 +109,8 @@ void add_products(const W* a, const W* b, std::int64_t k, std::int64_t n, W* tot
   }
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_dot(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_dot);
   const DotSide left = lhs_side(context.view);
   const DotSide right = rhs_side(context.view);
   Literal lhs = arranged(context.operands[0], {left.batch, left.free, left.contracting});     // [b, m, k]
@@ -137,7 +137,7 @@ Literal evaluate(const EvalContext& context) {
 
 // ---- factors --------------------------------------------------------------------------------------------------------
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_dot(const OpView& view) {
   const DotSide left = lhs_side(view);
   const DotSide right = rhs_side(view);
   FactorMap map;
@@ -167,7 +167,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-double flops(const OpView& view) {
+double flops_dot(const OpView& view) {
   const auto k = product(picked(view.operands[0].dims(), view.as<DotAttributes>().lhs_contracting_dims));
   return 2.0 * static_cast<double>(view.result.element_count()) * static_cast<double>(k);
 }
@@ -206,7 +206,7 @@ Value gradient_of(Value d, const DotSide& own, const Value& other, const DotSide
   return ops::transpose(flow, permutation);
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_dot(GradientContext& c) {
   const DotSide left = lhs_side(c.view);
   const DotSide right = rhs_side(c.view);
   const std::int64_t batch = isize(left.batch);
@@ -227,14 +227,14 @@ const OpDef kDot{
     .reads_strides = true,
     .writes_strides = true,
     .parse = parse_attributes<DotAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_dot,
+    .evaluate = evaluate_dot,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
+    .gradient = gradient_dot,
+    .factors = factors_dot,
     .linearity = linear,
     .localize = localize_declared,
-    .flops = flops,
+    .flops = flops_dot,
 };
 
 }  // namespace rows

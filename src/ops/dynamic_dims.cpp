@@ -14,7 +14,7 @@ std::int64_t size_of(const OpView& view) {
   return view.operands[0].dim(static_cast<int>(view.as<DimensionsAttributes>().dimensions.front()));
 }
 
-Type infer(const OpView& view) {
+Type infer_dynamic_dims(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Dims& dims = view.as<DimensionsAttributes>().dimensions;
   require(dims.size() == 1, "dimensions must name one dim, got {}", [&] { return field_text(dims); });
@@ -24,18 +24,18 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::scalar(DType::kS32));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_dynamic_dims(const EvalContext& context) {
   return Literal::scalar(static_cast<std::int32_t>(size_of(context.view)));
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_dynamic_dims(const OpView& view) {
   FactorMap map;
   map.operands = {add_factors(map, view.operands[0])};
   map.results = {{}};
   return map;
 }
 
-Value localize(LocalizeContext& context) {
+Value localize_dynamic_dims(LocalizeContext& context) {
   return ops::constant(context.builder, Literal::scalar(static_cast<std::int32_t>(size_of(context.view))));
 }
 
@@ -45,11 +45,11 @@ const OpDef kGetDimensionSize{.name = "get-dimension-size",
                               .min_operands = 1,
                               .max_operands = 1,
                               .parse = parse_attributes<DimensionsAttributes>,
-                              .infer = infer,
-                              .evaluate = evaluate,
+                              .infer = infer_dynamic_dims,
+                              .evaluate = evaluate_dynamic_dims,
                               .gradient_kind = GradientKind::kZero,
-                              .factors = factors,
-                              .localize = localize,
+                              .factors = factors_dynamic_dims,
+                              .localize = localize_dynamic_dims,
                               .flops = no_flops};
 
 }  // namespace tessera::rows

@@ -25,7 +25,7 @@ namespace {
 const FftAttributes& fft(const OpView& view) { return view.as<FftAttributes>(); }
 bool is_inverse(FftType type) { return type == FftType::kIfft || type == FftType::kIrfft; }
 
-Type infer(const OpView& view) {
+Type infer_fft(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& [type, length] = fft(view);
   const int count = isize(length);
@@ -80,7 +80,7 @@ void transform_dim(Line& data, const Dims& dims, int dim, bool inverse) {
   });
 }
 
-Line widened(const Literal& x) {
+Line line_of(const Literal& x) {
   Line out;
   visit_any_dtype(x.type().dtype(), [&]<class T>() {
     if constexpr (is_complex(kDTypeOf<T>) || is_float(kDTypeOf<T>))
@@ -111,13 +111,13 @@ Line resized(const Line& from, const Dims& from_dims, const Dims& to_dims) {
   return out;
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_fft(const EvalContext& context) {
   const auto& [type, length] = fft(context.view);
   const Type& x = context.operands[0].type();
   Literal out(context.view.result);
   if (x.element_count() == 0 || out.type().element_count() == 0) return out;
   Dims dims = x.dims();
-  Line data = widened(context.operands[0]);
+  Line data = line_of(context.operands[0]);
   const int first = x.ndim() - isize(length);
   const int last = x.ndim() - 1;
   // The half-length dim is transformed last to become real, and first to be truncated.
@@ -149,7 +149,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_fft(const OpView& view) {
   FactorMap map;
   const Type& x = view.operands[0];
   const int whole = x.ndim() - isize(fft(view).fft_length);
@@ -165,13 +165,13 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-double flops(const OpView& view) {  // 5 n log2 n, as usual
+double flops_fft(const OpView& view) {  // 5 n log2 n, as usual
   const auto n = static_cast<double>(product(fft(view).fft_length));
   return 5 * static_cast<double>(view.result.element_count()) * std::log2(std::max(n, 2.0));
 }
 
 // y = F x is linear with F symmetric: d_x = conj(F) d_y, the unscaled inverse; and for the inverse F / n.
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_fft(GradientContext& c) {
   const auto& [type, length] = fft(c.view);
   const Value d = c.d_result();
   require(type == FftType::kFft || type == FftType::kIfft || length.size() == 1,
@@ -182,7 +182,7 @@ std::vector<Value> gradient(GradientContext& c) {
   const int last = x.ndim() - 1;
   if (type == FftType::kFft) return {scaled(ops::fft(d, FftType::kIfft, length), n)};
   if (type == FftType::kIfft) return {scaled(ops::fft(d, FftType::kFft, length), 1 / n)};
-  if (type == FftType::kRfft) {  // the other half of the spectrum has no gradient
+  if (type == FftType::kRfft) {  // the other half of the spectrum has no gradient_fft
     std::vector<PaddingDim> padding(x.dims().size());
     padding.back().high = x.dim(last) - d.type().dim(last);
     const Value full = ops::pad(d, ops::scalar(c.builder, d.type().dtype(), 0), padding);
@@ -206,13 +206,13 @@ const OpDef kFft{.name = "fft",
                  .min_operands = 1,
                  .max_operands = 1,
                  .parse = parse_attributes<FftAttributes>,
-                 .infer = infer,
-                 .evaluate = evaluate,
+                 .infer = infer_fft,
+                 .evaluate = evaluate_fft,
                  .gradient_kind = GradientKind::kFunction,
-                 .gradient = gradient,
-                 .factors = factors,
+                 .gradient = gradient_fft,
+                 .factors = factors_fft,
                  .linearity = jointly_linear,
-                 .flops = flops};
+                 .flops = flops_fft};
 
 }  // namespace rows
 

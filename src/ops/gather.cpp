@@ -39,7 +39,7 @@ Windows gather_windows(const OpView& view) {
 
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_gather(const OpView& view) {
   const Type& operand = array_operand(view, 0);
   const Type& indices = array_operand(view, 1);
   const auto& a = view.as<GatherAttributes>();
@@ -65,7 +65,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(operand.dtype(), std::move(dims)));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_gather(const EvalContext& context) {
   const Windows windows = gather_windows(context.view);
   const Literal& operand = context.operands[0];
   Literal out(context.view.result);
@@ -90,7 +90,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_gather(const OpView& view) {
   FactorMap map;
   WindowFactors all = window_factors(map, gather_windows(view), view.operands[0], view.operands[1],
                                      OneWideDims::kReduced, FactorKind::kPass);
@@ -100,11 +100,11 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
+Linearity linearity_gather(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
 
 // The indices, clamped for the global operand.
 Value clamped_indices(Value indices, const Windows& windows, const Type& operand) {
-  const Value wide = widened(indices);
+  const Value wide = widened_indices(indices);
   Builder& builder = *indices.builder;
   const DType dtype = wide.type().dtype();
   std::vector<Value> limits;
@@ -135,7 +135,7 @@ std::optional<WithZeros> with_zeros(Value operand, Value indices, Value here, co
   return WithZeros{ops::pad(operand, zero, padding), ops::select(here, indices, past_end)};
 }
 
-Value localize(LocalizeContext& context) {
+Value localize_gather(LocalizeContext& context) {
   const Type& global = context.view.operands[0];
   const Value operand = context.operands[0];
   Value indices = context.operands[1];
@@ -171,7 +171,7 @@ Value localize(LocalizeContext& context) {
   return ops::select(spread_over_windows(here, windows, found.type().dims()), found, full_like(found, 0));
 }
 
-std::vector<Value> gradient(GradientContext& context) {
+std::vector<Value> gradient_gather(GradientContext& context) {
   std::vector<Value> out(2);
   if (!context.needs(0)) return out;
   const auto& a = context.view.as<GatherAttributes>();
@@ -200,13 +200,13 @@ const OpDef kGather = {.name = "gather",
                        .max_operands = 2,
                        .reads_from_start = true,
                        .parse = parse_attributes<GatherAttributes>,
-                       .infer = infer,
-                       .evaluate = evaluate,
+                       .infer = infer_gather,
+                       .evaluate = evaluate_gather,
                        .gradient_kind = GradientKind::kFunction,
-                       .gradient = gradient,
-                       .factors = factors,
-                       .linearity = linearity,
-                       .localize = localize,
+                       .gradient = gradient_gather,
+                       .factors = factors_gather,
+                       .linearity = linearity_gather,
+                       .localize = localize_gather,
                        .masks_padding = true,
                        .flops = no_flops};
 

@@ -123,7 +123,7 @@ WindowFactors window_factors(FactorMap& map, const Windows& w, const Type& opera
 
 // ---- emission ------------------------------------------------------------------------------------------------------
 
-Value widened(Value indices) {
+Value widened_indices(Value indices) {
   return dtype_size(indices.type().dtype()) < 4 ? ops::convert(indices, DType::kS32) : indices;
 }
 
@@ -175,7 +175,7 @@ Value or_zeros(Value here, Value x) {
 
 Value clamped_start(Value start, std::int64_t size, std::int64_t limit) {
   Builder& builder = *start.builder;
-  const Value wide = widened(start);
+  const Value wide = widened_indices(start);
   const DType dtype = wide.type().dtype();
   const Value clamped =
       ops::clamp(index_constant(builder, dtype, 0), wide, index_constant(builder, dtype, limit - size));

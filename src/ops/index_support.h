@@ -83,7 +83,7 @@ void for_each_window(const Windows& windows, const Literal& indices, const Type&
 // ---- emission ------------------------------------------------------------------------------------------------------
 
 /// Converts narrow index types to s32, which can hold sizes.
-Value widened(Value indices);
+Value widened_indices(Value indices);
 /// A scalar constant of an integer type, exact.
 Value index_constant(Builder& builder, DType dtype, std::int64_t value);
 /// One number per index component, along index_vector_dim of the indices.

@@ -9,15 +9,15 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_iota(const OpView& view) {
   const Type& declared = declared_array(view);
   check_dim(view.as<IotaAttributes>().iota_dimension, declared.ndim(), "iota_dimension");
   require(declared.dtype() != DType::kPred, "needs a numeric element type, got {}", declared);
   return declared;
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_iota(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_iota);
   const auto dim = static_cast<std::size_t>(context.view.as<IotaAttributes>().iota_dimension);
   Literal out(context.view.result);
   const Dims& dims = out.type().dims();
@@ -37,7 +37,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_iota(const OpView& view) {
   FactorMap map;
   map.results = {add_factors(map, view.result)};
   return map;
@@ -45,7 +45,7 @@ FactorMap factors(const OpView& view) {
 
 // The local iota plus the start of the shard. Float and narrow types are computed in s32, because additions in bf16
 // would not be exact.
-Value localize(LocalizeContext& context) {
+Value localize_iota(LocalizeContext& context) {
   const auto dim = static_cast<int>(context.view.as<IotaAttributes>().iota_dimension);
   const Sharding& sharding = context.result_shardings.front();
   if (!sharding.is_tiled() || sharding.tiles(dim) == 1) return localize_declared(context);
@@ -69,12 +69,12 @@ const OpDef kIota{
     .chunkable = true,
     .materializes = true,
     .parse = parse_attributes<IotaAttributes>,
-    .infer = infer,
+    .infer = infer_iota,
     .type_inferable = false,
-    .evaluate = evaluate,
+    .evaluate = evaluate_iota,
     .gradient_kind = GradientKind::kZero,
-    .factors = factors,
-    .localize = localize,
+    .factors = factors_iota,
+    .localize = localize_iota,
     .flops = no_flops,
 };
 

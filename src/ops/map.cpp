@@ -9,7 +9,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_map(const OpView& view) {
   require(view.called.size() == 1, "needs one computation, got {}", view.called.size());
   const Computation& f = *view.called[0];
   const Type& first = array_operand(view, 0);
@@ -33,7 +33,7 @@ Type infer(const OpView& view) {
   return declared_or(view, first.with_dtype(root.dtype()));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_map(const EvalContext& context) {
   Literal out(context.view.result);
   for (std::int64_t i = 0; i < out.type().element_count(); ++i) {
     std::vector<Literal> arguments;
@@ -54,8 +54,8 @@ const OpDef kMap{.name = "map",
                  .max_operands = -1,
                  .called = {"to_apply"},
                  .parse = parse_attributes<DimensionsAttributes>,
-                 .infer = infer,
-                 .evaluate = evaluate,
+                 .infer = infer_map,
+                 .evaluate = evaluate_map,
                  .factors = elementwise_factors};
 
 }  // namespace rows

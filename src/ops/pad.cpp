@@ -57,7 +57,7 @@ std::int64_t padded_size(std::int64_t n, const PaddingDim& p, int d) {
   return size.value();
 }
 
-Type infer(const OpView& view) {
+Type infer_pad(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& padding = view.as<PadAttributes>().padding;
   const Type& fill = scalar_operand(view, 1, "the padding value");
@@ -69,7 +69,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(x.dtype(), std::move(dims)));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_pad(const EvalContext& context) {
   const Literal& x = context.operands[0];
   Literal out = splat_literal(context.operands[1], context.view.result);
   StridedSide source{0, row_major_strides(x.type().dims())};
@@ -91,7 +91,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_pad(const OpView& view) {
   FactorMap map;
   TensorFactors tensor;
   for (int d = 0; d < view.result.ndim(); ++d) {
@@ -107,7 +107,7 @@ FactorMap factors(const OpView& view) {
 }
 
 // Removes low and high, then takes every (interior+1)-th element; the remaining gradient belongs to the padding value.
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_pad(GradientContext& c) {
   const Type& x = c.view.operands[0];
   std::vector<PaddingDim> undone;
   std::vector<SliceRange> ranges;
@@ -123,9 +123,9 @@ std::vector<Value> gradient(GradientContext& c) {
 }
 
 // If the operand is partial, only one of the summed devices pads with the value.
-Value outside(LocalizeContext& context, int) { return counted_once(context, context.operands[1]); }
+Value outside_pad(LocalizeContext& context, int) { return counted_once(context, context.operands[1]); }
 
-Value localize(LocalizeContext& context) {
+Value localize_pad(LocalizeContext& context) {
   auto padding = context.view.as<PadAttributes>().padding;
   for (int d = 0; d < isize(padding); ++d)
     if (const LocalWindow* window = context.window(0, d))
@@ -137,7 +137,7 @@ Value localize(LocalizeContext& context) {
                     make_attributes(PadAttributes{std::move(padding)}));
 }
 
-Linearity linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
+Linearity linearity_pad(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
 
 }  // namespace
 
@@ -146,14 +146,14 @@ const OpDef kPad{
     .min_operands = 2,
     .max_operands = 2,
     .parse = parse_attributes<PadAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_pad,
+    .evaluate = evaluate_pad,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
-    .linearity = linearity,
-    .localize = localize,
-    .outside = outside,
+    .gradient = gradient_pad,
+    .factors = factors_pad,
+    .linearity = linearity_pad,
+    .localize = localize_pad,
+    .outside = outside_pad,
     .flops = no_flops,
 };
 

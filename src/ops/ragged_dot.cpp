@@ -47,7 +47,7 @@ void check_pairs(const OpView& view, const Dims& lhs, const Dims& rhs, std::stri
           view.operands[0], view.operands[1]);
 }
 
-Type infer(const OpView& view) {
+Type infer_ragged_dot(const OpView& view) {
   const auto& a = view.as<RaggedDotAttributes>();
   const Type& lhs = array_operand(view, 0);
   const Type& rhs = array_operand(view, 1);
@@ -93,7 +93,7 @@ std::int64_t group_of(const Literal& sizes, std::int64_t batch, std::int64_t pla
   return -1;
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_ragged_dot(const EvalContext& context) {
   const OpView& view = context.view;
   const auto& a = view.as<RaggedDotAttributes>();
   const Dims left = lhs_free(view);
@@ -150,7 +150,7 @@ Literal evaluate(const EvalContext& context) {
 }
 
 // The ragged dim and the groups must be unsharded: the group of a position depends on all previous sizes.
-FactorMap factors(const OpView& view) {
+FactorMap factors_ragged_dot(const OpView& view) {
   const auto& a = view.as<RaggedDotAttributes>();
   FactorMap map;
   TensorFactors lhs(view.operands[0].dims().size());
@@ -187,9 +187,11 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView&, int operand) { return operand < 2 ? Linearity::kLinear : Linearity::kNone; }
+Linearity linearity_ragged_dot(const OpView&, int operand) {
+  return operand < 2 ? Linearity::kLinear : Linearity::kNone;
+}
 
-double flops(const OpView& view) {
+double flops_ragged_dot(const OpView& view) {
   const auto rows = static_cast<double>(view.operands[0].element_count());
   return 2 * rows * static_cast<double>(product(sizes_of(view.operands[1], rhs_free(view))));
 }
@@ -200,12 +202,12 @@ const OpDef kRaggedDot{.name = "ragged-dot",
                        .min_operands = 3,
                        .max_operands = 3,
                        .parse = parse_attributes<RaggedDotAttributes>,
-                       .infer = infer,
-                       .evaluate = evaluate,
-                       .factors = factors,
-                       .linearity = linearity,
+                       .infer = infer_ragged_dot,
+                       .evaluate = evaluate_ragged_dot,
+                       .factors = factors_ragged_dot,
+                       .linearity = linearity_ragged_dot,
                        .localize = localize_declared,
-                       .flops = flops};
+                       .flops = flops_ragged_dot};
 
 }  // namespace rows
 

@@ -26,7 +26,7 @@ Dims kept(const OpView& view) {
 
 // ---- infer ----------------------------------------------------------------------------------------------------------
 
-Type infer(const OpView& view) {
+Type infer_reduce(const OpView& view) {
   const int n = input_count(view);
   require(isize(view.operands) == 2 * n, "needs an init per operand, got {} operands in all", view.operands.size());
   const Type& first = array_operand(view, 0);
@@ -83,12 +83,6 @@ Literal reduce_known(const Literal& x, const Literal& init, const Type& result, 
   return out;
 }
 
-Literal element(const Literal& array, std::size_t i) {
-  Literal out(Type::scalar(array.type().dtype()));
-  strided_copy(array, {static_cast<std::int64_t>(i), {}}, out, {0, {}}, {});
-  return out;
-}
-
 // For any computation: reduces in row-major order.
 Literal reduce_by_calls(const EvalContext& context, const std::vector<Literal>& inputs) {
   const std::size_t n = inputs.size();
@@ -100,7 +94,7 @@ Literal reduce_by_calls(const EvalContext& context, const std::vector<Literal>& 
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<Literal> state(context.operands.begin() + static_cast<std::ptrdiff_t>(n), context.operands.end());
     for (std::size_t j = i * run; j < (i + 1) * run; ++j) {
-      for (const Literal& input : inputs) state.push_back(element(input, j));
+      for (const Literal& input : inputs) state.push_back(scalar_at(input, static_cast<std::int64_t>(j)));
       state = context.call(0, state).leaves();
     }
     for (std::size_t k = 0; k < n; ++k) strided_copy(state[k], {0, {}}, out[k], {static_cast<std::int64_t>(i), {}}, {});
@@ -108,8 +102,8 @@ Literal reduce_by_calls(const EvalContext& context, const std::vector<Literal>& 
   return n == 1 ? out[0] : Literal::tuple(std::move(out));
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_reduce(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_reduce);
   const auto n = static_cast<std::size_t>(input_count(context.view));
   std::vector<Literal> inputs;
   for (std::size_t i = 0; i < n; ++i) inputs.push_back(arranged(context.operands[i], context.view));
@@ -118,9 +112,9 @@ Literal evaluate(const EvalContext& context) {
   return reduce_by_calls(context, inputs);
 }
 
-// ---- factors, linearity, localize -----------------------------------------------------------------------------------
+// ---- factors_reduce, linearity_reduce, localize -----------------------------------------------------------------------------------
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_reduce(const OpView& view) {
   const auto n = static_cast<std::size_t>(input_count(view));
   FactorMap map;
   const TensorFactors input = add_factors(map, view.operands[0]);
@@ -136,18 +130,20 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView& view, int operand) {
+Linearity linearity_reduce(const OpView& view, int operand) {
   return operand == 0 && known_reduction(view) == Reduction::kSum ? Linearity::kLinear : Linearity::kNone;
 }
 
 // If the result is partial, the init value counts on one device only.
-Value localize(LocalizeContext& context) {
+Value localize_reduce(LocalizeContext& context) {
   std::vector<Value> operands = context.operands;
   if (operands.size() == 2) operands[1] = counted_once(context, operands[1]);
   return emit_local(context, operands, context.view.attributes);
 }
 
-double flops(const OpView& view) { return static_cast<double>(view.operands[0].element_count()) * input_count(view); }
+double flops_reduce(const OpView& view) {
+  return static_cast<double>(view.operands[0].element_count()) * input_count(view);
+}
 
 // ---- gradient -------------------------------------------------------------------------------------------------------
 
@@ -182,7 +178,7 @@ std::vector<Value> gradient_product(GradientContext& c) {
   const Value d_product = ops::multiply(c.d_result(), ops::reduce(filled, Reduction::kProduct, reduced(c.view)));
   const Value nothing = full_like(c.result, 0);
   const Value init = ops::splat(c.operand(1), c.result.type().dims());
-  // Without zeros, every element has a gradient; with one zero, only this zero does.
+  // Without zeros, every element has a gradient_reduce; with one zero, only this zero does.
   const Value scaled = ops::multiply(d_product, init);
   const Value without = spread(ops::select(equals(zeros, 0), scaled, nothing));
   const Value with_one = spread(ops::select(equals(zeros, 1), scaled, nothing));
@@ -190,9 +186,9 @@ std::vector<Value> gradient_product(GradientContext& c) {
           c.needs(1) ? sum_all(ops::select(equals(zeros, 0), d_product, nothing)) : Value{}};
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_reduce(GradientContext& c) {
   const auto reduction = known_reduction(c.view);
-  require(reduction.has_value(), "reduce by %{} has no gradient; only sum, product, min and max have one",
+  require(reduction.has_value(), "reduce by %{} has no gradient_reduce; only sum, product, min and max have one",
           c.view.called[0]->name);
   if (*reduction == Reduction::kMin || *reduction == Reduction::kMax) return gradient_extremum(c);
   if (*reduction == Reduction::kProduct) return gradient_product(c);
@@ -210,14 +206,14 @@ const OpDef kReduce{
     .chunkable = true,
     .called = {"to_apply"},
     .parse = parse_attributes<DimensionsAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_reduce,
+    .evaluate = evaluate_reduce,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
-    .linearity = linearity,
-    .localize = localize,
-    .flops = flops,
+    .gradient = gradient_reduce,
+    .factors = factors_reduce,
+    .linearity = linearity_reduce,
+    .localize = localize_reduce,
+    .flops = flops_reduce,
 };
 
 }  // namespace rows

@@ -14,7 +14,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_reduce_precision(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& [exponent, mantissa] = view.as<ReducePrecisionAttributes>();
   require(is_float(x.dtype()), "takes floating-point elements, got {}", x);
@@ -43,7 +43,7 @@ double reduced(double x, int exponent_bits, int mantissa_bits) {
   return rounded;
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_reduce_precision(const EvalContext& context) {
   const auto& [exponent, mantissa] = context.view.as<ReducePrecisionAttributes>();
   Literal out(context.view.result);
   visit_dtype(out.type().dtype(), [&]<class T>() {
@@ -64,7 +64,7 @@ Literal evaluate(const EvalContext& context) {
 }
 
 // The gradient of the identity, as for any rounding of a float type.
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_reduce_precision(GradientContext& c) {
   return {c.builder.emit(c.view.op, {c.d_result()}, c.view.attributes)};
 }
 
@@ -116,10 +116,10 @@ const OpDef kReducePrecision{.name = "reduce-precision",
                              .max_operands = 1,
                              .elementwise = true,
                              .parse = parse_attributes<ReducePrecisionAttributes>,
-                             .infer = infer,
-                             .evaluate = evaluate,
+                             .infer = infer_reduce_precision,
+                             .evaluate = evaluate_reduce_precision,
                              .gradient_kind = GradientKind::kFunction,
-                             .gradient = gradient,
+                             .gradient = gradient_reduce_precision,
                              .factors = elementwise_factors,
                              .linearity = monotone};
 const OpDef kStochasticConvert{.name = "stochastic-convert",

@@ -23,7 +23,7 @@ namespace {
 
 // ---- infer ----------------------------------------------------------------------------------------------------------
 
-Type infer(const OpView& view) {
+Type infer_reduce_window(const OpView& view) {
   const int n = input_count(view);
   require(isize(view.operands) == 2 * n, "needs an init per operand, got {} operands in all", view.operands.size());
   const Type& first = array_operand(view, 0);
@@ -115,16 +115,16 @@ Literal reduce_by_calls(const EvalContext& context) {
   return n == 1 ? out[0] : Literal::tuple(std::move(out));
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_reduce_window(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_reduce_window);
   if (const auto reduction = known_reduction(context.view)) return reduce_known(context, *reduction);
   return reduce_by_calls(context);
 }
 
-// ---- factors, linearity, localize, flops ----------------------------------------------------------------------------
+// ---- factors_reduce_window, linearity_reduce_window, localize_reduce_window, flops ----------------------------------------------------------------------------
 
 // Positions beyond a shard can only be filled if the reduction has an identity.
-FactorMap factors(const OpView& view) {
+FactorMap factors_reduce_window(const OpView& view) {
   const auto n = static_cast<std::size_t>(input_count(view));
   const Type result = view.result.leaves().front();
   const auto window = window_dims(view);
@@ -149,17 +149,17 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView& view, int operand) {
+Linearity linearity_reduce_window(const OpView& view, int operand) {
   return operand == 0 && known_reduction(view) == Reduction::kSum ? Linearity::kLinear : Linearity::kNone;
 }
 
-Value outside(LocalizeContext& context, int) {
+Value outside_reduce_window(LocalizeContext& context, int) {
   return ops::constant(context.builder,
                        reduction_identity(known_reduction(context.view).value(), context.view.operands[0].dtype()));
 }
 
 // If the result is partial, the init value counts on one device only.
-Value localize(LocalizeContext& context) {
+Value localize_reduce_window(LocalizeContext& context) {
   std::vector<Value> operands = context.operands;
   if (operands.size() == 2) operands[1] = counted_once(context, operands[1]);
   WindowDims window = context.view.as<WindowAttributes>().window;
@@ -171,7 +171,7 @@ Value localize(LocalizeContext& context) {
   return emit_local(context, operands, make_attributes(WindowAttributes{std::move(window)}));
 }
 
-double flops(const OpView& view) {
+double flops_reduce_window(const OpView& view) {
   double window = 1;
   for (const WindowDim& w : window_dims(view)) window *= static_cast<double>(w.size);
   return window * static_cast<double>(view.result.leaves().front().element_count()) * input_count(view);
@@ -200,7 +200,7 @@ WindowDims turned(const OpView& view) {
   return out;
 }
 
-bool is_identity(Value init, Reduction reduction) {
+bool is_identity_reduce_window(Value init, Reduction reduction) {
   const Instruction& maker = init.instruction();
   return maker.op->role == Role::kConstant && attributes_as<ConstantAttributes>(maker.attributes).value ==
                                                   reduction_identity(reduction, init.type().dtype());
@@ -215,7 +215,7 @@ std::vector<Value> gradient_extremum(GradientContext& c, Reduction reduction) {
             reduction_name(reduction));
   Value flow = c.d_result();
   std::vector<Value> out(2);
-  if (c.needs(1) || !is_identity(c.operand(1), reduction)) {
+  if (c.needs(1) || !is_identity_reduce_window(c.operand(1), reduction)) {
     const Value init = ops::splat(c.operand(1), c.result.type().dims());
     const Value won = ops::compare(c.result, init, CompareDirection::kEq);
     const Value nothing = full_like(flow, 0);
@@ -235,9 +235,9 @@ std::vector<Value> gradient_extremum(GradientContext& c, Reduction reduction) {
   return out;
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_reduce_window(GradientContext& c) {
   const auto reduction = known_reduction(c.view);
-  require(reduction.has_value(), "reduce-window by %{} has no gradient; only sum, min and max have one",
+  require(reduction.has_value(), "reduce-window by %{} has no gradient_reduce_window; only sum, min and max have one",
           c.view.called[0]->name);
   const Type& x = c.view.operands[0];
   if (x.element_count() == 0 || c.view.result.element_count() == 0)
@@ -256,15 +256,15 @@ const OpDef kReduceWindow{
     .max_operands = -1,
     .called = {"to_apply"},
     .parse = parse_attributes<WindowAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_reduce_window,
+    .evaluate = evaluate_reduce_window,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
-    .linearity = linearity,
-    .localize = localize,
-    .outside = outside,
-    .flops = flops,
+    .gradient = gradient_reduce_window,
+    .factors = factors_reduce_window,
+    .linearity = linearity_reduce_window,
+    .localize = localize_reduce_window,
+    .outside = outside_reduce_window,
+    .flops = flops_reduce_window,
 };
 
 }  // namespace rows

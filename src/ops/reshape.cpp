@@ -11,7 +11,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_reshape(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
   if (x.dtype() != declared.dtype())
@@ -21,7 +21,9 @@ Type infer(const OpView& view) {
   return declared;
 }
 
-Literal evaluate(const EvalContext& context) { return context.operands[0].reshaped(context.view.result.dims()); }
+Literal evaluate_reshape(const EvalContext& context) {
+  return context.operands[0].reshaped(context.view.result.dims());
+}
 
 // Walks over the dims of one side, major to minor, in parallel with the other side.
 struct Walk {
@@ -63,7 +65,7 @@ void block(FactorMap& map, Walk& in, Walk& out) {
   } while (passed_in != passed_out);
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_reshape(const OpView& view) {
   FactorMap map;
   const Type& x = view.operands[0];
   if (x.element_count() == 0) {
@@ -88,7 +90,9 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-std::vector<Value> gradient(GradientContext& c) { return {ops::reshape(c.d_result(), c.view.operands[0].dims())}; }
+std::vector<Value> gradient_reshape(GradientContext& c) {
+  return {ops::reshape(c.d_result(), c.view.operands[0].dims())};
+}
 
 }  // namespace
 
@@ -98,12 +102,12 @@ const OpDef kReshape{
     .max_operands = 1,
     .movement = Movement::kReshape,
     .chunkable = true,
-    .infer = infer,
+    .infer = infer_reshape,
     .type_inferable = false,
-    .evaluate = evaluate,
+    .evaluate = evaluate_reshape,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
+    .gradient = gradient_reshape,
+    .factors = factors_reshape,
     .linearity = passes_all,
     .localize = localize_declared,
     .flops = no_flops,

@@ -9,13 +9,13 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_reverse(const OpView& view) {
   const Type& x = array_operand(view, 0);
   check_distinct_dims(view.as<DimensionsAttributes>().dimensions, x.ndim(), "dimensions");
   return declared_or(view, x);
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_reverse(const EvalContext& context) {
   const Literal& x = context.operands[0];
   const Dims& dims = x.type().dims();
   StridedSide source{0, row_major_strides(dims)};
@@ -28,7 +28,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_reverse(const OpView& view) {
   FactorMap map = elementwise_factors(view);
   for (const auto d : view.as<DimensionsAttributes>().dimensions) {
     at(map.factors, d).kind = FactorKind::kPermute;
@@ -38,7 +38,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_reverse(GradientContext& c) {
   return {ops::reverse(c.d_result(), c.view.as<DimensionsAttributes>().dimensions)};
 }
 
@@ -50,11 +50,11 @@ const OpDef kReverse{
     .max_operands = 1,
     .movement = Movement::kReverse,
     .parse = parse_attributes<DimensionsAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_reverse,
+    .evaluate = evaluate_reverse,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
+    .gradient = gradient_reverse,
+    .factors = factors_reverse,
     .linearity = passes_all,
     .flops = no_flops,
 };

@@ -132,7 +132,7 @@ Drawn draw_threefry(const std::vector<u64>& state, const Dims& dims, bool is_wid
 // The result is (state, bits), or only the bits.
 const Type& bits_of(const Type& result) { return result.is_tuple() ? result.elements()[1] : result; }
 
-Type infer(const OpView& view) {
+Type infer_rng(const OpView& view) {
   const Type& state = array_operand(view, 0);
   const RngAlgorithm algorithm = view.as<RngBitGeneratorAttributes>().algorithm;
   const bool fits = state.dtype() == DType::kU64 && state.ndim() == 1 &&
@@ -148,7 +148,7 @@ Type infer(const OpView& view) {
   return view.result;
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_rng(const EvalContext& context) {
   const auto words = context.operands[0].data<u64>();
   const std::vector<u64> state(words.begin(), words.end());
   const Type& type = bits_of(context.view.result);
@@ -168,7 +168,7 @@ Literal evaluate(const EvalContext& context) {
   return Literal::tuple({Literal::from<u64>({isize(state)}, drawn.state), std::move(bits)});
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_rng(const OpView& view) {
   FactorMap map;
   map.operands = {add_factors(map, view.operands[0], FactorKind::kBlocked)};
   for (const Type& leaf : view.result.leaves()) map.results.push_back(add_factors(map, leaf, FactorKind::kBlocked));
@@ -176,7 +176,7 @@ FactorMap factors(const OpView& view) {
 }
 
 // The declared type is the global one, because nothing may be sharded.
-Value localize(LocalizeContext& context) {
+Value localize_rng(LocalizeContext& context) {
   return context.builder.emit(context.view.op, context.operands, context.view.attributes,
                               {.type = context.view.result, .notes = context.notes});
 }
@@ -187,13 +187,13 @@ const OpDef kRngBitGenerator = {.name = "rng-bit-generator",
                                 .min_operands = 1,
                                 .max_operands = 1,
                                 .parse = parse_attributes<RngBitGeneratorAttributes>,
-                                .infer = infer,
+                                .infer = infer_rng,
                                 .type_inferable = false,
-                                .evaluate = evaluate,
+                                .evaluate = evaluate_rng,
                                 .gradient_kind = GradientKind::kZero,
-                                .factors = factors,
+                                .factors = factors_rng,
                                 .linearity = none,
-                                .localize = localize,
+                                .localize = localize_rng,
                                 .flops = no_flops};
 
 }  // namespace rows

@@ -150,6 +150,12 @@ void strided_copy(const Literal& from, const StridedSide& source, Literal& to, c
   run(source.strides, target.strides, box);
 }
 
+Literal scalar_at(const Literal& array, std::int64_t i) {
+  Literal out(Type::scalar(array.type().dtype()));
+  strided_copy(array, {i, {}}, out, {0, {}}, {});
+  return out;
+}
+
 Literal splat_literal(const Literal& scalar, const Type& type) {
   Literal out(type);
   strided_copy(scalar, {0, Dims(type.dims().size(), 0)}, out, {0, row_major_strides(type.dims())}, type.dims());

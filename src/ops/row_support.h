@@ -63,6 +63,8 @@ struct StridedSide {
 };
 void strided_copy(const Literal& from, const StridedSide& source, Literal& to, const StridedSide& target,
                   const Dims& box);
+/// Element i of the array, in row-major order.
+Literal scalar_at(const Literal& array, std::int64_t i);
 /// An array of `type` with all elements equal to the scalar.
 Literal splat_literal(const Literal& scalar, const Type& type);
 

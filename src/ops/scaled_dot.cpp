@@ -22,7 +22,7 @@ void check_scale(const Type& operand, const Type& scale, std::string_view side) 
   require(fits, "the scale {} of {} {} must be a scalar, or divide its dims into blocks", scale, side, operand);
 }
 
-Type infer(const OpView& view) {
+Type infer_scaled_dot(const OpView& view) {
   for (int i = 0; i < 4; ++i) array_operand(view, i);
   check_scale(view.operands[0], view.operands[2], "lhs");
   check_scale(view.operands[1], view.operands[3], "rhs");
@@ -43,7 +43,7 @@ Literal scaled(const Literal& x, const Literal& scale) {
   return out;
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_scaled_dot(const EvalContext& context) {
   const std::vector<Literal> operands = {scaled(context.operands[0], context.operands[2]),
                                          scaled(context.operands[1], context.operands[3])};
   OpView view = as_dot(context.view);
@@ -59,7 +59,7 @@ void replace(std::vector<TensorFactors>& tensors, int factor, const DimFactors& 
 
 // The factors of dot. A factor that scales divide into blocks becomes two: blocks, and positions in them. If it has
 // blocks of two sizes, it must be unsharded.
-FactorMap factors(const OpView& view) {
+FactorMap factors_scaled_dot(const OpView& view) {
   FactorMap map = kDot.factors(as_dot(view));
   map.operands.resize(4);
   std::vector<std::int64_t> blocks(map.factors.size(), 0);  // by factor of dot; 0 without blocks
@@ -98,7 +98,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-double flops(const OpView& view) { return kDot.flops(as_dot(view)); }
+double flops_scaled_dot(const OpView& view) { return kDot.flops(as_dot(view)); }
 
 }  // namespace
 
@@ -106,11 +106,11 @@ const OpDef kScaledDot{.name = "scaled-dot",
                        .min_operands = 4,
                        .max_operands = 4,
                        .parse = parse_attributes<DotAttributes>,
-                       .infer = infer,
-                       .evaluate = evaluate,
-                       .factors = factors,
+                       .infer = infer_scaled_dot,
+                       .evaluate = evaluate_scaled_dot,
+                       .factors = factors_scaled_dot,
                        .linearity = linear,
                        .localize = localize_declared,
-                       .flops = flops};
+                       .flops = flops_scaled_dot};
 
 }  // namespace tessera::rows

@@ -80,7 +80,7 @@ void check_combiner(const OpView& view) {
           2 * count, combiner.parameters.size());
 }
 
-Type infer(const OpView& view) {
+Type infer_scatter(const OpView& view) {
   require(isize(view.operands) % 2 == 1, "takes as many operands as updates, and indices between them; got {} operands",
           view.operands.size());
   const int count = array_count(view);
@@ -103,18 +103,12 @@ Type infer(const OpView& view) {
 
 // ---- evaluation ----------------------------------------------------------------------------------------------------
 
-Literal element(const Literal& array, std::int64_t i) {
-  Literal out(Type::scalar(array.type().dtype()));
-  strided_copy(array, {i, {}}, out, {0, {}}, {});
-  return out;
-}
-
 // operands[..][to] = combiner(operands[..][to], updates[..][from])
 void combine(const EvalContext& context, std::vector<Literal>& results, std::int64_t to, std::int64_t from) {
   const std::size_t count = results.size();
   std::vector<Literal> arguments;
-  for (const Literal& result : results) arguments.push_back(element(result, to));
-  for (std::size_t i = 0; i < count; ++i) arguments.push_back(element(context.operands[count + 1 + i], from));
+  for (const Literal& result : results) arguments.push_back(scalar_at(result, to));
+  for (std::size_t i = 0; i < count; ++i) arguments.push_back(scalar_at(context.operands[count + 1 + i], from));
   const auto combined = context.call(0, arguments).leaves();
   for (std::size_t i = 0; i < count; ++i) strided_copy(combined[i], {0, {}}, results[i], {to, {}}, {});
 }
@@ -133,8 +127,8 @@ void add_in_place(Literal& result, const Literal& updates, std::int64_t to, std:
   });
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_scatter(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_scatter);
   const Windows windows = scatter_windows(context.view);
   const auto count = static_cast<std::size_t>(array_count(context.view));
   std::vector<Literal> results(context.operands.begin(), context.operands.begin() + static_cast<std::ptrdiff_t>(count));
@@ -168,9 +162,9 @@ Literal evaluate(const EvalContext& context) {
   return count == 1 ? results[0] : Literal::tuple(std::move(results));
 }
 
-// ---- factors, localize ---------------------------------------------------------------------------------------------
+// ---- factors_scatter, localize ---------------------------------------------------------------------------------------------
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_scatter(const OpView& view) {
   FactorMap map;
   const int count = array_count(view);
   const auto reduction = count == 1 ? reduction_of(*view.called[0]) : std::nullopt;
@@ -188,7 +182,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView& view, int operand) {
+Linearity linearity_scatter(const OpView& view, int operand) {
   if (array_count(view) != 1 || operand == 1) return Linearity::kNone;
   return reduction_of(*view.called[0]) == Reduction::kSum ? Linearity::kJointlyLinear : Linearity::kNone;
 }
@@ -229,7 +223,7 @@ Value mask_padding(LocalizeContext& context, Value indices, int operand, int dim
   return ops::select(ops::broadcast(real, indices.type().dims(), {dim}), indices, outside);
 }
 
-Value localize(LocalizeContext& context) {
+Value localize_scatter(LocalizeContext& context) {
   const Windows windows = scatter_windows(context.view);
   const int count = array_count(context.view);
   const Sharding& sharding = at(context.operand_shardings, count);
@@ -240,7 +234,7 @@ Value localize(LocalizeContext& context) {
     if (contains(windows.indices_batching, dim) || !sharding.is_tiled() || sharding.tiles(d) == 1) continue;
     split.insert(split.end(), at(sharding.dims, d).axes.begin(), at(sharding.dims, d).axes.end());
     if (at(context.view.operands, count).dim(d) % sharding.tiles(d) != 0)
-      indices = mask_padding(context, widened(indices), count, d);
+      indices = mask_padding(context, widened_indices(indices), count, d);
   }
   const Type& global = context.view.operands[0];
   std::vector<Value> starts(windows.index_map.size());
@@ -250,7 +244,7 @@ Value localize(LocalizeContext& context) {
     at(starts, windows.component_of(d)) = context.start_of_operand(0, d);
   }
   if (std::any_of(starts.begin(), starts.end(), [](const Value& start) { return !start.is_null(); })) {
-    indices = widened(indices);
+    indices = widened_indices(indices);
     const DType dtype = indices.type().dtype();
     for (Value& start : starts) {
       if (start.is_null())
@@ -271,7 +265,7 @@ Value localize(LocalizeContext& context) {
 
 // True for every update that is written, because its complete window is within the operand.
 Value written_mask(GradientContext& context, const Windows& windows, const Type& operand, const Dims& update_dims) {
-  const Value indices = widened(context.operand(1));
+  const Value indices = widened_indices(context.operand(1));
   const DType dtype = indices.type().dtype();
   std::vector<Value> lasts;
   for (const auto d : windows.index_map)
@@ -302,7 +296,7 @@ Value update_gradient(GradientContext& context) {
                      full_like(read, 0));
 }
 
-std::vector<Value> gradient(GradientContext& context) {
+std::vector<Value> gradient_scatter(GradientContext& context) {
   require(array_count(context.view) == 1, "has a gradient only for one operand, not for {}", array_count(context.view));
   const Computation& combiner = *context.view.called[0];
   const bool overwrite = is_overwrite(combiner) && context.view.as<ScatterAttributes>().unique_indices;
@@ -317,7 +311,7 @@ std::vector<Value> gradient(GradientContext& context) {
   return out;
 }
 
-double flops(const OpView& view) {
+double flops_scatter(const OpView& view) {
   const int count = array_count(view);
   return static_cast<double>(count) * static_cast<double>(at(view.operands, count + 1).element_count());
 }
@@ -330,15 +324,15 @@ const OpDef kScatter = {.name = "scatter",
                         .updates_operand_in_place = true,
                         .called = {"to_apply"},
                         .parse = parse_attributes<ScatterAttributes>,
-                        .infer = infer,
-                        .evaluate = evaluate,
+                        .infer = infer_scatter,
+                        .evaluate = evaluate_scatter,
                         .gradient_kind = GradientKind::kFunction,
-                        .gradient = gradient,
-                        .factors = factors,
-                        .linearity = linearity,
-                        .localize = localize,
+                        .gradient = gradient_scatter,
+                        .factors = factors_scatter,
+                        .linearity = linearity_scatter,
+                        .localize = localize_scatter,
                         .masks_padding = true,
-                        .flops = flops};
+                        .flops = flops_scatter};
 
 }  // namespace rows
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "elementwise_support.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/rows.h"
@@ -40,7 +41,7 @@ void check_computation(const OpView& view, int which, std::string_view name, con
           "{} %{} must take two {} and return {}", name, callee.name, element, result);
 }
 
-Type infer(const OpView& view) {
+Type infer_select_and_scatter(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& source = array_operand(view, 1);
   const Type& init = scalar_operand(view, 2, "the init");
@@ -64,31 +65,13 @@ Type infer(const OpView& view) {
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
 
-Literal element(const Literal& array, std::int64_t i) {
-  Literal out(Type::scalar(array.type().dtype()));
-  strided_copy(array, {i, {}}, out, {0, {}}, {});
-  return out;
-}
-
-bool holds(CompareDirection direction, double a, double b) {
-  switch (direction) {
-    case CompareDirection::kGe: return a >= b;
-    case CompareDirection::kGt: return a > b;
-    case CompareDirection::kLe: return a <= b;
-    case CompareDirection::kLt: return a < b;
-    case CompareDirection::kEq: return a == b;
-    case CompareDirection::kNe: break;
-  }
-  return a != b;
-}
-
 // Whether `select` keeps element a before element b.
 bool keeps(const EvalContext& context, const std::optional<CompareDirection>& direction, std::int64_t a,
            std::int64_t b) {
   const Literal& x = context.operands[0];
   if (direction && is_float(x.type().dtype()))
     return holds(*direction, element_as_double(x, a), element_as_double(x, b));
-  return context.call(0, {element(x, a), element(x, b)}).data<bool>()[0];
+  return context.call(0, {scalar_at(x, a), scalar_at(x, b)}).data<bool>()[0];
 }
 
 // The preferred element of the window at `position`; -1 if no element of the window is within the operand.
@@ -116,8 +99,8 @@ std::int64_t selected(const EvalContext& context, const std::vector<WindowDim>& 
   return best;
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_select_and_scatter(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_select_and_scatter);
   Literal out = splat_literal(context.operands[2], context.view.result);
   const auto window = window_dims(context.view);
   const Dims strides = row_major_strides(out.type().dims());
@@ -127,13 +110,13 @@ Literal evaluate(const EvalContext& context) {
     const std::int64_t i = next++;
     const auto target = selected(context, window, strides, position, direction);
     if (target < 0) return;
-    const Literal sum = context.call(1, {element(out, target), element(context.operands[1], i)});
+    const Literal sum = context.call(1, {scalar_at(out, target), scalar_at(context.operands[1], i)});
     strided_copy(sum, {0, {}}, out, {target, {}}, {});
   });
   return out;
 }
 
-// ---- factors, localize ----------------------------------------------------------------------------------------------
+// ---- factors_select_and_scatter, localize ----------------------------------------------------------------------------------------------
 
 bool can_be_filled(const OpView& view) {
   const auto direction = comparison_of(*view.called[0]);
@@ -142,7 +125,7 @@ bool can_be_filled(const OpView& view) {
 }
 
 // A tile of the result needs the windows that reach it, and all elements that these read.
-FactorMap factors(const OpView& view) {
+FactorMap factors_select_and_scatter(const OpView& view) {
   const auto window = window_dims(view);
   FactorMap map;
   TensorFactors dims;
@@ -173,7 +156,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView& view, int operand) {
+Linearity linearity_select_and_scatter(const OpView& view, int operand) {
   return operand == 1 && reduction_of(*view.called[1]) == Reduction::kSum ? Linearity::kLinear : Linearity::kNone;
 }
 
@@ -208,7 +191,7 @@ bool reads_padding(const OpView& view) {
 // The value outside of the operand: one that is never preferred (no element may be equal to it, so infinities become
 // the largest numbers), and source elements that add nothing. If only windows of such elements read beyond the ends,
 // any value is allowed.
-Value outside(LocalizeContext& context, int operand) {
+Value outside_select_and_scatter(LocalizeContext& context, int operand) {
   Builder& builder = context.builder;
   const DType dtype = context.view.operands[0].dtype();
   if (operand == 1) return ops::constant(builder, reduction_identity(Reduction::kSum, dtype));
@@ -222,7 +205,7 @@ Value outside(LocalizeContext& context, int operand) {
 
 // Along sharded dims, complete windows are adjacent and have no padding; of their elements, those of the shard are
 // kept.
-Value localize(LocalizeContext& context) {
+Value localize_select_and_scatter(LocalizeContext& context) {
   WindowDims window = context.view.as<WindowAttributes>().window;
   const Value init = counted_once(context, context.operands[2]);
   const Type& operand = context.operands[0].type();
@@ -243,7 +226,7 @@ Value localize(LocalizeContext& context) {
   return cuts ? ops::pad(all, init, std::move(cut)) : all;
 }
 
-double flops(const OpView& view) {
+double flops_select_and_scatter(const OpView& view) {
   double window = 1;
   for (const WindowDim& w : window_dims(view)) window *= static_cast<double>(w.size);
   return window * static_cast<double>(view.operands[1].element_count());
@@ -257,13 +240,13 @@ const OpDef kSelectAndScatter{
     .max_operands = 3,
     .called = {"select", "scatter"},
     .parse = parse_attributes<WindowAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
-    .factors = factors,
-    .linearity = linearity,
-    .localize = localize,
-    .outside = outside,
-    .flops = flops,
+    .infer = infer_select_and_scatter,
+    .evaluate = evaluate_select_and_scatter,
+    .factors = factors_select_and_scatter,
+    .linearity = linearity_select_and_scatter,
+    .localize = localize_select_and_scatter,
+    .outside = outside_select_and_scatter,
+    .flops = flops_select_and_scatter,
 };
 
 }  // namespace rows

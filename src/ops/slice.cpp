@@ -44,7 +44,7 @@ std::int64_t size_of(const SliceRange& r) { return ceil_div(r.limit - r.start, r
 std::int64_t step_of(const SliceRange& r) { return size_of(r) < 2 ? 1 : r.stride; }
 bool is_whole(const SliceRange& r, std::int64_t size) { return r.start == 0 && r.limit == size && r.stride == 1; }
 
-Type infer(const OpView& view) {
+Type infer_slice(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& ranges = view.as<SliceAttributes>().slice;
   if (isize(ranges) != x.ndim()) fail("slice={} needs one range per dim of {}", field_text(ranges), x.str());
@@ -59,7 +59,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(x.dtype(), std::move(dims)));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_slice(const EvalContext& context) {
   const Literal& x = context.operands[0];
   StridedSide source{0, row_major_strides(x.type().dims())};
   const auto& ranges = context.view.as<SliceAttributes>().slice;
@@ -73,7 +73,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_slice(const OpView& view) {
   FactorMap map;
   const Type& x = view.operands[0];
   TensorFactors tensor;
@@ -90,7 +90,7 @@ FactorMap factors(const OpView& view) {
 }
 
 // Pads with zeros: start before, stride - 1 between elements, and the rest after them.
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_slice(GradientContext& c) {
   const Type& x = c.view.operands[0];
   if (c.view.result.element_count() == 0) return {ops::full(c.builder, x, 0)};
   std::vector<PaddingDim> padding;
@@ -104,7 +104,7 @@ std::vector<Value> gradient(GradientContext& c) {
 
 // Complete ranges have the local size. In a sharded dim with a smaller range, the operand begins at the start of the
 // range.
-Value localize(LocalizeContext& context) {
+Value localize_slice(LocalizeContext& context) {
   auto ranges = context.view.as<SliceAttributes>().slice;
   for (int d = 0; d < isize(ranges); ++d) {
     const auto size = context.operands[0].type().dim(d);
@@ -125,13 +125,13 @@ const OpDef kSlice{
     .movement = Movement::kSlice,
     .takes_a_part = true,
     .parse = parse_attributes<SliceAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_slice,
+    .evaluate = evaluate_slice,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
+    .gradient = gradient_slice,
+    .factors = factors_slice,
     .linearity = passes_all,
-    .localize = localize,
+    .localize = localize_slice,
     .flops = no_flops,
 };
 

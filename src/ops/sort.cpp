@@ -24,7 +24,7 @@ namespace {
 
 int sort_dim(const OpView& view) { return static_cast<int>(view.as<SortAttributes>().dimensions.front()); }
 
-Type infer(const OpView& view) {
+Type infer_sort(const OpView& view) {
   const Type& first = array_operand(view, 0);
   const Dims& dimensions = view.as<SortAttributes>().dimensions;
   require(dimensions.size() == 1, "dimensions must name one dim, got {}", [&] { return field_text(dimensions); });
@@ -101,12 +101,6 @@ std::vector<std::int64_t> merge_sorted(std::int64_t n, First&& first) {
   return order;
 }
 
-Literal element(const Literal& array, std::int64_t i) {
-  Literal out(Type::scalar(array.type().dtype()));
-  strided_copy(array, {i, {}}, out, {0, {}}, {});
-  return out;
-}
-
 // The order of the line with element k at base + k*step.
 std::vector<std::int64_t> line_order(const EvalContext& context, const std::optional<PlainCompare>& plain,
                                      std::int64_t base, std::int64_t step, std::int64_t n) {
@@ -114,8 +108,8 @@ std::vector<std::int64_t> line_order(const EvalContext& context, const std::opti
     return merge_sorted(n, [&](std::int64_t a, std::int64_t b) {
       std::vector<Literal> arguments;
       for (const Literal& operand : context.operands) {
-        arguments.push_back(element(operand, base + a * step));
-        arguments.push_back(element(operand, base + b * step));
+        arguments.push_back(scalar_at(operand, base + a * step));
+        arguments.push_back(scalar_at(operand, base + b * step));
       }
       return context.call(0, arguments).data<bool>()[0];
     });
@@ -135,8 +129,8 @@ std::vector<std::int64_t> line_order(const EvalContext& context, const std::opti
   });
 }
 
-Literal evaluate(const EvalContext& context) {
-  if (has_narrow(context)) return evaluate_widened(context, evaluate);
+Literal evaluate_sort(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_sort);
   const Dims& dims = context.operands[0].type().dims();
   const int dim = sort_dim(context.view);
   const std::int64_t step = at(row_major_strides(dims), dim);
@@ -158,9 +152,9 @@ Literal evaluate(const EvalContext& context) {
   return results.size() == 1 ? results[0] : Literal::tuple(std::move(results));
 }
 
-// ---- factors, gradient ---------------------------------------------------------------------------------------------
+// ---- factors_sort, gradient ---------------------------------------------------------------------------------------------
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_sort(const OpView& view) {
   FactorMap map;
   const Type& type = view.operands[0];
   TensorFactors all(type.dims().size());
@@ -207,7 +201,7 @@ Value sorted_positions(GradientContext& context) {
   return ops::get_tuple_element(ops::sort(operands, dim, true, comparator), isize(context.operands));
 }
 
-std::vector<Value> gradient(GradientContext& context) {
+std::vector<Value> gradient_sort(GradientContext& context) {
   const int dim = sort_dim(context.view);
   const Type& type = context.view.operands[0];
   Dims index_dims = type.dims();
@@ -239,11 +233,11 @@ const OpDef kSort = {.name = "sort",
                      .max_operands = -1,
                      .called = {"to_apply"},
                      .parse = parse_attributes<SortAttributes>,
-                     .infer = infer,
-                     .evaluate = evaluate,
+                     .infer = infer_sort,
+                     .evaluate = evaluate_sort,
                      .gradient_kind = GradientKind::kFunction,
-                     .gradient = gradient,
-                     .factors = factors,
+                     .gradient = gradient_sort,
+                     .factors = factors_sort,
                      .linearity = none,
                      .flops = no_flops};
 

@@ -25,7 +25,7 @@ std::int64_t order_key(const Literal& x, std::int64_t i) {
   return x.type().dtype() == DType::kU64 ? value ^ std::numeric_limits<std::int64_t>::min() : value;
 }
 
-Type infer(const OpView& view) {
+Type infer_topk(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& [k, largest] = view.as<TopKAttributes>();
   require(x.ndim() >= 1 && x.dtype() != DType::kPred && !is_complex(x.dtype()),
@@ -37,12 +37,12 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::tuple({values, Type::array(DType::kS32, dims)}));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_topk(const EvalContext& context) {
   const auto& [k, largest] = context.view.as<TopKAttributes>();
   return top_k(context.operands[0], k, largest, context.view.result);
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_topk(GradientContext& c) {
   const Type& x = c.view.operands[0];
   const Value d = c.d_results.front();
   if (d.is_null()) return {Value{}};
@@ -97,10 +97,10 @@ const OpDef kTopK{.name = "topk",
                   .min_operands = 1,
                   .max_operands = 1,
                   .parse = parse_attributes<TopKAttributes>,
-                  .infer = infer,
-                  .evaluate = evaluate,
+                  .infer = infer_topk,
+                  .evaluate = evaluate_topk,
                   .gradient_kind = GradientKind::kFunction,
-                  .gradient = gradient,
+                  .gradient = gradient_topk,
                   .factors = top_k_factors,
                   .flops = no_flops};
 

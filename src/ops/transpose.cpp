@@ -9,7 +9,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-Type infer(const OpView& view) {
+Type infer_transpose(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Dims& permutation = view.as<DimensionsAttributes>().dimensions;
   if (isize(permutation) != x.ndim())
@@ -20,7 +20,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(x.dtype(), std::move(dims)));
 }
 
-Literal evaluate(const EvalContext& context) {
+Literal evaluate_transpose(const EvalContext& context) {
   const Literal& x = context.operands[0];
   const Dims own = row_major_strides(x.type().dims());
   Dims strides;
@@ -31,7 +31,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-FactorMap factors(const OpView& view) {
+FactorMap factors_transpose(const OpView& view) {
   FactorMap map;
   const TensorFactors operand = add_factors(map, view.operands[0]);
   TensorFactors result;
@@ -41,7 +41,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-std::vector<Value> gradient(GradientContext& c) {
+std::vector<Value> gradient_transpose(GradientContext& c) {
   const Dims& permutation = c.view.as<DimensionsAttributes>().dimensions;
   Dims inverse(permutation.size());
   for (int i = 0; i < isize(permutation); ++i) at(inverse, at(permutation, i)) = i;
@@ -57,11 +57,11 @@ const OpDef kTranspose{
     .movement = Movement::kTranspose,
     .chunkable = true,
     .parse = parse_attributes<DimensionsAttributes>,
-    .infer = infer,
-    .evaluate = evaluate,
+    .infer = infer_transpose,
+    .evaluate = evaluate_transpose,
     .gradient_kind = GradientKind::kFunction,
-    .gradient = gradient,
-    .factors = factors,
+    .gradient = gradient_transpose,
+    .factors = factors_transpose,
     .linearity = passes_all,
     .flops = no_flops,
 };

@@ -220,4 +220,6 @@ ShardingRef make_sharding(Sharding sharding) {
 }
 ShardingRef make_shardings(Shardings leaves) { return std::make_shared<const Shardings>(std::move(leaves)); }
 
+bool same_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b || (a && b && *a == *b); }
+
 }  // namespace tessera

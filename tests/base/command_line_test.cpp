@@ -11,7 +11,7 @@ namespace {
 using testing::error_of;
 using Value = OptionSyntax::Value;
 
-const std::vector<OptionSyntax>& options() {
+const std::vector<OptionSyntax>& known_options() {
   static const std::vector<OptionSyntax> kOptions = {{"max_steps"},
                                                      {"fast", Value::kOptional},
                                                      {"explain", Value::kNone},
@@ -22,7 +22,7 @@ const std::vector<OptionSyntax>& options() {
 
 // Returns `name(value)` for each option, `name` for an option without a value, and positional words unchanged.
 std::string read(const std::vector<std::string>& words) {
-  const CommandWords found = read_command_words(words, options());
+  const CommandWords found = read_command_words(words, known_options());
   std::string out;
   for (const auto& [name, value] : found.options) out += name + (value ? "(" + *value + ") " : " ");
   for (const std::string& word : found.positional) out += word + " ";

@@ -12,10 +12,22 @@ names_in_memory() { ls /dev/shm | grep -vE '^(vader_segment|tessera-launch)\.' |
 memory_before=$(names_in_memory)
 TMPDIR=$(mktemp -d -p /tmp tessera_failures.XXXXXX)  # a short path, because Open MPI creates sockets there
 export TMPDIR
-trap 'rm -rf "$TMPDIR"' EXIT
+failed=$(mktemp -p /tmp)  # has one line for each check that failed
+trap 'rm -rf "$TMPDIR" "$failed"' EXIT
 
 # check NAME RANKS WANTED_STATUS(0|fail) WANTED_TEXT [VARIABLE=value ...]
+# Starts one of the jobs. Up to four run at the same time, because they wait most of the time; finish_checks waits for the last one.
 check() {
+  while [ "$(jobs -rp | wc -l)" -ge 4 ]; do wait -n; done
+  run_check "$@" &
+}
+
+finish_checks() {
+  wait
+  [ -s "$failed" ] && failures=1
+}
+
+run_check() {
   local name=$1 ranks=$2 status=$3 text=$4
   shift 4
   local begin end out code
@@ -31,9 +43,8 @@ check() {
   if [ "$ok" = yes ]; then
     echo "ok    $name on $ranks ranks $* ($milliseconds ms)"
   else
-    echo "FAIL  $name on $ranks ranks $*: $ok; wanted \"$text\"; output:"
-    echo "$out"
-    failures=1
+    printf 'FAIL  %s on %s ranks %s: %s; wanted "%s"; output:\n%s\n' "$name" "$ranks" "$*" "$ok" "$text" "$out"
+    echo "$name" >>"$failed"
   fi
 }
 
@@ -118,6 +129,7 @@ for limited in all 3; do
   check kill 4 fail "rank 3" LIMITED=$limited OMPI_MCA_btl=self,tcp
 done
 silent TESSERA_SHARED_MEMORY=0 LIMITED=all OMPI_MCA_btl=self,tcp
+finish_checks
 rm "$job"
 job=$real_job
 
@@ -157,4 +169,5 @@ job=$failing_tests
 check --gtest_filter=Soft.* 3 fail "rank 1: " A=b
 check --gtest_filter=Hard.* 3 fail "rank 2 of 3: " A=b
 check --gtest_filter=Throwing.* 3 fail "thrown in a test" A=b
+finish_checks
 exit $failures

@@ -16,7 +16,7 @@ namespace {
 using ::tessera::testing::error_of;
 using Ids = std::vector<std::int32_t>;
 
-std::vector<std::string> pieces(std::string_view text) {
+std::vector<std::string> pretokenized(std::string_view text) {
   std::vector<std::string> out;
   split_like_gpt2(text, [&](std::string_view piece) { out.emplace_back(piece); });
   return out;
@@ -40,29 +40,29 @@ std::string random_text(std::mt19937& random, int words) {
 }
 
 TEST(SplitLikeGpt2, KeepsTheSpaceWithTheWordAndSplitsContractions) {
-  EXPECT_EQ(pieces("I don't know 42 things!"),
+  EXPECT_EQ(pretokenized("I don't know 42 things!"),
             (std::vector<std::string>{"I", " don", "'t", " know", " 42", " things", "!"}));
 }
 
 TEST(SplitLikeGpt2, LeavesOneSpaceOfARunToTheNextWord) {
-  EXPECT_EQ(pieces("a   b\n\nc  "), (std::vector<std::string>{"a", "  ", " b", "\n", "\n", "c", "  "}));
+  EXPECT_EQ(pretokenized("a   b\n\nc  "), (std::vector<std::string>{"a", "  ", " b", "\n", "\n", "c", "  "}));
 }
 
 TEST(SplitLikeGpt2, RecognizesLettersAndNumbersOfAllScripts) {
-  EXPECT_EQ(pieces("naïve 日本語٣٤"), (std::vector<std::string>{"naïve", " 日本語", "٣٤"}));
+  EXPECT_EQ(pretokenized("naïve 日本語٣٤"), (std::vector<std::string>{"naïve", " 日本語", "٣٤"}));
 }
 
 TEST(SplitLikeGpt2, MakesPiecesOfInvalidUtf8) {
   // A stray continuation byte, an overlong slash, a surrogate, a code point above the maximum, a truncated sequence.
-  EXPECT_EQ(pieces("a\x80"
-                   "b"),
+  EXPECT_EQ(pretokenized("a\x80"
+                         "b"),
             (std::vector<std::string>{"a", "\x80", "b"}));
-  EXPECT_EQ(pieces("a\xC0\xAF"
-                   "b"),
+  EXPECT_EQ(pretokenized("a\xC0\xAF"
+                         "b"),
             (std::vector<std::string>{"a", "\xC0\xAF", "b"}));
-  EXPECT_EQ(pieces("\xED\xA0\x80"), (std::vector<std::string>{"\xED\xA0\x80"}));
-  EXPECT_EQ(pieces("\xF4\x90\x80\x80"), (std::vector<std::string>{"\xF4\x90\x80\x80"}));
-  EXPECT_EQ(pieces("x\xE2\x82"), (std::vector<std::string>{"x", "\xE2\x82"}));
+  EXPECT_EQ(pretokenized("\xED\xA0\x80"), (std::vector<std::string>{"\xED\xA0\x80"}));
+  EXPECT_EQ(pretokenized("\xF4\x90\x80\x80"), (std::vector<std::string>{"\xF4\x90\x80\x80"}));
+  EXPECT_EQ(pretokenized("x\xE2\x82"), (std::vector<std::string>{"x", "\xE2\x82"}));
 }
 
 TEST(SplitLikeGpt2, ConcatenatedPiecesAreTheText) {
@@ -70,7 +70,7 @@ TEST(SplitLikeGpt2, ConcatenatedPiecesAreTheText) {
   for (int round = 0; round < 50; ++round) {
     const std::string text = round % 2 == 0 ? random_bytes(random, 301) : random_text(random, 97);
     std::string joined;
-    for (const auto& piece : pieces(text)) {
+    for (const auto& piece : pretokenized(text)) {
       EXPECT_FALSE(piece.empty());
       joined += piece;
     }

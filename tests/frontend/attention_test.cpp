@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-Tensor numbers(Dims dims, int seed) {
+Tensor random_numbers(Dims dims, int seed) {
   std::vector<double> values(static_cast<std::size_t>(product(dims)));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::sin(static_cast<double>(i) * 0.7 + static_cast<double>(seed));
@@ -48,7 +48,7 @@ Results with_gradients(std::vector<Tensor> inputs, const std::function<Tensor(co
     x.set_requires_grad();
   }
   const Tensor out = f(inputs);
-  sum(out * numbers(out.dims(), 9)).backward();
+  sum(out * random_numbers(out.dims(), 9)).backward();
   std::vector<Tensor> all{out};
   for (const Tensor& x : inputs) all.push_back(x.grad());
   Results results;
@@ -59,8 +59,8 @@ Results with_gradients(std::vector<Tensor> inputs, const std::function<Tensor(co
 
 TEST(Attention, ItsValueAndGradientsAreThoseOfProductsAndASoftmax) {
   const FreshRank rank;
-  const std::vector<Tensor> inputs{numbers({2, 3, 5, 4}, 1), numbers({2, 3, 7, 4}, 2), numbers({2, 3, 7, 6}, 3),
-                                   numbers({3, 1, 7}, 4)};
+  const std::vector<Tensor> inputs{random_numbers({2, 3, 5, 4}, 1), random_numbers({2, 3, 7, 4}, 2),
+                                   random_numbers({2, 3, 7, 6}, 3), random_numbers({3, 1, 7}, 4)};
   const Results expected =
       with_gradients(inputs, [](const auto& x) { return by_products(x[0], x[1], x[2], 0.5, x[3]); });
   const Results got = with_gradients(inputs, [](const auto& x) {
@@ -71,9 +71,9 @@ TEST(Attention, ItsValueAndGradientsAreThoseOfProductsAndASoftmax) {
 
 TEST(Attention, AnOffsetAlignsTheRowsWithTheKeys) {
   const FreshRank rank;
-  const Tensor q = numbers({1, 2, 3, 4}, 1);
-  const Tensor k = numbers({1, 2, 8, 4}, 2);
-  const Tensor v = numbers({1, 2, 8, 4}, 3);
+  const Tensor q = random_numbers({1, 2, 3, 4}, 1);
+  const Tensor k = random_numbers({1, 2, 8, 4}, 2);
+  const Tensor v = random_numbers({1, 2, 8, 4}, 3);
   const Tensor offset = Tensor::from<std::int32_t>({}, {5});
   const Tensor last = scaled_dot_product_attention(q, k, v, {.causal = true, .query_offset = offset});
   const Type square = Type::array(DType::kS32, {3, 8});
@@ -84,8 +84,8 @@ TEST(Attention, AnOffsetAlignsTheRowsWithTheKeys) {
 
 TEST(Attention, ArraysMayHaveNoHeads) {
   const FreshRank rank;
-  const Tensor q = numbers({2, 5, 4}, 1);
-  const Tensor k = numbers({2, 7, 4}, 2);
+  const Tensor q = random_numbers({2, 5, 4}, 1);
+  const Tensor k = random_numbers({2, 7, 4}, 2);
   const Tensor out = scaled_dot_product_attention(q, k, k);
   EXPECT_EQ(out.dims(), (Dims{2, 5, 4}));
   const Tensor with_heads =
@@ -97,7 +97,8 @@ TEST(Attention, AnErrorNamesTheFunctionAndTheShapes) {
   const FreshRank rank;
   const auto message = [](const AttentionSettings& settings, Dims k) -> std::string {
     try {
-      (void)scaled_dot_product_attention(numbers({2, 3, 5, 4}, 1), numbers(k, 2), numbers(k, 2), settings);
+      (void)scaled_dot_product_attention(random_numbers({2, 3, 5, 4}, 1), random_numbers(k, 2), random_numbers(k, 2),
+                                         settings);
     } catch (const Error& error) {
       return error.what();
     }
@@ -127,9 +128,9 @@ Results on_layout(const Layout& layout, double dropout) {
     const Mesh mesh = Mesh::parse(layout.mesh);
     set_default_mesh(mesh);
     manual_seed(3);
-    const Tensor q = numbers({3, 6, 7, 4}, 1);
-    const Tensor k = numbers({3, 2, 7, 4}, 2);
-    const Tensor v = numbers({3, 2, 7, 4}, 3);
+    const Tensor q = random_numbers({3, 6, 7, 4}, 1);
+    const Tensor k = random_numbers({3, 2, 7, 4}, 2);
+    const Tensor v = random_numbers({3, 2, 7, 4}, 3);
     mark_sharding(q, mesh, layout.q);
     mark_sharding(k, mesh, layout.k);
     mark_sharding(v, mesh, layout.k);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "frontend/on_ranks.h"
+#include "frontend/tensors.h"
 #include "support/temporary_folder.h"
 #include "tessera/frontend/compile/compiled_function.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
@@ -18,12 +19,6 @@ namespace {
 
 using testing::error_of;
 using Tensors = std::vector<Tensor>;
-
-Tensor variable(Dims dims, const std::vector<float>& values) {
-  Tensor out = Tensor::from<float>(std::move(dims), values);
-  out.set_requires_grad();
-  return out;
-}
 
 // ---- arguments that are one tensor, or a variable ------------------------------------------------------------------------
 
@@ -50,8 +45,8 @@ TEST(CompiledCalls, AnArgumentMayRepeat) {
 TEST(CompiledCalls, AnArgumentMayBeAVariableThatTheFunctionUses) {
   const FreshRank rank;
   int traced = 0;
-  Tensor w = variable({2}, {3, 3});
-  Tensor same = variable({2}, {0, 0});
+  Tensor w = variable<float>({2}, {3, 3});
+  Tensor same = variable<float>({2}, {0, 0});
   const Tensor three = pair_of(3) * 1.0;
   mark_step();
   w.assign(three);
@@ -72,7 +67,7 @@ TEST(CompiledCalls, AnArgumentMayBeAVariableThatTheFunctionUses) {
 TEST(CompiledCalls, AnArgumentMayBeAVariableThatTheFunctionAssigns) {
   const FreshRank rank;
   int traced = 0;
-  Tensor w = variable({2}, {1, 2});
+  Tensor w = variable<float>({2}, {1, 2});
   CompiledFunction add = compile([&](const Tensors& in) {
     ++traced;
     const Tensor sum = stored_tensor(w) + in[0];
@@ -100,7 +95,7 @@ TEST(CompiledCalls, AnArgumentMayBeAVariableThatTheFunctionAssigns) {
 
 TEST(CompiledCalls, ReadingAnAssignedVariableThroughAnArgumentIsAnError) {
   const FreshRank rank;
-  Tensor w = variable({1}, {1});
+  Tensor w = variable<float>({1}, {1});
   w.set_name("w");
   CompiledFunction read_late = compile([&](const Tensors& in) {
     w.assign(stored_tensor(w) + 1.0);
@@ -108,10 +103,10 @@ TEST(CompiledCalls, ReadingAnAssignedVariableThroughAnArgumentIsAnError) {
   });
   const std::string message =
       "compile: the variable w is also an argument; the function assigns one and then reads the other";
-  EXPECT_EQ(read_late({variable({1}, {5})}).front().item(), 50);
+  EXPECT_EQ(read_late({variable<float>({1}, {5})}).front().item(), 50);
   EXPECT_NE(error_of([&] { read_late({w}); }).find(message), std::string::npos);
   EXPECT_EQ(w.item(), 2) << "the failed call assigned nothing";
-  EXPECT_EQ(read_late({variable({1}, {6})}).front().item(), 60);
+  EXPECT_EQ(read_late({variable<float>({1}, {6})}).front().item(), 60);
   EXPECT_EQ(w.item(), 3);
 }
 
@@ -124,8 +119,8 @@ TEST(CompiledCalls, MayAssignItsArguments) {
     to.assign(stored_tensor(to) + in[1]);
     return Tensors{};
   });
-  Tensor a = variable({2}, {1, 2});
-  Tensor b = variable({2}, {10, 20});
+  Tensor a = variable<float>({2}, {1, 2});
+  Tensor b = variable<float>({2}, {10, 20});
   const Tensor kept = stored_tensor(b);
   const Tensor x = pair_of(1);
   grow({a, x});
@@ -142,8 +137,8 @@ TEST(CompiledCalls, MayAssignItsArguments) {
 
 TEST(CompiledCalls, AssignsArgumentsAndHostDataAtEachCall) {
   const FreshRank rank;
-  Tensor last = variable({2}, {0, 0});
-  Tensor count = variable({1}, {0});
+  Tensor last = variable<float>({2}, {0, 0});
+  Tensor count = variable<float>({1}, {0});
   CompiledFunction f = compile([&](const Tensors& in) {
     last.assign(in[0]);
     count.assign(Tensor::from<float>({1}, {7}));
@@ -161,7 +156,7 @@ TEST(CompiledCalls, AssignsArgumentsAndHostDataAtEachCall) {
 TEST(CompiledCalls, GradientsFlowToVariablesAmongTheArguments) {
   const FreshRank rank;
   int traced = 0;
-  Tensor w = variable({1}, {3});
+  Tensor w = variable<float>({1}, {3});
   CompiledFunction slope = compile([&](const Tensors& in) {
     ++traced;
     sum(in[0] * in[1] * w).backward();
@@ -179,8 +174,8 @@ TEST(CompiledCalls, GradientsFlowToVariablesAmongTheArguments) {
   EXPECT_EQ(slopes(two, two), (std::vector<double>{4, 0}));
   EXPECT_EQ(slopes(two, five), (std::vector<double>{10, 0}));
   EXPECT_EQ(traced, 1) << "numbers that take no gradient";
-  const Tensor u = variable({1}, {4});
-  const Tensor v = variable({1}, {6});
+  const Tensor u = variable<float>({1}, {4});
+  const Tensor v = variable<float>({1}, {6});
   EXPECT_EQ(slopes(u, two), (std::vector<double>{8, 6}));
   EXPECT_EQ(slopes(v, five), (std::vector<double>{30, 15}));
   EXPECT_EQ(traced, 2) << "any variable";
@@ -219,7 +214,7 @@ TEST(CompiledCalls, AFailedCallHasNoEffect) {
     const FreshRank rank;
     manual_seed(3);
     bool broken = false;
-    Tensor w = variable({2}, {3, 5});
+    Tensor w = variable<float>({2}, {3, 5});
     w.set_name("w");
     optim::AdamW optimizer({w}, {.learning_rate = 0.05});
     CompiledFunction step = compile([&](const Tensors& in) {
@@ -257,7 +252,7 @@ Tensor huge() { return Tensor::zeros(Type::array(DType::kF32, {std::int64_t{1} <
 
 TEST(CompiledCalls, VariablesKeepTheirValuesIfACallRunsOutOfMemory) {
   const FreshRank rank;
-  Tensor w = variable({2}, {3, 5});
+  Tensor w = variable<float>({2}, {3, 5});
   const auto update = [&](bool needs_much) {
     return compile([&w, needs_much](const Tensors& in) {
       w.assign(w + in[0]);
@@ -276,7 +271,7 @@ TEST(CompiledCalls, VariablesKeepTheirValuesIfACallRunsOutOfMemory) {
 
 TEST(CompiledCalls, ATensorThatSharesTheDataOfAnAssignedArgumentKeepsItsValue) {
   const FreshRank rank;
-  Tensor w = variable({2}, {3, 5});
+  Tensor w = variable<float>({2}, {3, 5});
   CompiledFunction f = compile([](const Tensors& in) {
     Tensor first = in[0];
     const Tensor out = in[1] * 10.0;
@@ -295,7 +290,7 @@ TEST(CompiledCalls, MayBeCalledAfterAShardingWasChangedAndRestored) {
   on_ranks(2, [](int) {
     const Mesh mesh({{"data", 2}});
     set_default_mesh(mesh);
-    Tensor w = variable({2}, {1, 2});
+    Tensor w = variable<float>({2}, {1, 2});
     w.set_name("w");
     CompiledFunction f = compile([&](const Tensors& in) { return Tensors{in[0] * 10.0 + w}; });
     EXPECT_EQ(f({pair_of(1)}).front().to_vector<float>(), (std::vector<float>{11, 12}));
@@ -310,7 +305,7 @@ TEST(CompiledCalls, MayBeCalledAfterAShardingWasChangedAndRestored) {
 
 TEST(CompiledCalls, MayBeCalledAfterRanksPassedDifferentArguments) {
   on_ranks(2, [](int rank) {
-    Tensor w = variable({2}, {1, 2});
+    Tensor w = variable<float>({2}, {1, 2});
     CompiledFunction f = compile([&](const Tensors& in) { return Tensors{in[0] * 10.0 + w}; });
     EXPECT_EQ(f({pair_of(1)}).front().to_vector<float>(), (std::vector<float>{11, 12}));
     EXPECT_NE(error_of([&] { f({pair_of(static_cast<float>(rank))}); }).find("is not the same on all ranks"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Later calls of a compiled function do the same as lazy steps.
 #include "tessera/frontend/compile/compiled_function.h"
+#include "frontend/tensors.h"
 
 #include <gtest/gtest.h>
 
@@ -17,12 +18,6 @@ namespace {
 
 using testing::error_of;
 using Tensors = std::vector<Tensor>;
-
-Tensor variable(Dims dims, const std::vector<float>& values) {
-  Tensor out = Tensor::from<float>(std::move(dims), values);
-  out.set_requires_grad();
-  return out;
-}
 
 // Two layers with dropout, trained by AdamW with a changing learning rate.
 std::vector<double> train(bool compiled, int steps, std::int64_t* recorded = nullptr) {
@@ -91,7 +86,7 @@ TEST(CompiledFunction, IsTracedAgainOnlyForOtherTypes) {
 
 TEST(CompiledFunction, UsesTheValuesOfVariablesAtTheCall) {
   const FreshRank rank;
-  Tensor w = variable({2}, {1, 2});
+  Tensor w = variable<float>({2}, {1, 2});
   CompiledFunction grow = compile([&](const Tensors& in) {
     w.assign(stored_tensor(w) + in[0]);
     return Tensors{};
@@ -113,7 +108,7 @@ TEST(CompiledFunction, UsesTheValuesOfVariablesAtTheCall) {
 
 TEST(CompiledFunction, AResultMayBeReturnedAndAssigned) {
   const FreshRank rank;
-  Tensor w = variable({1}, {1});
+  Tensor w = variable<float>({1}, {1});
   CompiledFunction grow = compile([&](const Tensors&) {
     w.assign(stored_tensor(w) * 3.0);
     return Tensors{stored_tensor(w)};
@@ -142,7 +137,7 @@ TEST(CompiledFunction, KeepsShardings) {
   on_ranks(2, [](int rank) {
     const Mesh mesh({{"data", 2}});
     set_default_mesh(mesh);
-    Tensor w = variable({4}, {1, 2, 3, 4});
+    Tensor w = variable<float>({4}, {1, 2, 3, 4});
     mark_sharding(w, mesh, {"data"});
     CompiledFunction grow = compile([&](const Tensors& in) {
       mark_sharding(in[0], mesh, {"data"});
@@ -160,7 +155,7 @@ TEST(CompiledFunction, KeepsShardings) {
 
 TEST(CompiledFunction, ErrorsNameTheMistake) {
   const FreshRank rank;
-  Tensor w = variable({1}, {1});
+  Tensor w = variable<float>({1}, {1});
   w.set_name("w");
   const Tensor x = Tensor::from<float>({1}, {5});
   const auto message = [&](const CompiledFunction::Function& function) {

@@ -182,15 +182,15 @@ TEST(Start, AnUnknownLogLevelIsAnErrorThatListsTheLevels) {
 // ---- the cache of partitioned programs ------------------------------------------------------------------------------------
 
 // The sum of a sharded matrix product over `rows` rows on 3 ranks, and the metrics of rank 0 afterwards.
-struct Outcome {
+struct RunOutcome {
   float sum = 0;
   std::int64_t hits = 0;
   std::int64_t misses = 0;
   std::int64_t failures = 0;
   std::size_t notes = 0;
 };
-Outcome run_sharded(const std::string& folder, std::int64_t rows = 5) {
-  Outcome out;
+RunOutcome run_sharded(const std::string& folder, std::int64_t rows = 5) {
+  RunOutcome out;
   on_ranks(3, [&](int rank) {
     options().set("TESSERA_CACHE_DIR", folder);
     const Tensor x = Tensor::from<float>({rows, 7}, std::vector<float>(static_cast<std::size_t>(rows) * 7, 1.0F));
@@ -217,7 +217,7 @@ std::vector<std::string> files_in(const std::string& folder) {
 TEST(ProgramCache, ASecondRunReadsTheResultOfTheFirst) {
   const TemporaryFolder folder;
   const std::string cache = folder.file("made/by/it");
-  const Outcome first = run_sharded(cache);
+  const RunOutcome first = run_sharded(cache);
   EXPECT_EQ(first.sum, 70);
   EXPECT_EQ(first.hits, 0);
   EXPECT_EQ(first.misses, 1);
@@ -225,13 +225,13 @@ TEST(ProgramCache, ASecondRunReadsTheResultOfTheFirst) {
   const auto files = files_in(cache);
   ASSERT_EQ(files.size(), 1U);
   const auto written = std::filesystem::last_write_time(files[0]);
-  const Outcome second = run_sharded(cache);
+  const RunOutcome second = run_sharded(cache);
   EXPECT_EQ(second.sum, 70);
   EXPECT_EQ(second.hits, 1);
   EXPECT_EQ(second.misses, 0);
   EXPECT_EQ(second.notes, first.notes);
   EXPECT_EQ(std::filesystem::last_write_time(files[0]), written);
-  const Outcome other = run_sharded(cache, 4);
+  const RunOutcome other = run_sharded(cache, 4);
   EXPECT_EQ(other.sum, 56);
   EXPECT_EQ(other.misses, 1);
   EXPECT_EQ(files_in(cache).size(), 2U);
@@ -241,7 +241,7 @@ TEST(ProgramCache, ASecondRunReadsTheResultOfTheFirst) {
 void expect_ignored(const std::string& content, const std::string& whole, const std::string& path,
                     const std::string& why) {
   write_file(path, content);
-  Outcome outcome;
+  RunOutcome outcome;
   const std::string text =
       errors_of([&] { outcome = run_sharded(std::filesystem::path(path).parent_path().string()); });
   EXPECT_EQ(text, fmt::format("warning: {} is ignored: {}; the program is partitioned again\n", path, why));
@@ -275,7 +275,7 @@ TEST(ProgramCache, ADamagedFileCausesAWarningAndIsRewritten) {
 TEST(ProgramCache, AFolderThatCannotBeWrittenCausesOneWarning) {
   const TemporaryFolder folder;
   const std::string file = folder.write("occupied", "a file");
-  Outcome outcome;
+  RunOutcome outcome;
   const std::string text = errors_of([&] { outcome = run_sharded(file + "/cache"); });
   EXPECT_EQ(outcome.sum, 70);
   EXPECT_EQ(count_of(text, "warning: TESSERA_CACHE_DIR: "), 1) << text;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "frontend/on_ranks.h"
+#include "frontend/tensors.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/options.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -16,12 +17,6 @@
 
 namespace tessera {
 namespace {
-
-Tensor variable(Dims dims, const std::vector<double>& values) {
-  Tensor out = Tensor::from<double>(std::move(dims), values);
-  out.set_requires_grad();
-  return out;
-}
 
 TEST(Lazy, NothingRunsBeforeTheStepIsMarked) {
   const FreshRank rank;
@@ -39,7 +34,7 @@ TEST(Lazy, NothingRunsBeforeTheStepIsMarked) {
 
 TEST(Lazy, StepsOfTheSameShapesCompileOnce) {
   const FreshRank rank;
-  Tensor w = variable({2, 3}, {1, 2, 3, 4, 5, 6});
+  Tensor w = variable<double>({2, 3}, {1, 2, 3, 4, 5, 6});
   optim::SGD optimizer({w}, {.learning_rate = 0.1, .momentum = 0.9});
   std::int64_t compiled_before = 0;
   for (int step = 0; step < 5; ++step) {
@@ -117,7 +112,7 @@ TEST(Lazy, MicroBatchesDrawTheMaskOfTheCompleteBatch) {
 
 TEST(Lazy, AValueMayBeReadBeforeBackward) {
   const FreshRank rank;
-  const Tensor x = variable({2}, {3, 4});
+  const Tensor x = variable<double>({2}, {3, 4});
   const Tensor loss = sum(square(x));
   EXPECT_EQ(loss.item(), 25);
   loss.backward();
@@ -137,7 +132,7 @@ TEST(Lazy, ReadingTwiceRunsOnce) {
 
 TEST(Lazy, BackwardAfterTheStepIsAnErrorWithTheRemedy) {
   const FreshRank rank;
-  const Tensor x = variable({1}, {3});
+  const Tensor x = variable<double>({1}, {3});
   const Tensor loss = sum(x);
   mark_step();
   try {
@@ -150,7 +145,7 @@ TEST(Lazy, BackwardAfterTheStepIsAnErrorWithTheRemedy) {
 
 TEST(Lazy, GradientsAddUpUntilTheyAreZeroed) {
   const FreshRank rank;
-  Tensor x = variable({2}, {1, 2});
+  Tensor x = variable<double>({2}, {1, 2});
   for (int i = 0; i < 3; ++i) {
     sum(x * 2.0).backward();
     mark_step();
@@ -213,7 +208,7 @@ TEST(Lazy, AStepThatRanOutOfMemoryMayBeRepeated) {
 
 TEST(Lazy, NoGradientFlowsThroughDetach) {
   const FreshRank rank;
-  const Tensor x = variable({2}, {3, 5});
+  const Tensor x = variable<double>({2}, {3, 5});
   sum(x * x.detach()).backward();
   mark_step();
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 5}));

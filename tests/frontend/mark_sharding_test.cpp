@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/ir/text.h"
@@ -14,27 +15,20 @@
 namespace tessera {
 namespace {
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 Tensor matrix() { return Tensor::from<float>({4, 6}, std::vector<float>(24, 1)); }
-const Mesh kMesh({{"data", 2}, {"model", 3}});
+const Mesh kDataModel({{"data", 2}, {"model", 3}});
 
 TEST(MarkSharding, AMarkedTensorAcceptsTheSameMarkOrANewOneAfterClearing) {
   const FreshRank rank;
   plan_for_devices(6);
   Tensor twice = matrix();
-  mark_sharding(twice, kMesh, {"data", {}});
-  mark_sharding(twice, kMesh, {"data", {}});
-  EXPECT_NE(message_of([&] { mark_sharding(twice, kMesh, {{}, "model"}); }), "no error");
+  mark_sharding(twice, kDataModel, {"data", {}});
+  mark_sharding(twice, kDataModel, {"data", {}});
+  EXPECT_NE(error_of([&] { mark_sharding(twice, kDataModel, {{}, "model"}); }), "no error");
   clear_sharding(twice);
-  mark_sharding(twice, kMesh, {{}, "model"});
+  mark_sharding(twice, kDataModel, {{}, "model"});
   EXPECT_EQ(twice.sharding()->str(), "{-,model}");
 }
 
@@ -43,8 +37,8 @@ TEST(MarkSharding, ParametersOfAnOptimizerCannotBeMarkedAgain) {
   plan_for_devices(6);
   nn::Linear layer(4, 6);
   const optim::AdamW optimizer(layer.parameters(), {});
-  EXPECT_NE(message_of([&] {
-              mark_sharding(layer.weight(), kMesh, {"data", {}});
+  EXPECT_NE(error_of([&] {
+              mark_sharding(layer.weight(), kDataModel, {"data", {}});
             }).find("mark shardings before making the optimizer"),
             std::string::npos);
 }
@@ -54,7 +48,7 @@ TEST(MarkSharding, EachRankStoresItsShardAndReadingGathersIt) {
     std::vector<float> values;
     for (int i = 0; i < 20; ++i) values.push_back(static_cast<float>(i));
     const Tensor x = Tensor::from<float>({4, 5}, values);
-    mark_sharding(x, kMesh, {"data", "model"});  // 5 over 3: 2, 2, 1
+    mark_sharding(x, kDataModel, {"data", "model"});  // 5 over 3: 2, 2, 1
     const Literal shard = x.local_shard();
     EXPECT_EQ(shard.type(), Type::array(DType::kF32, {2, 2}));
     EXPECT_EQ(shard.data<float>()[0], static_cast<float>(rank / 3 * 10 + rank % 3 * 2));
@@ -103,14 +97,14 @@ TEST(MarkSharding, AnIntermediateValueKeepsItsMark) {
 TEST(MarkSharding, OnlyComputedTensorsMayHaveOpenDims) {
   const FreshRank rank;
   plan_for_devices(6);
-  const std::string text = message_of([] { mark_sharding(matrix(), kMesh, {kUnconstrained, "model"}); });
+  const std::string text = error_of([] { mark_sharding(matrix(), kDataModel, {kUnconstrained, "model"}); });
   EXPECT_NE(
       text.find("f32[4,6] is a stored tensor: spec {?,model} must close every dim (\"?\" is only for traced tensors)"),
       std::string::npos)
       << text;
   const Tensor x = matrix();
-  mark_sharding(x, kMesh, {"data", {}});
-  const Tensor y = with_sharding_constraint(x * 2.0, kMesh, {kUnconstrained, "model"});
+  mark_sharding(x, kDataModel, {"data", {}});
+  const Tensor y = with_sharding_constraint(x * 2.0, kDataModel, {kUnconstrained, "model"});
   const auto program = print_program(plan_step().partitioned.program);
   EXPECT_NE(program.find("f32[2,2]"), std::string::npos) << program;
 }
@@ -145,7 +139,7 @@ TEST(MarkSharding, ThePictureOfATensorHasALineWithItsSharding) {
   const FreshRank rank;
   plan_for_devices(6);
   const Tensor x = matrix();
-  mark_sharding(x, kMesh, {"data", {}});
+  mark_sharding(x, kDataModel, {"data", {}});
   std::ostringstream out;
   visualize_tensor_sharding(x, {.cell_width = 7, .cell_height = 1}, out);
   EXPECT_EQ(out.str(), "f32[4,6] {data,-}\n┌───────┐\n│ 0,1,2 │\n├───────┤\n│ 3,4,5 │\n└───────┘\n");

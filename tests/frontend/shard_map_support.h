@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/frontend/sharding/shard_map.h"
 #include "tessera/frontend/tensor/functions.h"
 
@@ -17,16 +18,8 @@ namespace tessera {
 
 inline const Mesh kGrid({{"data", 2}, {"model", 3}});
 
-inline std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 inline void expect_message(const std::function<void()>& body, const std::string& part) {
-  const std::string text = message_of(body);
+  const std::string text = testing::error_of(body);
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 

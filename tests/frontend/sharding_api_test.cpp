@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/sharding/meshes.h"
@@ -18,18 +19,12 @@
 namespace tessera {
 namespace {
 
+using testing::error_of;
+
 const Mesh kGrid({{"data", 2}, {"model", 3}});
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 void expect_message(const std::function<void()>& body, const std::string& part) {
-  const std::string text = message_of(body);
+  const std::string text = error_of(body);
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
@@ -52,7 +47,7 @@ TEST(Specs, AnAxisIsNamedOrNumbered) {
 
 TEST(Specs, ErrorsPrintTheSpec) {
   const auto message = [](const PartitionSpec& spec) {
-    return message_of([&] { (void)Sharding::from_spec(kGrid, spec, 2); });
+    return error_of([&] { (void)Sharding::from_spec(kGrid, spec, 2); });
   };
   EXPECT_EQ(message({"data"}), "partition spec {data} has 1 entry, the tensor has 2 dims; give one entry per dim");
   EXPECT_EQ(message({"modle", {}}),
@@ -90,9 +85,7 @@ TEST(Meshes, AMeshOfDeviceIdsHasTheirOrder) {
 
 TEST(Meshes, TheDeviceIdsAreChecked) {
   const auto message = [](std::vector<std::int64_t> ids, std::vector<std::int64_t> shape,
-                          std::vector<std::string> names) {
-    return message_of([&] { (void)Mesh(ids, shape, names); });
-  };
+                          std::vector<std::string> names) { return error_of([&] { (void)Mesh(ids, shape, names); }); };
   EXPECT_EQ(message({0, 1, 2}, {2, 2}, {}), "the mesh shape [2,2] needs 4 devices, but 3 device ids are given");
   EXPECT_EQ(message({0, 1, 1, 2}, {2, 2}, {}), "device 1 occurs twice in the device order");
   EXPECT_EQ(message({0, 1, 2, 4}, {2, 2}, {}), "device 4 is not one of 0..3");

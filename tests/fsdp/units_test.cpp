@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
@@ -18,15 +19,7 @@
 namespace tessera {
 namespace {
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 nn::GPT2Config tiny_gpt2(int layers) {
   nn::GPT2Config config;

@@ -132,7 +132,7 @@ TEST(Collectives, SeveralOperandsAreExchangedTogether) {
   EXPECT_EQ(out[0], ints({3}, {300, 300, 303}));
 }
 
-std::string error_of(const Dims& dims, const std::function<Value(Value)>& emit) {
+std::string first_line_of_error(const Dims& dims, const std::function<Value(Value)>& emit) {
   try {
     on_devices(dims, emit);
   } catch (const Error& error) {
@@ -142,14 +142,14 @@ std::string error_of(const Dims& dims, const std::function<Value(Value)>& emit) 
 }
 
 TEST(Collectives, ErrorsNameDevicesWithoutAGroupAndSizesThatDoNotDivide) {
-  EXPECT_EQ(error_of({3},
-                     [](Value x) {
-                       return ops::all_reduce(x, Reduction::kSum, {{{0, 1}, {2, 3}}}, 1);
-                     }),
+  EXPECT_EQ(first_line_of_error({3},
+                                [](Value x) {
+                                  return ops::all_reduce(x, Reduction::kSum, {{{0, 1}, {2, 3}}}, 1);
+                                }),
             "all-reduce: device 4 is in no group of [2,2]<=[4]");
-  EXPECT_EQ(error_of({4}, [](Value x) { return ops::all_to_all(x, 0, kRows, 1); }),
+  EXPECT_EQ(first_line_of_error({4}, [](Value x) { return ops::all_to_all(x, 0, kRows, 1); }),
             "all-to-all: dim 0 of s32[4] is not a multiple of the group size 3");
-  EXPECT_EQ(error_of({4}, [](Value x) { return ops::reduce_scatter(x, 0, Reduction::kSum, kRows, 1); }),
+  EXPECT_EQ(first_line_of_error({4}, [](Value x) { return ops::reduce_scatter(x, 0, Reduction::kSum, kRows, 1); }),
             "reduce-scatter: dim 0 is 4, which is not a multiple of 3");
 }
 

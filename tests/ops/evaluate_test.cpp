@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ops/evaluate.h"
+#include "support/error_of.h"
 
 #include <gtest/gtest.h>
 
@@ -12,17 +13,7 @@
 namespace tessera {
 namespace {
 
-Program parsed(const std::string& text) { return parse_program(text, op_table()); }
-
-template <class F>
-std::string error_text(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+Program program_of(const std::string& text) { return parse_program(text, op_table()); }
 
 // Counts %n down to zero and adds up its values.
 const std::string kLoop = R"(HloModule loop
@@ -50,7 +41,7 @@ ENTRY %main {
 )";
 
 TEST(Evaluate, RunsLoopsWhileThePredicateHolds) {
-  const Program program = parsed(kLoop);
+  const Program program = program_of(kLoop);
   EXPECT_EQ(evaluate(program, {Literal::scalar<std::int32_t>(5)}).str(), "(0, 15)");
   EXPECT_EQ(evaluate(program, {Literal::scalar<std::int32_t>(-1)}).str(), "(-1, 0)");
 }
@@ -58,14 +49,14 @@ TEST(Evaluate, RunsLoopsWhileThePredicateHolds) {
 TEST(Evaluate, StopsLoopsAtTheTripLimit) {
   EvaluateOptions options;
   options.trip_limit = 3;
-  const Program program = parsed(kLoop);
+  const Program program = program_of(kLoop);
   EXPECT_EQ(evaluate(program, {Literal::scalar<std::int32_t>(3)}, options).str(), "(0, 6)");
-  EXPECT_EQ(error_text([&] { evaluate(program, {Literal::scalar<std::int32_t>(4)}, options); }),
+  EXPECT_EQ(testing::error_of([&] { evaluate(program, {Literal::scalar<std::int32_t>(4)}, options); }),
             "while %end: still running after 3 rounds, the trip limit");
 }
 
 TEST(Evaluate, RunsALoopWithoutCollectivesSeparatelyOnEachDevice) {
-  Program program = parsed(kLoop);
+  Program program = program_of(kLoop);
   program.num_partitions = 2;
   const auto results =
       evaluate_lockstep(program, {{Literal::scalar<std::int32_t>(2)}, {Literal::scalar<std::int32_t>(4)}});
@@ -93,7 +84,7 @@ ENTRY %main {
 )";
 
 TEST(Evaluate, TakesTheLastBranchForAnIndexOutOfRange) {
-  const Program program = parsed(kBranches);
+  const Program program = program_of(kBranches);
   const auto result = [&](std::int32_t index) { return evaluate(program, {Literal::scalar(index)}).str(); };
   EXPECT_EQ(result(0), "-7");
   EXPECT_EQ(result(1), "7");
@@ -135,14 +126,14 @@ ENTRY %main {
 std::vector<Literal> two(std::int32_t n, std::int32_t x) { return {Literal::scalar(n), Literal::scalar(x)}; }
 
 TEST(EvaluateLockstep, CollectivesInLoopsSeeAllDevices) {
-  const auto results = evaluate_lockstep(parsed(kCollectiveLoop), {two(2, 3), two(2, 4)});
+  const auto results = evaluate_lockstep(program_of(kCollectiveLoop), {two(2, 3), two(2, 4)});
   EXPECT_EQ(results[0].str(), "(0, 14)");
   EXPECT_EQ(results[1].str(), "(0, 14)");
 }
 
 TEST(EvaluateLockstep, PredicatesMustAgreeAmongTheDevicesOfACollectiveInside) {
-  EXPECT_EQ(error_text([] {
-              evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 3), two(2, 4)});
+  EXPECT_EQ(testing::error_of([] {
+              evaluate_lockstep(program_of(kCollectiveLoop), {two(1, 3), two(2, 4)});
             }),
             "all-reduce: device 1 of the group {0,1} executes it, device 0 does not\n"
             "  at   %all: s32[]\n"
@@ -154,7 +145,7 @@ TEST(EvaluateLockstep, GroupsOfACollectiveInALoopMayIterateDifferently) {
   std::string text = kCollectiveLoop;
   text.replace(text.find("num_partitions=2"), 16, "num_partitions=4");
   text.replace(text.find("{{0,1}}"), 7, "{{0,2},{1,3}}");
-  const auto results = evaluate_lockstep(parsed(text), {two(1, 3), two(3, 4), two(1, 5), two(3, 6)});
+  const auto results = evaluate_lockstep(program_of(text), {two(1, 3), two(3, 4), two(1, 5), two(3, 6)});
   EXPECT_EQ(results[0].str(), "(0, 8)");
   EXPECT_EQ(results[1].str(), "(0, 40)");
   EXPECT_EQ(results[2].str(), "(0, 8)");
@@ -176,14 +167,14 @@ ENTRY %main {
 std::vector<Literal> branch(bool taken, std::int32_t x) { return {Literal::scalar(taken), Literal::scalar(x)}; }
 
 TEST(EvaluateLockstep, PairsOfAPermuteTakeABranchTogether) {
-  const Program program = parsed(kBranchOfAPair);
+  const Program program = program_of(kBranchOfAPair);
   const auto results =
       evaluate_lockstep(program, {branch(true, 3), branch(false, 4), branch(true, 5), branch(false, 6)});
   EXPECT_EQ(results[0].str(), "5");
   EXPECT_EQ(results[1].str(), "4");
   EXPECT_EQ(results[2].str(), "3");
   EXPECT_EQ(results[3].str(), "6");
-  EXPECT_EQ(error_text([&] {
+  EXPECT_EQ(testing::error_of([&] {
               evaluate_lockstep(program, {branch(false, 3), branch(false, 4), branch(true, 5), branch(true, 6)});
             }),
             "collective-permute: device 2 of the group {0,2} executes it, device 0 does not\n"
@@ -192,7 +183,8 @@ TEST(EvaluateLockstep, PairsOfAPermuteTakeABranchTogether) {
 }
 
 TEST(EvaluateLockstep, PartitionIdIsTheDevice) {
-  const Program program = parsed("HloModule m, num_partitions=3\nENTRY %main {\n  ROOT %p = u32[] partition-id()\n}\n");
+  const Program program =
+      program_of("HloModule m, num_partitions=3\nENTRY %main {\n  ROOT %p = u32[] partition-id()\n}\n");
   const auto results = evaluate_lockstep(program, {{}, {}, {}});
   EXPECT_EQ(results[0].str(), "0");
   EXPECT_EQ(results[2].str(), "2");
@@ -202,21 +194,21 @@ TEST(EvaluateLockstep, PartitionIdIsTheDevice) {
 }
 
 TEST(Evaluate, NamesArgumentsThatDoNotFit) {
-  const Program program = parsed(kLoop);
-  EXPECT_EQ(error_text([&] { evaluate(program, {}); }), "%main takes 1 arguments, got 0");
-  EXPECT_EQ(error_text([&] { evaluate(program, {Literal::scalar<float>(1)}); }),
+  const Program program = program_of(kLoop);
+  EXPECT_EQ(testing::error_of([&] { evaluate(program, {}); }), "%main takes 1 arguments, got 0");
+  EXPECT_EQ(testing::error_of([&] { evaluate(program, {Literal::scalar<float>(1)}); }),
             "parameter: argument 0 is f32[], %n is s32[]\n  at   %n: s32[]");
-  EXPECT_EQ(error_text([&] { evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 1)}); }),
+  EXPECT_EQ(testing::error_of([&] { evaluate_lockstep(program_of(kCollectiveLoop), {two(1, 1)}); }),
             "the program is for 2 devices, but there are arguments for 1");
 }
 
 TEST(Evaluate, OneDeviceCannotRunACollectiveAmongSeveral) {
-  const std::string text = error_text([] { evaluate(parsed(kCollectiveLoop), two(1, 1)); });
+  const std::string text = testing::error_of([] { evaluate(program_of(kCollectiveLoop), two(1, 1)); });
   EXPECT_EQ(text.substr(0, text.find('\n')), "all-reduce: device 0 of the group {0,1} executes it, device 1 does not");
 }
 
 TEST(Evaluate, ObserveReceivesEveryValueAndMayChangeIt) {
-  const Program program = parsed(
+  const Program program = program_of(
       "HloModule m\nENTRY %main {\n  %x = s32[] parameter(0)\n  %y = s32[] negate(%x)\n  ROOT %z = s32[] add(%x, "
       "%y)\n}\n");
   EvaluateOptions options;

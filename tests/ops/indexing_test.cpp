@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 template <class F>
-Literal run(F&& emit, const std::vector<Literal>& arguments) {
+Literal result_of(F&& emit, const std::vector<Literal>& arguments) {
   ProgramBuilder program("test");
   Builder main = program.computation("main");
   std::vector<Value> parameters;
@@ -31,15 +31,15 @@ Literal s32s(const Dims& dims, const std::vector<std::int32_t>& values) {
 using Values = std::vector<Value>;
 
 TEST(Gather, ClampsEachWindowIntoTheOperand) {
-  const Literal out = run([](Builder&, const Values& p) { return ops::take_rows(p[0], p[1]); },
-                          {s32s({3, 2}, {0, 1, 10, 11, 20, 21}), s32s({4}, {-5, 2, 3, 1})});
+  const Literal out = result_of([](Builder&, const Values& p) { return ops::take_rows(p[0], p[1]); },
+                                {s32s({3, 2}, {0, 1, 10, 11, 20, 21}), s32s({4}, {-5, 2, 3, 1})});
   EXPECT_EQ(out, s32s({4, 2}, {0, 1, 20, 21, 20, 21, 10, 11}));
 }
 
 TEST(Gather, TreatsAnUnsignedIndexBeyondTheRangeAsLarge) {
   const Literal index = Literal::from<std::uint64_t>({1}, {std::numeric_limits<std::uint64_t>::max()});
   const Literal out =
-      run([](Builder&, const Values& p) { return ops::take_rows(p[0], p[1]); }, {s32s({3}, {7, 8, 9}), index});
+      result_of([](Builder&, const Values& p) { return ops::take_rows(p[0], p[1]); }, {s32s({3}, {7, 8, 9}), index});
   EXPECT_EQ(out, s32s({1}, {9}));
 }
 
@@ -54,7 +54,7 @@ TEST(Scatter, DropsAWindowThatReachesOutside) {
   };
   // Windows of two elements at 4 (half outside), -1, 1, 1.
   const Literal out =
-      run(emit, {s32s({5}, {0, 0, 0, 0, 0}), s32s({4}, {4, -1, 1, 1}), s32s({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
+      result_of(emit, {s32s({5}, {0, 0, 0, 0, 0}), s32s({4}, {4, -1, 1, 1}), s32s({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
   EXPECT_EQ(out, s32s({5}, {0, 12, 14, 0, 0}));
 }
 
@@ -70,17 +70,17 @@ TEST(Scatter, CombinesInTheOrderOfTheIndices) {
     const auto overwrite = main.program().add(std::move(inner), second);
     return ops::scatter({p[0]}, p[1], {p[2]}, dims, overwrite);
   };
-  EXPECT_EQ(run(emit, {s32s({3}, {0, 0, 0}), s32s({3}, {1, 2, 1}), s32s({3}, {5, 6, 7})}), s32s({3}, {0, 7, 6}));
+  EXPECT_EQ(result_of(emit, {s32s({3}, {0, 0, 0}), s32s({3}, {1, 2, 1}), s32s({3}, {5, 6, 7})}), s32s({3}, {0, 7, 6}));
 }
 
 TEST(DynamicSlice, ClampsItsStart) {
   const auto emit = [](Builder&, const Values& p) { return ops::dynamic_slice(p[0], {p[1]}, {3}); };
-  EXPECT_EQ(run(emit, {s32s({5}, {0, 1, 2, 3, 4}), s32s({}, {4})}), s32s({3}, {2, 3, 4}));
-  EXPECT_EQ(run(emit, {s32s({5}, {0, 1, 2, 3, 4}), s32s({}, {-4})}), s32s({3}, {0, 1, 2}));
+  EXPECT_EQ(result_of(emit, {s32s({5}, {0, 1, 2, 3, 4}), s32s({}, {4})}), s32s({3}, {2, 3, 4}));
+  EXPECT_EQ(result_of(emit, {s32s({5}, {0, 1, 2, 3, 4}), s32s({}, {-4})}), s32s({3}, {0, 1, 2}));
 }
 
 Literal sorted(const Literal& keys, CompareDirection direction, CompareType type, bool flipped = false) {
-  return run(
+  return result_of(
       [=](Builder& main, const Values& p) {
         Builder inner = main.program().computation("goes_first");
         const Type scalar = Type::scalar(p[0].type().dtype());
@@ -123,7 +123,7 @@ TEST(Sort, IsStableAndPermutesAllOperandsEqually) {
   };
   const Literal keys = s32s({2, 5}, {21, 12, 22, 11, 3, 5, 4, 3, 2, 1});
   const Literal places = s32s({2, 5}, {0, 1, 2, 3, 4, 0, 1, 2, 3, 4});
-  EXPECT_EQ(run(emit, {keys, places}), s32s({2, 5}, {4, 1, 3, 0, 2, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(result_of(emit, {keys, places}), s32s({2, 5}, {4, 1, 3, 0, 2, 0, 1, 2, 3, 4}));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr u64 kKey = 0x0123456789ABCDEFULL;
 constexpr u64 kCounter = 0xFFFFFFFFFFFFFFFEULL;
 
 template <class F>
-Literal run(F&& emit, const std::vector<Literal>& arguments) {
+Literal evaluated(F&& emit, const std::vector<Literal>& arguments) {
   ProgramBuilder program("test");
   Builder main = program.computation("main");
   std::vector<Value> parameters;
@@ -33,8 +33,8 @@ Literal run(F&& emit, const std::vector<Literal>& arguments) {
 
 Literal draw(RngAlgorithm algorithm, DType dtype, const Dims& dims, std::vector<u64> state = {kKey, kCounter}) {
   const auto count = static_cast<std::int64_t>(state.size());
-  return run([&](const auto& p) { return ops::rng_bit_generator(p[0], Type::array(dtype, dims), algorithm); },
-             {Literal::from<u64>({count}, state)});
+  return evaluated([&](const auto& p) { return ops::rng_bit_generator(p[0], Type::array(dtype, dims), algorithm); },
+                   {Literal::from<u64>({count}, state)});
 }
 
 TEST(RngBitGenerator, PhiloxDrawsXlasWords) {
@@ -81,7 +81,7 @@ TEST(RngBitGenerator, ReturnsOnlyTheBitsIfOnlyTheyAreDeclared) {
   const Type state = Type::array(DType::kU64, {2});
   const Type bits = Type::array(DType::kU32, {5, 7});
   const auto drawn = [&](const Type& result) {
-    return run(
+    return evaluated(
         [&](const auto& p) {
           return p[0].builder->emit(op_table().get("rng-bit-generator"), {p[0]},
                                     make_attributes(RngBitGeneratorAttributes{RngAlgorithm::kPhilox}),
@@ -104,7 +104,7 @@ u32 philox2x32(u32 low, u32 high, u32 key) {
 }
 
 TEST(RandomBits, ArePhiloxOfTheGlobalRowMajorIndex) {
-  const Literal out = run(
+  const Literal out = evaluated(
       [](const auto& p) {
         return ops::random_bits(p[0], {3, 1, 5});
       },
@@ -131,7 +131,7 @@ TEST(RandomBits, CountBeyond32BitsInTheHighWord) {
 
 TEST(RandomUniform, IsInTheUnitIntervalWithTheRightMoments) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
-    const Literal out = run(
+    const Literal out = evaluated(
         [&](const auto& p) {
           return ops::random_uniform(p[0], {64, 128}, dtype);
         },

@@ -57,7 +57,7 @@ TEST(ReplicaGroups, EveryTransposedIotaReadsBackEqualAndStable) {
   }
 }
 
-std::string error_of(std::string_view text) {
+std::string parse_error(std::string_view text) {
   try {
     parsed(text);
   } catch (const Error& error) {
@@ -67,10 +67,10 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(ReplicaGroups, ErrorsNameTheFault) {
-  EXPECT_EQ(error_of("{{0,1},{1,2}}"), "device 1 is in two groups");
-  EXPECT_EQ(error_of("[2,4]<=[6]"), "groups [2,4] do not contain exactly the 6 devices of [6]");
-  EXPECT_EQ(error_of("[2,3]<=[2,3]T(0,0)"), "the permutation names dim 0 twice: {0,0}");
-  EXPECT_EQ(error_of("0,1"), "expected lists in braces, got 0,1");
+  EXPECT_EQ(parse_error("{{0,1},{1,2}}"), "device 1 is in two groups");
+  EXPECT_EQ(parse_error("[2,4]<=[6]"), "groups [2,4] do not contain exactly the 6 devices of [6]");
+  EXPECT_EQ(parse_error("[2,3]<=[2,3]T(0,0)"), "the permutation names dim 0 twice: {0,0}");
+  EXPECT_EQ(parse_error("0,1"), "expected lists in braces, got 0,1");
 }
 
 TEST(SourceTargetPairs, ReadAndPrint) {

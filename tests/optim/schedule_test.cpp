@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/optim/factory.h"
 #include "tessera/optim/schedule.h"
@@ -13,14 +14,7 @@
 namespace tessera::optim {
 namespace {
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 TEST(ScheduleTest, RestartsBeginAtTheFullRate) {
   const Schedule schedule(ScheduleType::kCosineWithRestarts, 1, 2, 10, {.num_cycles = 2});
@@ -88,7 +82,7 @@ TEST(ScheduleTest, ArgumentsAreReadFromJsonAndFromAList) {
     EXPECT_EQ(arguments.lr_end, 1e-3);
     EXPECT_EQ(arguments.power, 2);
   }
-  const std::string error = message_of([] { ScheduleArguments::parse(ScheduleType::kCosine, "power=2"); });
+  const std::string error = error_of([] { ScheduleArguments::parse(ScheduleType::kCosine, "power=2"); });
   EXPECT_NE(error.find("the schedule cosine does not use power; its arguments are num_cycles"), std::string::npos)
       << error;
 }
@@ -114,13 +108,13 @@ TEST(FactoryTest, EveryNameMakesAnOptimizerThatLowersTheLoss) {
 }
 
 TEST(FactoryTest, ErrorsSayWhatIsKnown) {
-  EXPECT_NE(message_of([] { check_optimizer("adamw_torc", ""); }).find("adamw_torch"), std::string::npos);
-  EXPECT_NE(message_of([] {
+  EXPECT_NE(error_of([] { check_optimizer("adamw_torc", ""); }).find("adamw_torch"), std::string::npos);
+  EXPECT_NE(error_of([] {
               check_optimizer("galore_adamw", "");
             }).find("does not have the optimizer galore_adamw of Hugging Face"),
             std::string::npos);
-  EXPECT_NE(message_of([] { check_optimizer("sgd", "beta1=0.5"); }).find("momentum"), std::string::npos);
-  EXPECT_NE(message_of([] { check_optimizer("sgd", "momentum"); }).find("name=value"), std::string::npos);
+  EXPECT_NE(error_of([] { check_optimizer("sgd", "beta1=0.5"); }).find("momentum"), std::string::npos);
+  EXPECT_NE(error_of([] { check_optimizer("sgd", "momentum"); }).find("name=value"), std::string::npos);
   check_optimizer("sgd", "momentum=0.9,nesterov=true");
 }
 

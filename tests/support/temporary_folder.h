@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/error_of.h"
 #include "tessera/base/files.h"
 
 namespace tessera::testing {
@@ -36,16 +37,5 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// Returns the text of the Error that `action` throws, or "no error".
-template <class F>
-std::string error_of(F&& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 }  // namespace tessera::testing

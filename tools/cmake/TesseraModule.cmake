@@ -31,7 +31,7 @@ endfunction()
 # Compiles several sources of the target as one with TESSERA_UNITY.
 function(tessera_unite target)
   if(TESSERA_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
   endif()
 endfunction()
 

@@ -2,6 +2,7 @@
 // Small helpers for text, hashing and integers that every module uses. text.h has them without `detail::`.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tessera::detail {
@@ -42,8 +44,13 @@ struct HashText {
   std::size_t operator()(std::string_view text) const { return hash_text(text); }
 };
 
-/// `1.25GB`, `512B`.
+/// `1.25GB`, `512.00B`.
 std::string format_bytes(double bytes);
+/// The same, but `512B` below 1 KB.
+std::string format_bytes(std::integral auto bytes) {
+  constexpr int kKilo = 1024;
+  return std::cmp_less(bytes, kKilo) ? std::to_string(bytes) + "B" : format_bytes(static_cast<double>(bytes));
+}
 
 /// ceil(a / b) for a >= 0, b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }

@@ -133,5 +133,7 @@ using Shardings = std::vector<Sharding>;
 using ShardingRef = std::shared_ptr<const Shardings>;
 ShardingRef make_sharding(Sharding sharding);
 ShardingRef make_shardings(Shardings leaves);
+/// Whether both are null, or both have equal leaves.
+bool same_shardings(const ShardingRef& a, const ShardingRef& b);
 
 }  // namespace tessera

@@ -107,7 +107,7 @@ StoredFile file_of(const json::value& value) {
 }
 
 // Of all other members.
-std::string checksum_of(json::object all) {
+std::string manifest_checksum(json::object all) {
   all.erase(kChecksum);
   const std::string text = json::serialize(all);
   Checksum sum;
@@ -148,7 +148,7 @@ std::string CheckpointManifest::str() const {
       one["exported_shape"] = json::array(tensor.exported_dims.begin(), tensor.exported_dims.end());
     one["parts"] = std::move(parts);
   }
-  out[kChecksum] = checksum_of(out);
+  out[kChecksum] = manifest_checksum(out);
   return json::serialize(out) + "\n";
 }
 
@@ -176,7 +176,8 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     require(all.is_object() && text_of(all, "format") == kFormat, "this is not the manifest of a checkpoint");
     const std::int64_t version = natural(member(all, "version"), "version");
     require(version == kVersion, "version {} is not supported; this program reads version {}", version, kVersion);
-    require(text_of(all, kChecksum) == checksum_of(all.get_object()), "its content does not have the checksum in it");
+    require(text_of(all, kChecksum) == manifest_checksum(all.get_object()),
+            "its content does not have the checksum in it");
     read_members(all, "files", out.files, file_of);
     for (const auto& [name, file] : out.files) check_file_name(name);
     read_members(all, "tensors", out.tensors, tensor_of);

@@ -15,8 +15,6 @@ bool is_scalar_constant(const Instruction& instruction) {
   return instruction.op->role == Role::kConstant && instruction.type.is_array() && instruction.type.ndim() == 0;
 }
 
-bool same_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b || (a && b && *a == *b); }
-
 }  // namespace
 
 std::optional<Expression> expression_of(const Computation& computation, Id id) {

@@ -37,8 +37,6 @@ struct Loop {
   [[nodiscard]] const Instruction& root() const { return (*body)[body->root]; }
 };
 
-bool same_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b || (a && b && *a == *b); }
-
 ShardingRef initial_sharding(const Loop& loop, std::int64_t element) {
   const Instruction& init = loop.init();
   if (init.op->role == Role::kTuple && !init.sharding) return loop.caller[at(init.operands, element)].sharding;

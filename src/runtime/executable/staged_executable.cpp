@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 // One stage, and the values that it reads for the last time.
-struct Part {
+struct StagedPart {
   std::shared_ptr<Executable> executable;
   std::vector<int> arguments;
   std::vector<int> results;
@@ -50,11 +50,11 @@ class StagedExecutable final : public Executable {
   [[nodiscard]] const std::vector<int>& donations() const override { return donations_; }
   [[nodiscard]] const RunStatistics& last_run() const override { return last_run_; }
   void set_profiling(bool on) override {
-    for (const Part& part : parts_) part.executable->set_profiling(on);
+    for (const StagedPart& part : parts_) part.executable->set_profiling(on);
   }
   [[nodiscard]] std::vector<StepProfile> profile() const override {
     std::vector<StepProfile> out;
-    for (const Part& part : parts_)
+    for (const StagedPart& part : parts_)
       for (StepProfile& step : part.executable->profile()) out.push_back(std::move(step));
     return out;
   }
@@ -66,7 +66,7 @@ class StagedExecutable final : public Executable {
     std::move(arguments.begin(), arguments.end(), values.begin());
     RunStatistics sum;
     try {
-      for (const Part& part : parts_) {
+      for (const StagedPart& part : parts_) {
         run_part(part, values);
         add(sum, part.executable->last_run());
       }
@@ -83,7 +83,7 @@ class StagedExecutable final : public Executable {
 
  private:
   // A stage that fails leaves the arguments that it has not overwritten in their places.
-  static void run_part(const Part& part, std::vector<DeviceArray>& values) {
+  static void run_part(const StagedPart& part, std::vector<DeviceArray>& values) {
     std::vector<DeviceArray> given;
     for (std::size_t i = 0; i < part.arguments.size(); ++i) {
       DeviceArray& value = at(values, part.arguments[i]);
@@ -120,7 +120,7 @@ class StagedExecutable final : public Executable {
   void find_donations() {
     std::vector<int> source(static_cast<std::size_t>(value_count_), -1);  // the argument whose memory a value has
     for (int i = 0; i < isize(argument_types_); ++i) at(source, i) = i;
-    for (const Part& part : parts_)
+    for (const StagedPart& part : parts_)
       for (std::size_t k = 0; k < part.results.size(); ++k)
         if (const int from = part.executable->donations()[k]; from >= 0)
           at(source, part.results[k]) = at(source, at(part.arguments, from));
@@ -134,7 +134,7 @@ class StagedExecutable final : public Executable {
     std::int64_t live = array_bytes(argument_types_);
     std::int64_t peak = 0;
     std::int64_t largest_arena = 0;
-    for (const Part& part : parts_) {
+    for (const StagedPart& part : parts_) {
       const ExecutableMemory& own = part.executable->memory();
       std::int64_t freed = 0;
       for (std::size_t i = 0; i < part.arguments.size(); ++i)
@@ -162,7 +162,7 @@ class StagedExecutable final : public Executable {
   std::vector<Type> result_types_;
   std::vector<int> results_;
   int value_count_;
-  std::vector<Part> parts_;
+  std::vector<StagedPart> parts_;
   std::vector<int> donations_;
   ExecutableMemory memory_;
   RunStatistics last_run_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cond, while_loop, fori_loop and scan: values, gradients, errors.
 #include "tessera/frontend/control/control_flow.h"
+#include "frontend/tensors.h"
+#include "support/error_of.h"
 
 #include <gtest/gtest.h>
 
@@ -15,23 +17,11 @@
 namespace tessera {
 namespace {
 
+using testing::error_of;
+
 using testing::expect_equal_functions;
 using testing::expect_finite_differences;
 using testing::seeded_values;
-
-Tensor f64s(const std::vector<double>& values) {
-  return Tensor::from<double>({static_cast<std::int64_t>(values.size())}, values);
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // ---- cond -----------------------------------------------------------------------------------------------------------
 

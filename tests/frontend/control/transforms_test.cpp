@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // value_and_grad, grad, vjp, jvp, stop_gradient, custom_gradient, checkpoint.
 #include "tessera/frontend/control/transforms.h"
+#include "frontend/tensors.h"
 
 #include <gtest/gtest.h>
 
@@ -21,9 +22,6 @@ using testing::expect_equal_functions;
 using testing::expect_finite_differences;
 using testing::seeded_values;
 
-Tensor f64s(const std::vector<double>& values) {
-  return Tensor::from<double>({static_cast<std::int64_t>(values.size())}, values);
-}
 double number(const Tensor& x) { return x.item(); }
 
 struct Weights {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // compile() of functions of trees, its options, and host regions.
+#include "frontend/tensors.h"
+#include "support/error_of.h"
 #include "tessera/frontend/compile/typed_function.h"
 
 #include <gtest/gtest.h>
@@ -14,19 +16,7 @@
 namespace tessera {
 namespace {
 
-Tensor f64s(const std::vector<double>& values) {
-  return Tensor::from<double>({static_cast<std::int64_t>(values.size())}, values);
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 struct Batch {
   Tensor x;

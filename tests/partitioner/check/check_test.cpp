@@ -15,7 +15,9 @@
 namespace tessera {
 namespace {
 
-Program read(const std::string& body) { return parse_program("HloModule m, num_partitions=3\n" + body, op_table()); }
+Program program_of_three(const std::string& body) {
+  return parse_program("HloModule m, num_partitions=3\n" + body, op_table());
+}
 
 // Evaluates in the element types of the program, as a runtime does.
 std::vector<Literal> run_in_own_types(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
@@ -42,7 +44,7 @@ std::string chaotic(int layers) {
 }
 
 TEST(Check, AmplifiedRoundingErrorsAreNoFault) {
-  const Program program = read(chaotic(40));
+  const Program program = program_of_three(chaotic(40));
   for (const RunDevices& run : {RunDevices(), RunDevices(run_in_own_types)}) {
     const CheckReport report = check_against(program, program, run);
     EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
@@ -62,23 +64,23 @@ std::string scaled(const std::string& dtype, int factor, int divisor) {
 
 TEST(Check, NarrowTypesHideNoFault) {
   for (const std::string dtype : {"bf16", "f16", "f32"}) {
-    const Program program = read(scaled(dtype, 2, 2));
+    const Program program = program_of_three(scaled(dtype, 2, 2));
     EXPECT_TRUE(check_against(program, program, {}).passed) << dtype;
     EXPECT_TRUE(check_against(program, program, run_in_own_types).passed) << dtype;
-    EXPECT_FALSE(check_against(program, read(scaled(dtype, 129, 128)), {}).passed) << dtype;
-    EXPECT_FALSE(check_against(program, read(scaled(dtype, 4, 2)), run_in_own_types).passed) << dtype;
+    EXPECT_FALSE(check_against(program, program_of_three(scaled(dtype, 129, 128)), {}).passed) << dtype;
+    EXPECT_FALSE(check_against(program, program_of_three(scaled(dtype, 4, 2)), run_in_own_types).passed) << dtype;
   }
 }
 
 // The check compares lowering and the runtime with the evaluation of the original program, so it finds a wrong rewrite.
 TEST(Check, RewritesOfThePartitionedProgramAreChecked) {
-  const Program program = read(scaled("f32", 2, 2));
-  const auto wrong = [](const Program&) { return partition(read(scaled("f32", 129, 128))).program; };
+  const Program program = program_of_three(scaled("f32", 2, 2));
+  const auto wrong = [](const Program&) { return partition(program_of_three(scaled("f32", 129, 128))).program; };
   const auto right = [](const Program& p) { return lower(p, 3, LoweringOptions::from_environment()); };
   EXPECT_TRUE(check_partition(program, {.rewrite = right}).passed);
   EXPECT_FALSE(check_partition(program, {.rewrite = wrong}).passed);
   const RunDevices run_wrong = [](const Program&, const std::vector<std::vector<Literal>>& arguments) {
-    return evaluate_lockstep(partition(read(scaled("f32", 4, 2))).program, arguments);
+    return evaluate_lockstep(partition(program_of_three(scaled("f32", 4, 2))).program, arguments);
   };
   EXPECT_FALSE(check_partition(program, {.run = run_wrong}).passed);
 }
@@ -90,14 +92,15 @@ TEST(Check, IntegersOfFewBitsAreNotAllZero) {
         kCut, op);
   };
   for (const std::string dtype : {"s4", "u4", "s2", "u2"}) {
-    const Program program = read(text(dtype, "add"));
+    const Program program = program_of_three(text(dtype, "add"));
     EXPECT_TRUE(check_against(program, program, {}).passed) << dtype;
-    EXPECT_FALSE(check_against(program, read(text(dtype, "multiply")), {}).passed) << dtype;
+    EXPECT_FALSE(check_against(program, program_of_three(text(dtype, "multiply")), {}).passed) << dtype;
   }
 }
 
 TEST(Check, ReportsContainTheTypesOfTheModule) {
-  const CheckReport report = check_against(read(scaled("bf16", 2, 2)), read(scaled("bf16", 6, 2)), {});
+  const CheckReport report =
+      check_against(program_of_three(scaled("bf16", 2, 2)), program_of_three(scaled("bf16", 6, 2)), {});
   ASSERT_FALSE(report.failures.empty());
   EXPECT_TRUE(report.failures.front().starts_with("result 0 bf16[5,6] at [")) << report.failures.front();
 }
@@ -112,13 +115,13 @@ TEST(Check, ComputedConstantsAreRounded) {
         "ROOT r = f32[5,9] multiply(x, f) }}",
         kCut, scale);
   };
-  EXPECT_TRUE(check_against(read(text(5)), read(text(5)), {}).passed);
-  EXPECT_FALSE(check_against(read(text(5)), read(text(4)), {}).passed);
+  EXPECT_TRUE(check_against(program_of_three(text(5)), program_of_three(text(5)), {}).passed);
+  EXPECT_FALSE(check_against(program_of_three(text(5)), program_of_three(text(4)), {}).passed);
 }
 
 // Bit operations see the bits of the module's types: a sign bit, and a number that is built from random bits.
 TEST(Check, BitsAreThoseOfTheModulesTypes) {
-  const Program program = read(
+  const Program program = program_of_three(
       "ENTRY main { x = f32[5,9] parameter(0), " + kCut +
       " b = u32[5,9] bitcast-convert(x) m = u32[] constant(2147483647)\n"
       "ms = u32[5,9] broadcast(m), dimensions={} a = u32[5,9] and(b, ms) y = f32[5,9] bitcast-convert(a)\n"
@@ -190,7 +193,7 @@ TEST(Check, FaultsNextToAnIllConditionedResultAreFound) {
 // Compares two sums that are equal except for rounding errors.
 TEST(Check, IntegersThatFollowFromNoiseAreIllConditioned) {
   const auto program = [](const std::string& results) {
-    return read(
+    return program_of_three(
         "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
         "ENTRY main { x = f32[5,9] parameter(0), " +
         kCut +

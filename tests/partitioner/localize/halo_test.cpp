@@ -15,13 +15,13 @@ namespace tessera {
 namespace {
 
 // x is sharded along dim 0 (images: along their rows) over `devices`, and so is the result.
-struct Case {
+struct HaloCase {
   std::string body;
   std::string sharding = "{devices=[4,1]<=[4]}";
   int devices = 4;
 };
 
-Program program_of(const Case& c) {
+Program program_of(const HaloCase& c) {
   std::string body = c.body;
   for (auto place = body.find('$'); place != std::string::npos; place = body.find('$'))
     body.replace(place, 1, "sharding=" + c.sharding);
@@ -34,16 +34,16 @@ Program program_of(const Case& c) {
                        op_table());
 }
 
-struct Outcome {
+struct HaloOutcome {
   std::map<std::string, std::int64_t> bytes;  // by opcode
   double flops = 0;
 };
-Outcome outcome_of(const Case& c) {
+HaloOutcome outcome_of(const HaloCase& c) {
   const Program program = program_of(c);
   const CheckReport report = check_partition(program, {});
   const Partitioned parts = partition(program);
   EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << print_program(parts.program);
-  Outcome out;
+  HaloOutcome out;
   const ProgramStats stats = program_stats(parts.program);
   out.flops = stats.flops_per_device;
   std::int64_t explained = 0;
@@ -69,7 +69,7 @@ TEST(Halo, AShiftByOneSendsOneRow) {
 }
 
 // Rolls x by `count` along dim 0.
-Case rolled(int size, int count, int devices = 4) {
+HaloCase rolled(int size, int count, int devices = 4) {
   return {fmt::format("x = f32[{0},8] parameter(0), $\na = f32[{1},8] slice(x), slice={{[{2}:{0}], [0:8]}}\n"
                       "b = f32[{2},8] slice(x), slice={{[0:{2}], [0:8]}}\n"
                       "ROOT y = f32[{0},8] concatenate(a, b), dimensions={{0}}, $\n",
@@ -88,13 +88,13 @@ TEST(Halo, ARollSendsItsRowsAroundTheEnd) {
 TEST(Halo, ARollOfUnevenShardsIsRight) {
   for (const int size : {5, 7, 13, 14, 15, 17})
     for (int count = 1; count < size; count += 2) {
-      const Outcome roll = outcome_of(rolled(size, count, 3));
+      const HaloOutcome roll = outcome_of(rolled(size, count, 3));
       EXPECT_LE(roll.bytes.count("collective-permute") + roll.bytes.count("all-gather"), 1U) << size << " " << count;
     }
 }
 
 TEST(Halo, AWrappedPaddingReadsItsBordersFromTheirDevices) {
-  const Outcome wrapped =
+  const HaloOutcome wrapped =
       outcome_of({"x = f32[16,8] parameter(0), $\na = f32[2,8] slice(x), slice={[14:16], [0:8]}\n"
                   "b = f32[2,8] slice(x), slice={[0:2], [0:8]}\n"
                   "ROOT y = f32[20,8] concatenate(a, x, b), dimensions={0}, $\n"});
@@ -117,7 +117,7 @@ TEST(Halo, ConcatenatesAndSlicesNeedNoMasks) {
 TEST(Halo, SeveralSlicesAreConcatenatedOverTwoAxesOfUnevenShards) {
   for (const std::string sharding : {"{devices=[3,2]<=[6]}", "{devices=[2,3]<=[3,2]T(1,0)}", "{devices=[6,1]<=[6]}",
                                      "{devices=[3,1,2]4,0,5,3,1,2 last_tile_dim_replicate}"}) {
-    const Outcome joined =
+    const HaloOutcome joined =
         outcome_of({"x = f32[11,5] parameter(0), $\nz = f32[4,5] parameter(1), $\n"
                     "a = f32[3,5] slice(x), slice={[8:11], [0:5]}\nb = f32[6,5] slice(x), slice={[1:7], [0:5]}\n"
                     "ROOT y = f32[17,5] concatenate(a, z, b, z), dimensions={0}, $\n",
@@ -127,7 +127,7 @@ TEST(Halo, SeveralSlicesAreConcatenatedOverTwoAxesOfUnevenShards) {
 }
 
 TEST(Halo, ASliceWithOtherConsumersIsComputedAndConcatenated) {
-  const Outcome both =
+  const HaloOutcome both =
       outcome_of({"x = f32[16,8] parameter(0), $\na = f32[8,8] slice(x), slice={[8:16], [0:8]}, $\n"
                   "b = f32[8,8] slice(x), slice={[0:8], [0:8]}\n"
                   "c = f32[16,8] concatenate(a, b), dimensions={0}, $\n"
@@ -141,8 +141,8 @@ TEST(Halo, AReverseIsOnePermute) {
 }
 
 TEST(Halo, TheMiddleOfAnOddNumberOfTilesSendsToItself) {
-  const Case c{"x = f32[15,12] parameter(0), $\nROOT y = f32[15,12] reverse(x), dimensions={0}, $\n",
-               "{devices=[5,1]<=[5]}", 5};
+  const HaloCase c{"x = f32[15,12] parameter(0), $\nROOT y = f32[15,12] reverse(x), dimensions={0}, $\n",
+                   "{devices=[5,1]<=[5]}", 5};
   EXPECT_EQ(outcome_of(c).bytes, Bytes({{"collective-permute", 144}}));
   // The shard, the received data, and the reversed data, which reuses the memory of the shard.
   EXPECT_LE(program_stats(partition(program_of(c)).program).peak_bytes_per_device, 480);
@@ -194,7 +194,7 @@ TEST(Halo, InteriorPaddingAndASliceThatRemovesItAreLocal) {
 }
 
 TEST(Halo, UnevenShardsSendOnlyRowsBeyondTheirBoundaries) {
-  const Outcome odd =
+  const HaloOutcome odd =
       outcome_of({"x = f32[13,8] parameter(0), $\n"
                   "ROOT y = f32[11,8] slice(x), slice={[2:13], [0:8]}, $\n"});
   EXPECT_EQ(odd.bytes.count("all-gather"), 0U);
@@ -206,14 +206,14 @@ const std::string kConvolution =
     "ROOT y = f32[2,16,12,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n";
 
 TEST(Halo, AConvolutionSendsOneRowEachWayAndShardsItsWork) {
-  const Outcome sharded = outcome_of({kConvolution, "{devices=[1,4,1,1]<=[4]}"});
+  const HaloOutcome sharded = outcome_of({kConvolution, "{devices=[1,4,1,1]<=[4]}"});
   EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 2 * 12 * 8 * 4}}));
-  const Outcome whole = outcome_of({kConvolution, "{replicated}"});
+  const HaloOutcome whole = outcome_of({kConvolution, "{replicated}"});
   EXPECT_LT(sharded.flops, whole.flops / 4 * 1.1);
 }
 
 TEST(Halo, AKernelsGradientSendsRowsAndAllReducesKernels) {
-  const Outcome sharded = outcome_of(
+  const HaloOutcome sharded = outcome_of(
       {"x = f32[2,16,12,8] parameter(0), $\nd = f32[2,16,12,4] parameter(1), $\n"
        "ROOT y = f32[3,3,8,4] convolution(x, d), window={size=16x12 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf, "
        "sharding={replicated}\n",
@@ -224,20 +224,20 @@ TEST(Halo, AKernelsGradientSendsRowsAndAllReducesKernels) {
 
 // Every device has the complete image, slices its rows with their neighbours, and does its part of the work.
 TEST(Halo, WindowsOfAReplicatedOperandAreSlicedLocally) {
-  const Outcome convolution = outcome_of(
+  const HaloOutcome convolution = outcome_of(
       {"x = f32[2,9,8,3] parameter(0), sharding={replicated} k = f32[3,3,3,5] parameter(1)\n"
        "ROOT y = f32[2,9,8,5] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n",
        "{devices=[1,4,1,1]<=[4]}"});
   EXPECT_EQ(convolution.bytes, Bytes());
   EXPECT_LE(convolution.flops, 2.0 * 2 * 3 * 8 * 5 * 3 * 9);  // 3 of 9 rows
-  const Outcome sums =
+  const HaloOutcome sums =
       outcome_of({"x = f32[11,6] parameter(0), sharding={replicated} z = f32[] constant(0)\n"
                   "ROOT y = f32[11,6] reduce-window(x, z), window={size=5x1 pad=4_0x0_0}, to_apply=sum, $\n",
                   "{devices=[3,1]<=[3]}", 3});
   EXPECT_EQ(sums.bytes, Bytes());
   EXPECT_LE(sums.flops, 4 * 6 * 5);
   // One dim is unsharded; the halo of the other one comes from neighbours.
-  const Outcome corners = outcome_of(
+  const HaloOutcome corners = outcome_of(
       {"x = f32[7,8] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate} z = f32[] constant(0)\n"
        "ROOT y = f32[7,8] reduce-window(x, z), window={size=3x3 pad=1_1x1_1}, to_apply=sum, $\n",
        "{devices=[2,2]<=[2,2]T(1,0)}"});
@@ -248,7 +248,7 @@ TEST(Halo, WindowsOfAReplicatedOperandAreSlicedLocally) {
 TEST(Halo, AStridedConvolutionsImageGradientNeedsOneRow) {
   // Image rows 2i-1 .. 2i+1 contribute to map row i: the gradient of a tile of 4 image rows needs 2 rows of the map and
   // the next one.
-  const Outcome sharded = outcome_of(
+  const HaloOutcome sharded = outcome_of(
       {"d = f32[2,8,6,4] parameter(0), $\nw = f32[3,3,8,4] parameter(1), sharding={replicated}\n"
        "ROOT y = f32[2,16,12,8] convolution(d, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
        "dim_labels=b01f_01oi->b01f, $\n",
@@ -267,7 +267,7 @@ TEST(Halo, PoolsThatDoNotOverlapNeedNoNeighbours) {
 // Tiles have 9 rows, and windows of 3 start at every second row. The window from 16 to 18 is the first that reaches row
 // 18, so rows 16 and 17 come from the previous tile. No window extends beyond the ends, so no padding is needed there.
 TEST(Halo, APoolsGradientReadsTheWindowsThatReachItsRows) {
-  const Outcome sharded = outcome_of(
+  const HaloOutcome sharded = outcome_of(
       {"x = f32[2,34] parameter(0), $\ny = f32[2,16] parameter(1), $\nz = f32[] constant(0)\n"
        "ROOT g = f32[2,34] select-and-scatter(x, y, z), window={size=1x3 stride=1x2}, select=ge, scatter=sum, $\n",
        "{devices=[1,4]<=[4]}"});
@@ -276,14 +276,14 @@ TEST(Halo, APoolsGradientReadsTheWindowsThatReachItsRows) {
 }
 
 TEST(Halo, CornersAreSentInTheSecondExchange) {
-  const Outcome sharded = outcome_of({kConvolution, "{devices=[1,2,2,1]<=[4]}"});
+  const HaloOutcome sharded = outcome_of({kConvolution, "{devices=[1,2,2,1]<=[4]}"});
   // A row of 6 in each direction, then columns of 8 + 2 rows in each direction: 2 images, 8 features, 4 bytes.
   EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 8 * 4 * (2 * 6 + 2 * 10)}}));
 }
 
 TEST(Halo, AWindowAsWideAsTheImageIsGatheredIfThatIsLess) {
   // 7 rows in each direction, or all 8 rows of the other device.
-  const Outcome wide =
+  const HaloOutcome wide =
       outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
                   "ROOT y = f32[16,8] reduce-window(x, z), window={size=15x1 pad=7_7x0_0}, to_apply=sum, $\n",
                   "{devices=[2,1]<=[2]}", 2});
@@ -295,7 +295,7 @@ TEST(Halo, ARunningSumOfUnevenShardsGathersTileSums) {
   const std::string sums =
       "x = f32[13,8] parameter(0), $\nz = f32[] constant(0)\n"
       "ROOT y = f32[13,8] reduce-window(x, z), window={size=13x1 pad=12_0x0_0}, to_apply=sum, $\n";
-  const Outcome sharded = outcome_of({sums});
+  const HaloOutcome sharded = outcome_of({sums});
   EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 3 * 32}}));
   EXPECT_LT(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
 }
@@ -306,7 +306,7 @@ TEST(Halo, ARunningSumGathersTileSums) {
   const std::string sums =
       "x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
       "ROOT y = f32[16,8] reduce-window(x, z), window={size=16x1 pad=15_0x0_0}, to_apply=sum, $\n";
-  const Outcome sharded = outcome_of({sums});
+  const HaloOutcome sharded = outcome_of({sums});
   EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 3 * 32}}));
   EXPECT_LT(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
 }

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-struct Case {
+struct ReshapeCase {
   const char* from;
   const char* to;
   const char* cut;    // the operand's sharding
@@ -19,14 +19,14 @@ struct Case {
   std::int64_t devices;
   std::int64_t bytes;  // received by one device
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const ReshapeCase& c) {
   return out << c.from << " " << c.cut << " -> " << c.to << " " << c.after;
 }
 
-class RealignedReshapes : public testing::TestWithParam<Case> {};
+class RealignedReshapes : public testing::TestWithParam<ReshapeCase> {};
 
 TEST_P(RealignedReshapes, SendOnlyElementsBeyondATileBoundary) {
-  const Case& c = GetParam();
+  const ReshapeCase& c = GetParam();
   const std::string text = fmt::format(
       "HloModule m, num_partitions={}\nENTRY e {{\n  x = {} parameter(0), sharding={}\n  n = {} negate(x)\n"
       "  r = {} reshape(n)\n  ROOT s = {} sine(r), sharding={}\n}}\n",
@@ -44,20 +44,20 @@ INSTANTIATE_TEST_SUITE_P(
     All, RealignedReshapes,
     testing::Values(
         // tiles of 9 and of 8 elements: the second device lacks one element
-        Case{"f32[5,3]", "f32[15]", "{devices=[2,1]<=[2]}", "{devices=[2]<=[2]}", 2, 4},
+        ReshapeCase{"f32[5,3]", "f32[15]", "{devices=[2,1]<=[2]}", "{devices=[2]<=[2]}", 2, 4},
         // tiles of 8 and of 9 elements: the first device lacks one element
-        Case{"f32[15]", "f32[5,3]", "{devices=[2]<=[2]}", "{devices=[2,1]<=[2]}", 2, 4},
+        ReshapeCase{"f32[15]", "f32[5,3]", "{devices=[2]<=[2]}", "{devices=[2,1]<=[2]}", 2, 4},
         // rows of 2 columns; 9, 9, 3 rows become 7, 7, 7: the third device lacks 4 rows
-        Case{"f32[7,3,2]", "f32[21,2]", "{devices=[3,1,1]<=[3]}", "{devices=[3,1]<=[3]}", 3, 32},
+        ReshapeCase{"f32[7,3,2]", "f32[21,2]", "{devices=[3,1,1]<=[3]}", "{devices=[3,1]<=[3]}", 3, 32},
         // tiles of 24 elements on both sides, the last of 12
-        Case{"f32[13,12]", "f32[78,2]", "{devices=[7,1]<=[7]}", "{devices=[7,1]<=[7]}", 7, 0},
+        ReshapeCase{"f32[13,12]", "f32[78,2]", "{devices=[7,1]<=[7]}", "{devices=[7,1]<=[7]}", 7, 0},
         // the sharding of the columns stays; 6 and 3 rows of 4 columns become 5 and 4
-        Case{"f32[3,3,8]", "f32[9,8]", "{devices=[2,1,2]<=[4]}", "{devices=[2,2]<=[4]}", 4, 16},
+        ReshapeCase{"f32[3,3,8]", "f32[9,8]", "{devices=[2,1,2]<=[4]}", "{devices=[2,2]<=[4]}", 4, 16},
         // devices in another order; 5 rows of 10 become 10 rows of 5: 20, 20, 10 elements become 20, 20, 10
-        Case{"f32[5,10]", "f32[10,5]", "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}",
-             "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}", 6, 0},
+        ReshapeCase{"f32[5,10]", "f32[10,5]", "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}",
+                    "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}", 6, 0},
         // two groups of dims: 6, 6, 3 rows of 9 elements become 5, 5, 5 rows; then 9 columns become 8, for 5 rows
-        Case{"f32[5,3,5,3]", "f32[15,15]", "{devices=[3,1,2,1]<=[6]}", "{devices=[3,2]<=[6]}", 6, 92}));
+        ReshapeCase{"f32[5,3,5,3]", "f32[15,15]", "{devices=[3,1,2,1]<=[6]}", "{devices=[3,2]<=[6]}", 6, 92}));
 
 // If the result had more tiles than rows, some devices would have no work.
 TEST(RealignedReshape, IsNotUsedIfDevicesWouldHaveNoElements) {

@@ -18,10 +18,10 @@ namespace {
 
 const std::string kAdd = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n";
 
-Program read(const std::string& text) { return parse_program(text, op_table(), {"in.hlo"}); }
+Program parsed(const std::string& text) { return parse_program(text, op_table(), {"in.hlo"}); }
 
-std::map<std::string, std::int64_t> checked(const std::string& text) {
-  const Program program = read(text);
+std::map<std::string, std::int64_t> checked_collectives(const std::string& text) {
+  const Program program = parsed(text);
   const Program again = parse_program(print_program(program), op_table());
   EXPECT_EQ(difference(program, again), "");
   const CheckReport report = check_partition(program, {.seed = 3, .trip_limit = 50, .run = nullptr});
@@ -64,14 +64,14 @@ constexpr const char* kSum =
 
 TEST(ManualRegion, ShardysRegionKeepsItsCollectiveAndGetsNoOther) {
   // b is replicated, so each device slices its rows; a already has the required sharding.
-  EXPECT_EQ(checked(shardy(kSum)), (Counts{{"all-reduce", 1}}));
+  EXPECT_EQ(checked_collectives(shardy(kSum)), (Counts{{"all-reduce", 1}}));
 }
 
 TEST(ManualRegion, TheCheckComparesTheResultsOfARegion) {
   // Without the sum, the devices along y have different values, although the text declares them replicated.
-  const auto only_partial_value = read(shardy("  ROOT s = f32[3,5] negate(d)"));
+  const auto only_partial_value = parsed(shardy("  ROOT s = f32[3,5] negate(d)"));
   EXPECT_FALSE(check_partition(only_partial_value).passed);
-  const auto wrong_groups = read(shardy(
+  const auto wrong_groups = parsed(shardy(
       "  ROOT s = f32[3,5] all-reduce(d), channel_id=1, replica_groups={{0,1,2,3,4,5}}, use_global_device_ids=true, "
       "to_apply=add"));
   EXPECT_TRUE(check_partition(wrong_groups).passed);  // another sum, but the same on both sides
@@ -96,7 +96,7 @@ ENTRY e {
   rm = f32[3,5] custom-call(r), custom_call_target="Sharding", sharding={manual}
   ROOT out = f32[6,5] custom-call(rm), custom_call_target="SPMDShardToFullShape", sharding={devices=[2,1,3]<=[6] last_tile_dim_replicate}
 })";
-  EXPECT_EQ(checked(text), (Counts{{"all-reduce", 1}}));
+  EXPECT_EQ(checked_collectives(text), (Counts{{"all-reduce", 1}}));
 }
 
 // Manual over x. The partitioner shards the content over y like any other code.
@@ -123,16 +123,16 @@ constexpr const char* kSwap =
 
 TEST(ManualRegion, OtherAxesShardTheContentOfARegion) {
   const std::string text = partly_manual(8, fmt::format(kSwap, 4), "4");
-  const auto counts = checked(text);
+  const auto counts = checked_collectives(text);
   EXPECT_EQ(counts.at("collective-permute"), 1);
   // Rows are sharded over x and y and stay so: each device multiplies 2 rows of 8, or 3 columns of 6.
-  const auto stats = program_stats(partition(read(text)).program);
+  const auto stats = program_stats(partition(parsed(text)).program);
   EXPECT_EQ(stats.flops_per_device, 2.0 * 8 * 4 * 6 / 4);
 }
 
 TEST(ManualRegion, LocalRowsThatOtherAxesDoNotDivideAreNotShardedOverThem) {
   // Sharding 3 local rows over y gives other rows than sharding 6 rows over x and y.
-  checked(partly_manual(6, fmt::format(kSwap, 3), "3"));
+  checked_collectives(partly_manual(6, fmt::format(kSwap, 3), "3"));
 }
 
 TEST(ManualRegion, ReshardsInsideNeverCrossManualAxes) {
@@ -152,7 +152,7 @@ TEST(ManualRegion, ReshardsInsideNeverCrossManualAxes) {
   ROOT s = f32[4,6] cosine(columns))";
   // The product is sharded by columns, as b is: exchanging it costs half of gathering b. Then it is resharded to rows
   // and to columns again.
-  EXPECT_EQ(checked(partly_manual(8, inside, "4")).at("all-to-all"), 2);
+  EXPECT_EQ(checked_collectives(partly_manual(8, inside, "4")).at("all-to-all"), 2);
 }
 
 TEST(ManualRegion, ReductionsOverOtherAxesInsideAreInserted) {
@@ -161,7 +161,7 @@ TEST(ManualRegion, ReductionsOverOtherAxesInsideAreInserted) {
   zero = f32[] constant(0)
   sums = f32[6] reduce(c, zero), dimensions={0}, to_apply=add
   ROOT s = f32[4,6] broadcast(sums), dimensions={1})";
-  checked(partly_manual(8, inside, "4"));
+  checked_collectives(partly_manual(8, inside, "4"));
 }
 
 TEST(ManualRegion, AComputationCalledInsideAndOutsideOfARegionIsCopied) {
@@ -177,7 +177,7 @@ ENTRY e {
   g = f32[8] custom-call(c), custom_call_target="SPMDShardToFullShape", sharding={devices=[2]<=[2]}
   ROOT t = (f32[8], f32[4]) tuple(g, o)
 })";
-  checked(text);
+  checked_collectives(text);
 }
 
 TEST(ManualRegion, LoopsAndBranchesInsideRunPerDevice) {
@@ -203,7 +203,7 @@ ENTRY e {
   r = f32[2] get-tuple-element(w), index=1
   ROOT g = f32[8] custom-call(r), custom_call_target="SPMDShardToFullShape", sharding={devices=[4]<=[4]}
 })";
-  EXPECT_EQ(checked(text).at("collective-permute"), 1);
+  EXPECT_EQ(checked_collectives(text).at("collective-permute"), 1);
 }
 
 TEST(ManualRegion, ADeviceOrderThatNoAxisDescribesIsKept) {
@@ -215,14 +215,14 @@ ENTRY e {
   p = f32[2] collective-permute(l), channel_id=1, source_target_pairs={{3,0},{0,4},{4,1},{1,2},{2,3}}
   ROOT g = f32[10] custom-call(p), custom_call_target="SPMDShardToFullShape", sharding={devices=[5]3,0,4,1,2}
 })";
-  checked(text);
+  checked_collectives(text);
 }
 
 TEST(ManualRegion, CollectivesOutsideOfRegionsAreRefused) {
   const std::string text =
       "HloModule m, num_partitions=2\nENTRY e { x = f32[2] parameter(0)\n"
       "ROOT p = f32[2] collective-permute(x), channel_id=1, source_target_pairs={{0,1}} }";
-  EXPECT_THROW(partition(read(text)), Error);
+  EXPECT_THROW(partition(parsed(text)), Error);
 }
 
 // As in XLA ("across devices that belong to different manual subgroups"): x is manual, and the partitioner may use y.
@@ -230,9 +230,9 @@ TEST(ManualRegion, ACollectiveDoesNotCrossTheAxesLeftToThePartitioner) {
   const auto error_of = [](const std::string& collective) -> std::string {
     const std::string sharding = ", sharding={devices=[1,2,2]<=[4] last_tile_dims={manual}}";
     try {
-      partition(read("HloModule m, num_partitions=4\n" + kAdd + "ENTRY e { x = f32[8,4] parameter(0)" + sharding +
-                     "\n  r = f32[8,4] " + collective + sharding + "\n  ROOT y = f32[8,4] negate(r)" + sharding +
-                     " }"));
+      partition(parsed("HloModule m, num_partitions=4\n" + kAdd + "ENTRY e { x = f32[8,4] parameter(0)" + sharding +
+                       "\n  r = f32[8,4] " + collective + sharding + "\n  ROOT y = f32[8,4] negate(r)" + sharding +
+                       " }"));
     } catch (const Error& error) {
       return error.what();
     }
@@ -260,7 +260,7 @@ ENTRY e {
   m = f32[8] custom-call(x), custom_call_target="Sharding", sharding={devices=[2]<=[2]}
   ROOT l = f32[4] custom-call(m), custom_call_target="SPMDFullToShardShape", sharding={manual}
 })";
-  EXPECT_THROW(partition(read(text)), Error);
+  EXPECT_THROW(partition(parsed(text)), Error);
 }
 
 TEST(ManualRegion, ErrorsNameMismatchedTypes) {
@@ -271,7 +271,7 @@ ENTRY e {
   ROOT l = f32[3] custom-call(m), custom_call_target="SPMDFullToShardShape", sharding={manual}
 })";
   try {
-    partition(read(text));
+    partition(parsed(text));
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("%l: f32[8] sharded as"), std::string::npos) << error.what();
@@ -280,7 +280,7 @@ ENTRY e {
 
 std::string error_of(const std::string& text) {
   try {
-    partition(read(text));
+    partition(parsed(text));
   } catch (const Error& error) {
     return error.what();
   }
@@ -337,8 +337,8 @@ ENTRY e {
   b = f32[8,4] custom-call(sy), custom_call_target="Sharding", sharding={unknown shard_as 1}
   ROOT t = (f32[8,4], f32[8,4]) tuple(a, b)
 })";
-  EXPECT_EQ(checked(text), Counts{});
-  const auto global = partition(read(text)).global.entry_computation();
+  EXPECT_EQ(checked_collectives(text), Counts{});
+  const auto global = partition(parsed(text)).global.entry_computation();
   EXPECT_EQ(global[global.root].sharding->at(1).tiles(0), 2);
 }
 
@@ -359,8 +359,8 @@ ENTRY e {
 )" + member("g", "x", 4) +
       member("h", "y", 4) + member("i", "y", 7) + member("j", "z", 7) +
       "  ROOT t = (f32[7,10], f32[7,10], f32[7,10]) tuple(x, y, z)\n}\n";
-  EXPECT_EQ(checked(text), Counts{});
-  const auto local = partition(read(text)).program.entry_computation();
+  EXPECT_EQ(checked_collectives(text), Counts{});
+  const auto local = partition(parsed(text)).program.entry_computation();
   for (const Id parameter : local.parameters) EXPECT_EQ(local[parameter].type.str(), "f32[4,4]");
 }
 
@@ -371,11 +371,11 @@ ENTRY e {
   b = f32[8,4] custom-call(x), custom_call_target="ShardBarrierFrom"
   ROOT s = f32[8,4] sine(b)
 })";
-  checked(text);
+  checked_collectives(text);
 }
 
 TEST(Shardings, MaximalUnreducedAndTuplesArePartitioned) {
-  checked(R"(HloModule m, num_partitions=4
+  checked_collectives(R"(HloModule m, num_partitions=4
 ENTRY e {
   x = f32[7,4] parameter(0), sharding={maximal device=2}
   y = f32[7,4] parameter(1), sharding={devices=[4,1]2,0,3,1}

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-const std::string kSum = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n";
+const std::string kAddition = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n";
 
 void expect_passes(int devices, const std::string& attributes, const std::string& computations,
                    const std::string& body) {
@@ -46,7 +46,7 @@ TEST(ShardingForms, AnyTwoFormsCanOccurInAModule) {
     for (const auto& one : list)
       for (const auto& two : list)
         expect_passes(
-            devices, "", kSum,
+            devices, "", kAddition,
             "a = f32[6,10] parameter(0) b = f32[10,5] parameter(1)\nk = f32[6,10] sine(a), sharding=" + one +
                 "\nd = f32[6,5] dot(k, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding=" + two +
                 "\nz = f32[] constant(0) r = f32[6] reduce(d, z), dimensions={1}, to_apply=add\n"

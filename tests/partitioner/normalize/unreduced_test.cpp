@@ -20,13 +20,13 @@ const std::string kThird =
     "{devices=[2,1,3]<=[6] last_tile_dims={unreduced}}";  // rows sharded over two devices, partial values over three
 const std::string kRows = "{devices=[2,1,3]<=[6] last_tile_dim_replicate}";
 
-Program read(const std::string& body, int devices = 6, const std::string& header = "") {
+Program program_of_body(const std::string& body, int devices = 6, const std::string& header = "") {
   return parse_program(fmt::format("HloModule m, num_partitions={}{}\nENTRY e {{\n{}\n}}\n", devices, header, body),
                        op_table());
 }
 
 // Checks that the partitioned program computes the same as the global one, and returns its collectives.
-Counts checked(const Program& program) {
+Counts passing_collectives(const Program& program) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     const CheckReport report = check_partition(program, {.seed = seed, .trip_limit = 10, .run = nullptr});
     EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"))
@@ -43,46 +43,48 @@ std::string unary(const std::string& op, const std::string& from, const std::str
 }
 
 TEST(Unreduced, ADotMayLeaveItsSumToTheCaller) {
-  const Program program = read(
+  const Program program = program_of_body(
       "a = f32[7,11] parameter(0), sharding={devices=[1,6]<=[6]}\nb = f32[11,5] parameter(1), "
       "sharding={devices=[6,1]<=[6]}\n"
       "ROOT d = f32[7,5] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={unreduced}");
-  EXPECT_EQ(checked(program), Counts{});
+  EXPECT_EQ(passing_collectives(program), Counts{});
   EXPECT_NE(print_program(partition(program).program).find("sharding={unreduced}"), std::string::npos);
 }
 
 TEST(Unreduced, LinearOpsPassPartialValuesThrough) {
-  EXPECT_EQ(checked(read(unary("negate", kThird, kThird))), Counts{});
-  EXPECT_EQ(checked(read(unary("negate", "{unreduced}", "{unreduced}"))), Counts{});
-  EXPECT_EQ(checked(read("ROOT a = f32[7,5] parameter(0), sharding=" + kThird)), Counts{});
-  const Program several =
-      read("a = f32[7,5] parameter(0), sharding=" + kThird + "\nb = f32[7,5] parameter(1), sharding=" + kRows +
-           "\nn = f32[7,5] negate(a)\nc = f32[7,5] add(n, b)\nd = f32[7,5] add(c, a)\n"
-           "ROOT t = (f32[7,5], f32[7,5]) tuple(d, n), sharding={" +
-           kThird + ", " + kThird + "}");
-  EXPECT_EQ(checked(several), Counts{});
+  EXPECT_EQ(passing_collectives(program_of_body(unary("negate", kThird, kThird))), Counts{});
+  EXPECT_EQ(passing_collectives(program_of_body(unary("negate", "{unreduced}", "{unreduced}"))), Counts{});
+  EXPECT_EQ(passing_collectives(program_of_body("ROOT a = f32[7,5] parameter(0), sharding=" + kThird)), Counts{});
+  const Program several = program_of_body("a = f32[7,5] parameter(0), sharding=" + kThird +
+                                          "\nb = f32[7,5] parameter(1), sharding=" + kRows +
+                                          "\nn = f32[7,5] negate(a)\nc = f32[7,5] add(n, b)\nd = f32[7,5] add(c, a)\n"
+                                          "ROOT t = (f32[7,5], f32[7,5]) tuple(d, n), sharding={" +
+                                          kThird + ", " + kThird + "}");
+  EXPECT_EQ(passing_collectives(several), Counts{});
   const std::string text = print_program(partition(several).program);
   EXPECT_NE(text.find("parameter(0), sharding=" + kThird), std::string::npos) << text;
   EXPECT_NE(text.find("sharding={" + kThird + ", " + kThird + "}"), std::string::npos) << text;
 }
 
 TEST(Unreduced, AParameterIsSummedIfItsValueIsNeeded) {
-  EXPECT_EQ(checked(read(unary("sine", kThird, kRows))), (Counts{{"all-reduce", 1}}));
-  EXPECT_EQ(checked(read(unary("negate", "{unreduced}", "{replicated}"))), (Counts{{"all-reduce", 1}}));
-  EXPECT_EQ(checked(read("a = f32[12,5] parameter(0), sharding={unreduced}\n"
-                         "ROOT r = f32[12,5] sine(a), sharding={devices=[6,1]<=[6]}")),
+  EXPECT_EQ(passing_collectives(program_of_body(unary("sine", kThird, kRows))), (Counts{{"all-reduce", 1}}));
+  EXPECT_EQ(passing_collectives(program_of_body(unary("negate", "{unreduced}", "{replicated}"))),
+            (Counts{{"all-reduce", 1}}));
+  EXPECT_EQ(passing_collectives(program_of_body("a = f32[12,5] parameter(0), sharding={unreduced}\n"
+                                                "ROOT r = f32[12,5] sine(a), sharding={devices=[6,1]<=[6]}")),
             (Counts{{"reduce-scatter", 1}}));
-  EXPECT_EQ(
-      checked(read("a = f32[7,5] parameter(0), sharding=" + kThird +
-                   "\nb = f32[7,5] sine(a)\nc = f32[7,5] cosine(a)\nROOT d = f32[7,5] add(b, c), sharding=" + kRows)),
-      (Counts{{"all-reduce", 1}}))
+  EXPECT_EQ(passing_collectives(program_of_body(
+                "a = f32[7,5] parameter(0), sharding=" + kThird +
+                "\nb = f32[7,5] sine(a)\nc = f32[7,5] cosine(a)\nROOT d = f32[7,5] add(b, c), sharding=" + kRows)),
+            (Counts{{"all-reduce", 1}}))
       << "once for both";
 }
 
 TEST(Unreduced, AReplicatedResultBecomesPartialWithoutCommunication) {
-  EXPECT_EQ(checked(read(unary("sine", kRows, kThird))), Counts{});
-  EXPECT_EQ(checked(read(unary("sine", "{replicated}", "{unreduced}"))), Counts{});
-  EXPECT_EQ(checked(read(unary("sine", "{unreduced}", "{unreduced}"))), (Counts{{"all-reduce", 1}}));
+  EXPECT_EQ(passing_collectives(program_of_body(unary("sine", kRows, kThird))), Counts{});
+  EXPECT_EQ(passing_collectives(program_of_body(unary("sine", "{replicated}", "{unreduced}"))), Counts{});
+  EXPECT_EQ(passing_collectives(program_of_body(unary("sine", "{unreduced}", "{unreduced}"))),
+            (Counts{{"all-reduce", 1}}));
 }
 
 TEST(Unreduced, EveryFormCombinesWithEveryOther) {
@@ -98,7 +100,7 @@ TEST(Unreduced, EveryFormCombinesWithEveryOther) {
     for (const auto& to : forms)
       for (const std::string op : {"negate", "sine"}) {
         SCOPED_TRACE(op + " " + from + " -> " + to);
-        checked(read(unary(op, from, to)));
+        passing_collectives(program_of_body(unary(op, from, to)));
       }
 }
 
@@ -106,20 +108,20 @@ TEST(Unreduced, AnyNumbersAndTuplesAreSplitIntoPartialValues) {
   for (const std::string type : {"bf16", "f16", "f64", "s8", "u32", "s64", "c64"}) {
     SCOPED_TRACE(type);
     const std::string array = type + "[7,5]";
-    checked(read("p = (" + array + ", " + type + "[]) parameter(0), sharding={" + kThird +
-                 ", {unreduced}}\na = " + array + " get-tuple-element(p), index=0\ns = " + type +
-                 "[] get-tuple-element(p), index=1\nb = " + array + " broadcast(s), dimensions={}\nc = " + array +
-                 " multiply(a, b)\nROOT t = (" + array + ", " + array + ") tuple(c, a), sharding={" + kThird + ", " +
-                 kRows + "}"));
+    passing_collectives(program_of_body(
+        "p = (" + array + ", " + type + "[]) parameter(0), sharding={" + kThird + ", {unreduced}}\na = " + array +
+        " get-tuple-element(p), index=0\ns = " + type + "[] get-tuple-element(p), index=1\nb = " + array +
+        " broadcast(s), dimensions={}\nc = " + array + " multiply(a, b)\nROOT t = (" + array + ", " + array +
+        ") tuple(c, a), sharding={" + kThird + ", " + kRows + "}"));
   }
   const std::string meshes =
       ", frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[\\\"x\\\"=2, \\\"y\\\"=3]>}\"}";
   const auto largest = [](const std::string& dims) {
     return "frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, [" + dims + "], unreduced=max{\\\"y\\\"}>\"}";
   };
-  checked(read("a = f32[7,5] parameter(0), " + largest(R"({\"x\"}, {})") + "\nROOT r = f32[7,5] exponential(a), " +
-                   largest(R"({\"x\"}, {})"),
-               6, meshes));
+  passing_collectives(program_of_body("a = f32[7,5] parameter(0), " + largest(R"({\"x\"}, {})") +
+                                          "\nROOT r = f32[7,5] exponential(a), " + largest(R"({\"x\"}, {})"),
+                                      6, meshes));
 }
 
 // ---- a check that can fail ------------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ Program without_sums(Program program) {
 
 TEST(Unreduced, AMissingSumIsFound) {
   for (const std::string op : {"sine", "negate", "abs"}) {
-    const Program program = read(unary(op, kThird, kRows));
+    const Program program = program_of_body(unary(op, kThird, kRows));
     Partitioned parts = partition(program, {.keep_shardings = true});
     EXPECT_TRUE(check_partitioned(program, parts).passed);
     parts.program = without_sums(parts.program);
@@ -149,14 +151,15 @@ TEST(Unreduced, AMissingSumIsFound) {
 }
 
 TEST(Unreduced, AnExtraSumAndPartialValuesUsedAsTheValueAreFound) {
-  const Program program = read(unary("negate", kThird, kThird));
-  const Program summed = read(unary("negate", kThird, kRows));
+  const Program program = program_of_body(unary("negate", kThird, kThird));
+  const Program summed = program_of_body(unary("negate", kThird, kRows));
   Partitioned parts = partition(program);
   parts.program = partition(summed).program;
   EXPECT_FALSE(check_partitioned(program, parts).passed) << "three times the value";
-  parts = partition(read(unary("abs", kThird, kThird)));
+  parts = partition(program_of_body(unary("abs", kThird, kThird)));
   parts.program = without_sums(parts.program);
-  EXPECT_FALSE(check_partitioned(read(unary("abs", kThird, kThird)), parts).passed) << "partial_values differ in sign";
+  EXPECT_FALSE(check_partitioned(program_of_body(unary("abs", kThird, kThird)), parts).passed)
+      << "partial_values differ in sign";
 }
 
 TEST(Unreduced, PartialValuesAddUpExactly) {
@@ -173,7 +176,7 @@ TEST(Unreduced, PartialValuesAddUpExactly) {
 }
 
 TEST(Unreduced, TheNoteOfASumNamesTheParametersAxes) {
-  const auto notes = partition(read(unary("sine", kThird, kRows))).notes;
+  const auto notes = partition(program_of_body(unary("sine", kThird, kRows))).notes;
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_NE(notes[0].from.find("annotated, unreduced over _1"), std::string::npos) << notes[0].from;
   EXPECT_EQ(notes[0].remedy.text(), "pass %a summed, with the sharding {_0,-}");

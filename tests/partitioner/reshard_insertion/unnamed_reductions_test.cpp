@@ -69,13 +69,13 @@ constexpr const char* kJaxArgmax = R"(%jax_argmax {
 )";
 
 using Bytes = std::map<std::string, std::int64_t>;
-struct Outcome {
+struct PartitionOutcome {
   Bytes bytes;  // by opcode
   double flops = 0;
   std::int64_t peak = 0;
 };
 
-Outcome outcome_of(int devices, const std::string& body) {
+PartitionOutcome outcome_of(int devices, const std::string& body) {
   const Program program = parse_program(fmt::format("HloModule m, num_partitions={}\n{}{}ENTRY main {{\n{}}}\n",
                                                     devices, kComputations, kJaxArgmax, body),
                                         op_table());
@@ -83,20 +83,20 @@ Outcome outcome_of(int devices, const std::string& body) {
   const Program local = partition(program).program;
   EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << print_program(local);
   const ProgramStats stats = program_stats(local);
-  Outcome out{{}, stats.flops_per_device, stats.peak_bytes_per_device};
+  PartitionOutcome out{{}, stats.flops_per_device, stats.peak_bytes_per_device};
   for (const auto& kind : stats.collectives) out.bytes[kind.opcode] = kind.bytes;
   return out;
 }
 
 // Reduces %x with 64 rows along the dim that is sharded over 4 devices.
-Outcome by(const std::string& computation, const std::string& dtype, int columns, const std::string& init) {
+PartitionOutcome by(const std::string& computation, const std::string& dtype, int columns, const std::string& init) {
   return outcome_of(4, fmt::format("x = {0}[64,{1}] parameter(0), sharding={{devices=[1,4]<=[4]}}\n{2}"
                                    "ROOT r = {0}[64] reduce(x, z), dimensions={{1}}, to_apply={3}\n",
                                    dtype, columns, init, computation));
 }
 
 TEST(UnnamedReductions, GroupsReduceByXorForAnyInit) {
-  const Outcome even = by("xor", "u32", 16, "z = u32[] constant(0)\n");
+  const PartitionOutcome even = by("xor", "u32", 16, "z = u32[] constant(0)\n");
   EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
   EXPECT_EQ(even.flops, 256);
   EXPECT_LE(even.peak, 1540);
@@ -106,7 +106,7 @@ TEST(UnnamedReductions, GroupsReduceByXorForAnyInit) {
 }
 
 TEST(UnnamedReductions, GroupsReduceByComputationsThatMayUseTheInitTwice) {
-  const Outcome even = by("lse", "f32", 16, "z = f32[] constant(-1e30)\n");
+  const PartitionOutcome even = by("lse", "f32", 16, "z = f32[] constant(-1e30)\n");
   EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
   EXPECT_EQ(even.flops, 256);
   EXPECT_EQ(by("lse", "f32", 18, "z = f32[] constant(-1e30)\n").bytes, Bytes({{"all-reduce", 384}}));
