@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_module(NAME SOURCES a.cpp … DEPS base tensor … [LIBS …] [PRIVATE_LIBS …] [SEPARATE])
+# tessera_module(NAME SOURCES a.cpp … DEPS base tensor … [LIBS …] [PRIVATE_LIBS …])
 # Adds the static library tessera_NAME with the alias tessera::NAME, which is installed with the package. Users of the module also
-# get the include directories of LIBS, but only link PRIVATE_LIBS. With TESSERA_UNITY several sources are compiled as one; SEPARATE
-# prevents this for a module whose files define equal names.
+# get the include directories of LIBS, but only link PRIVATE_LIBS. With TESSERA_UNITY several sources are compiled as one,
+# so names in anonymous namespaces are unique within a module.
 function(tessera_module name)
-  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
   add_library(tessera_${name} STATIC ${ARG_SOURCES})
   add_library(tessera::${name} ALIAS tessera_${name})
   target_compile_features(tessera_${name} PUBLIC cxx_std_20)
@@ -22,9 +22,7 @@ function(tessera_module name)
   list(TRANSFORM ARG_PRIVATE_LIBS REPLACE "^(Eigen3::Eigen)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(tessera_${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   tessera_precompile(tessera_${name} modules)
-  if(NOT ARG_SEPARATE)
-    tessera_unite(tessera_${name})
-  endif()
+  tessera_unite(tessera_${name})
   set_property(GLOBAL APPEND PROPERTY TESSERA_MODULES ${name})
 endfunction()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [COST 30] [SEPARATE])
+# tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [COST 30])
 # Adds a GoogleTest binary. Without RANKS it is one ctest entry. With RANKS it has one entry under mpirun per number of ranks, such as
 # `x.np4`, and uses the main() for several ranks in tests/support. The target LABEL_tests builds all tests of a label. COST is the
-# approximate time of the test in seconds with sanitizers on an idle machine; ctest starts expensive tests first. SEPARATE is needed
-# if files define equal names: they are then not compiled as one. tessera_allow_busy_machine sets the time limit, which ends tests
-# that hang.
+# approximate time of the test in seconds with sanitizers on an idle machine; ctest starts expensive tests first.
+# The sources are compiled as one, except those with the property SKIP_UNITY_BUILD_INCLUSION. tessera_allow_busy_machine sets the time
+# limit, which ends tests that hang.
 
 # Allows mpirun to run as root and with more ranks than cores, on kernels that forbid single-copy transfers. Leaks are not reported,
 # because Open MPI leaks memory.
@@ -42,7 +42,7 @@ endfunction()
 
 function(tessera_test)
   tessera_defer_time_limits()
-  cmake_parse_arguments(ARG "SEPARATE" "NAME;COST" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;COST" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -58,9 +58,7 @@ function(tessera_test)
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   tessera_precompile(${ARG_NAME} tests GTest::gtest)
-  if(NOT ARG_SEPARATE)
-    tessera_unite(${ARG_NAME})
-  endif()
+  tessera_unite(${ARG_NAME})
   foreach(label ${ARG_LABELS})
     if(NOT TARGET ${label}_tests)
       add_custom_target(${label}_tests)
