@@ -73,10 +73,13 @@ constexpr OptionRow kTable[] = {
      "bytes; larger attention scores are computed in chunks of batches, heads or query rows (1 MiB), and "
      "rematerialized in the backward pass, if that needs less memory; 0 = never"},
     {"TESSERA_ISA", kText, "",
-     "the instruction set of the kernels: generic, avx2 or avx512; default: the best that the processor supports"},
+     "the instruction set of the kernels: generic, avx2, avx512, avx512bf16 or amx; default: the best that the "
+     "processor supports"},
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},
     {"TESSERA_DATA", kText, "", "a folder of data sets, searched after the cache folder"},
+    {"HF_HOME", kText, "~/.cache/huggingface",
+     "the folder of Hugging Face's tools; models are searched in its folder hub"},
     {"TESSERA_RESTART", kInteger, "0", "set by tessera launch: how often it has started this job again"},
     {"TESSERA_RENAME_DELAY", kInteger, "0",
      "milliseconds to wait before and after a complete file or checkpoint gets its name; for tests that end a run "

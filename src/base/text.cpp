@@ -141,6 +141,11 @@ std::string format_bytes(double bytes) {
   return fmt::format("{:.2f}{}", bytes, kSuffixes[i]);
 }
 
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::int64_t kKilo = 1024;
+  return bytes < kKilo ? fmt::format("{}B", bytes) : format_bytes(static_cast<double>(bytes));
+}
+
 std::size_t hash_bytes(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
 
 std::int64_t product(std::span<const std::int64_t> numbers) {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "flags/foreign_flags.h"
+#include "flags/model_names.h"
 #include "program_flags.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -191,6 +192,8 @@ std::string TrainingArguments::config_file() const {
   return is_folder ? name + "/config.json" : name;
 }
 
+std::string TrainingArguments::fsdp_config_file() const { return fsdp_config.starts_with('{') ? "" : fsdp_config; }
+
 std::int64_t TrainingArguments::micro_batch_rows(std::int64_t data_shards) const {
   if (global_batch_size) return *global_batch_size;
   return per_device_train_batch_size.value_or(kRowsPerShard) * data_shards;
@@ -228,6 +231,7 @@ std::optional<TrainingArguments> parse_training_arguments(int argc, const char* 
   if (arguments.resume_from_checkpoint == "False" || arguments.resume_from_checkpoint == "false")
     arguments.resume_from_checkpoint.clear();
   settle_arguments(arguments, parser);
+  find_named_models(arguments);
   arguments.check();
   return arguments;
 }

@@ -14,18 +14,21 @@ void add_text_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("validation_file", a.validation_file, "text to evaluate on, instead of a part of train_file")
       .flag("dataset_name", a.dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, as in wikitext")
       .flag("dataset_config_name", a.dataset_config_name, "as in wikitext-2-raw-v1")
-      .flag("cache_dir", a.cache_dir, "folder in which dataset_name is searched")
+      .flag("cache_dir", a.cache_dir, "folder in which dataset_name and the names of models are searched")
       .flag("validation_split_percentage", a.validation_split_percentage,
             "percentage at the end of train_file that is held out");
 }
 
 void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
-  parser.flag("model_name_or_path", a.model_name_or_path, "folder with config.json and model.safetensors to start from")
+  parser
+      .flag("model_name_or_path", a.model_name_or_path,
+            "folder with config.json and model.safetensors to start from, or the name of a model in cache_dir or "
+            "$HF_HOME/hub")
       .flag("config_name", a.config_name, "config.json of a causal model; default: that of model_name_or_path")
       .flag("model_type", a.model_type, "the model if the configuration names none: gpt2, llama, mixtral")
       .flag("config_overrides", a.config_overrides, "values that replace those of the configuration, as in n_embd=10")
       .flag("tokenizer_name", a.tokenizer_name,
-            "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json");
+            "bytes, bpe:N (trained on the text), GPT-2's vocab.bpe or tokenizer.json, or the name of a model");
   add_text_flags(a, parser);
   parser.flag("block_size", a.block_size, "tokens in a sample; 0: the positions of the model, at most 1024");
 }
@@ -33,7 +36,8 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
 void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser
       .flag("model_name_or_path", a.model_name_or_path,
-            "folder with config.json and model.safetensors to start from, here or in cache_dir")
+            "folder with config.json and model.safetensors to start from, or the name of a model in cache_dir or "
+            "$HF_HOME/hub")
       .flag("config_name", a.config_name,
             "config.json of a BERT, or tiny, bert-base-uncased or bert-large-uncased; default: that of "
             "model_name_or_path")
@@ -91,8 +95,8 @@ void check_clm(const TrainingArguments& a) {
           "config.json and model.safetensors");
   const bool is_word = a.tokenizer_name.find_first_of("/.:") == std::string::npos;
   require(!is_word || a.tokenizer_name == "bytes" || std::filesystem::exists(a.tokenizer_name),
-          "--tokenizer_name {} is not known; give bytes, bpe:N (trained on the text), or a file: GPT-2's vocab.bpe or "
-          "merges.txt, a tokenizer.json, or the folder of one",
+          "--tokenizer_name {} is not known; give bytes, bpe:N (trained on the text), a file (GPT-2's vocab.bpe or "
+          "merges.txt, a tokenizer.json), the folder of one, or the name of a model in --cache_dir or $HF_HOME/hub",
           a.tokenizer_name);
   check_text(a);
   require(a.block_size == 0 || a.block_size >= 2, "--block_size must be at least 2, or 0, got {}", a.block_size);

@@ -195,6 +195,14 @@ def plans():
     check(fits.returncode == 0 and "3 blocks are recomputed" in fits.stdout, fits.stdout + fits.stderr)
     tight = run(*common, "--max_memory_per_rank", "100KB")
     check(tight.returncode == 1 and "no recomputation of blocks makes the step fit; the least memory is" in tight.stderr, tight.stderr)
+    # xla_fsdp_grad_ckpt recomputes every unit: equal losses, less memory.
+    fsdp = ["--mesh", "fsdp=3", "--fsdp", "full_shard"]
+    recomputed = [*fsdp, "--fsdp_config", '{"xla": true, "xla_fsdp_grad_ckpt": true}']
+    kept, again = losses("kept", "--virtual_ranks", 3, *fsdp), losses("recomputed", "--virtual_ranks", 3, *recomputed)
+    check(kept == again, f"xla_fsdp_grad_ckpt: {again} instead of {kept}")
+    plans = [run(*common, "--dry_run", *words).stdout for words in (fsdp, recomputed)]
+    peaks = [int(re.search(r"total at the peak .*\(([0-9]+) bytes\)", plan).group(1)) for plan in plans]
+    check(peaks[1] < peaks[0], f"bytes at the peak without and with xla_fsdp_grad_ckpt: {peaks}")
     for arguments, launcher in (([], ()), ([], (MPIEXEC, "--oversubscribe", "-n", "2")), (["--virtual_ranks", 2], ())):
         os.environ["TESSERA_MEMORY_LIMIT"] = "1MB"
         refused = run(*common, *arguments, launcher=launcher)

@@ -26,6 +26,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  [[nodiscard]] std::string path() const { return path_.string(); }
   [[nodiscard]] std::string file(std::string_view name) const { return (path_ / name).string(); }
   /// Writes the file and returns its path.
   [[nodiscard]] std::string write(std::string_view name, std::string_view content) const {

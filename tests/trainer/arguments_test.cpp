@@ -115,10 +115,9 @@ TEST(TrainingArguments, ContradictionsAreNamed) {
   EXPECT_EQ(check_error({"--block_size", "1"}), "--block_size must be at least 2, or 0, got 1");
   EXPECT_EQ(check_error({"--global_batch_size", "0"}), "--global_batch_size must be at least 1, got 0");
   EXPECT_EQ(check_error({"--max_eval_samples", "0"}), "--max_eval_samples must be at least 1, got 0");
-  EXPECT_EQ(
-      check_error({"--tokenizer_name", "gpt2"}),
-      "--tokenizer_name gpt2 is not known; give bytes, bpe:N (trained on the text), or a file: GPT-2's vocab.bpe or "
-      "merges.txt, a tokenizer.json, or the folder of one");
+  EXPECT_EQ(check_error({"--tokenizer_name", "gpt2"}),
+            "--tokenizer_name gpt2 is not known; give bytes, bpe:N (trained on the text), a file (GPT-2's vocab.bpe or "
+            "merges.txt, a tokenizer.json), the folder of one, or the name of a model in --cache_dir or $HF_HOME/hub");
   EXPECT_EQ(check_error({"--max_steps", "0"}), "--max_steps must be at least 1, or -1, got 0");
   EXPECT_EQ(check_error({"--learning_rate", "-1"}), "--learning_rate must not be negative, got -1");
   EXPECT_EQ(check_error({"--adam_beta2", "1"}), "--adam_beta2 must be in [0, 1), got 1");

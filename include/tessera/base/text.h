@@ -8,6 +8,7 @@
 namespace tessera {
 
 using detail::at;
+using detail::bytes_text;
 using detail::ceil_div;
 using detail::format_bytes;
 using detail::hash_bytes;

@@ -2,7 +2,6 @@
 // Small helpers for text, hashing and integers that every module uses. text.h has them without `detail::`.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace tessera::detail {
@@ -46,11 +44,8 @@ struct HashText {
 
 /// `1.25GB`, `512.00B`.
 std::string format_bytes(double bytes);
-/// The same, but `512B` below 1 KB.
-std::string format_bytes(std::integral auto bytes) {
-  constexpr int kKilo = 1024;
-  return std::cmp_less(bytes, kKilo) ? std::to_string(bytes) + "B" : format_bytes(static_cast<double>(bytes));
-}
+/// The same for a number of bytes, but `512B` below 1 KB.
+std::string bytes_text(std::int64_t bytes);
 
 /// ceil(a / b) for a >= 0, b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }

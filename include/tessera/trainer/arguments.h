@@ -151,6 +151,8 @@ struct TrainingArguments {
 
   /// The path of the configuration.
   [[nodiscard]] std::string config_file() const;
+  /// The file of --fsdp_config; "" if it is a JSON text.
+  [[nodiscard]] std::string fsdp_config_file() const;
   /// The updates between two evaluations with --eval_strategy steps.
   [[nodiscard]] std::int64_t evaluation_interval() const { return eval_steps.value_or(logging_steps); }
   /// Whether the checkpoints are compared by a metric.

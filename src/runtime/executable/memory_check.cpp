@@ -40,8 +40,8 @@ struct Sum {
     constexpr std::size_t kMost = 8;
     std::vector<int> shown(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, ranks.size())));
     return fmt::format("rank{} {}{}: {} in use and {} for the program make {}", ranks.size() == 1 ? "" : "s",
-                       fmt::join(shown, ", "), ranks.size() > kMost ? ", .." : "", format_bytes(used),
-                       format_bytes(more), format_bytes(used + more));
+                       fmt::join(shown, ", "), ranks.size() > kMost ? ", .." : "", bytes_text(used), bytes_text(more),
+                       bytes_text(used + more));
   }
 };
 
@@ -80,19 +80,19 @@ std::string memory_excess(std::span<const MemoryNeed> needs) {
   }
   for (const auto& [process, sum] : processes)
     if (sum.is_exceeded())
-      return fmt::format("the process of {}; TESSERA_MEMORY_LIMIT allows {}", sum.text(), format_bytes(sum.limit));
+      return fmt::format("the process of {}; TESSERA_MEMORY_LIMIT allows {}", sum.text(), bytes_text(sum.limit));
   for (const auto& [group, sum] : groups)
     if (sum.is_exceeded())
       return fmt::format("{}; their {} has {}", sum.text(),
                          needs[static_cast<std::size_t>(sum.ranks.front())].is_machine ? "machine" : "control group",
-                         format_bytes(sum.limit));
+                         bytes_text(sum.limit));
   return "";
 }
 
 std::string ExecutableMemory::str() const {
   std::string out;
   const auto line = [&](std::string_view what, std::int64_t bytes) {
-    if (bytes > 0) out += fmt::format("  {:<48} {:>10}\n", what, format_bytes(bytes));
+    if (bytes > 0) out += fmt::format("  {:<48} {:>10}\n", what, bytes_text(bytes));
   };
   line("arguments: parameters, optimizer state, inputs", arguments);
   line("results that take no argument's memory", results - aliased);
@@ -105,7 +105,7 @@ std::string ExecutableMemory::str() const {
   line("total", held_bytes());
   if (!arena_peak.largest.empty()) out += "the largest parts of the arena when it is fullest:\n";
   for (const ArenaPeak::Part& part : arena_peak.largest)
-    out += fmt::format("  {:>10}  {}\n", format_bytes(part.bytes), part.what);
+    out += fmt::format("  {:>10}  {}\n", bytes_text(part.bytes), part.what);
   return out;
 }
 

@@ -162,13 +162,13 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
   const std::int64_t count = collective_count(notes);
   std::string out =
       fmt::format("{} collectives{}, {} received by each device:\n", count,
-                  count == isize(notes) ? "" : fmt::format(" that carry {} values", notes.size()), format_bytes(total));
+                  count == isize(notes) ? "" : fmt::format(" that carry {} values", notes.size()), bytes_text(total));
   out +=
       fmt::format("  {:>6}  {:<20} {:<12} {:>10}  {}\n", "values", "collective", "axes", "bytes", "why, for the first");
   constexpr std::size_t kMostRows = 12;
   for (std::size_t i = 0; i < std::min(kMostRows, rows.size()); ++i)
     out += fmt::format("  {:>6}  {:<20} {:<12} {:>10}  {}{}\n", rows[i].count, rows[i].first.opcode, rows[i].first.axes,
-                       format_bytes(rows[i].bytes), rows[i].first.reason,
+                       bytes_text(rows[i].bytes), rows[i].first.reason,
                        rows[i].first.source.empty() ? "" : "  (" + rows[i].first.source + ")");
   if (rows.size() <= kMostRows) return out;
   std::int64_t values = 0;
@@ -177,7 +177,7 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
     values += rows[i].count;
     bytes += rows[i].bytes;
   }
-  return out + fmt::format("  {:>6}  {:<33} {:>10}\n", values, "in other collectives", format_bytes(bytes));
+  return out + fmt::format("  {:>6}  {:<33} {:>10}\n", values, "in other collectives", bytes_text(bytes));
 }
 
 }  // namespace tessera::trainer

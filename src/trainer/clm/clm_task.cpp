@@ -101,7 +101,7 @@ RequiredFile configuration_of(const TrainingArguments& arguments) {
 }
 
 std::vector<RequiredFile> files_of(const TrainingArguments& arguments) {
-  std::vector<RequiredFile> out = {configuration_of(arguments), {arguments.fsdp_config, "--fsdp_config", ""}};
+  std::vector<RequiredFile> out = {configuration_of(arguments), {arguments.fsdp_config_file(), "--fsdp_config", ""}};
   if (arguments.dry_run) return out;
   for (const auto& [path, flag] :
        {std::pair{arguments.train_file, "--train_file"}, std::pair{arguments.validation_file, "--validation_file"}})

@@ -77,7 +77,7 @@ BudgetPoint cheapest_point(const TrainingArguments& arguments, std::int64_t devi
         "--max_memory_per_rank {}: no recomputation of blocks makes the step fit; the least memory is {} ({} bytes), "
         "with {} "
         "blocks recomputed:\n{}what helps: more ranks, --fsdp full_shard, fewer rows in a batch",
-        arguments.max_memory_per_rank, format_bytes(least->peak_bytes), least->peak_bytes, least->blocks,
+        arguments.max_memory_per_rank, bytes_text(least->peak_bytes), least->peak_bytes, least->blocks,
         plan_point(arguments, devices, least->blocks).memory.str());
   }
   BudgetPoint best = *first;
@@ -97,7 +97,7 @@ BudgetPoint cheapest_point(const TrainingArguments& arguments, std::int64_t devi
 std::string budget_text(const std::vector<BudgetPoint>& curve) {
   std::string out = "recomputed blocks, memory of a rank, time of a step relative to none recomputed:\n";
   for (const BudgetPoint& point : curve)
-    out += fmt::format("  {:>4}  {:>10}  {:.3f}\n", point.blocks, format_bytes(point.peak_bytes),
+    out += fmt::format("  {:>4}  {:>10}  {:.3f}\n", point.blocks, bytes_text(point.peak_bytes),
                        point.seconds / curve.front().seconds);
   return out;
 }
@@ -114,7 +114,7 @@ TrainingArguments within_memory(TrainingArguments arguments) {
   arguments.checkpointed_blocks = chosen.blocks;
   arguments.notes.push_back(
       fmt::format("--max_memory_per_rank {}: {} blocks are recomputed, planned with {} for a rank",
-                  arguments.max_memory_per_rank, chosen.blocks, format_bytes(chosen.peak_bytes)));
+                  arguments.max_memory_per_rank, chosen.blocks, bytes_text(chosen.peak_bytes)));
   return arguments;
 }
 

@@ -177,7 +177,7 @@ int run_mlm(const TrainingArguments& arguments) {
   const std::string folder = model_folder(arguments);
   check_files_on_all_ranks({{arguments.train_file, "--train_file", ""},
                             {arguments.validation_file, "--validation_file", ""},
-                            {arguments.fsdp_config, "--fsdp_config", ""}});
+                            {arguments.fsdp_config_file(), "--fsdp_config", ""}});
   const OutputFolder output(arguments);
   MlmTask task(arguments, folder);
   return Trainer(arguments, task).run();

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models and tokenizers by the names that they have on Hugging Face's hub.
+#pragma once
+
+#include "tessera/trainer/arguments.h"
+
+namespace tessera::trainer {
+
+/// Replaces --model_name_or_path, --tokenizer_name and run_clm's --config_name by the folder of the model that they name. It is
+/// searched in --cache_dir and then in $HF_HOME/hub, in the layout of the package huggingface_hub:
+/// `models--ORGANIZATION--NAME/snapshots/REVISION`, with the revision in `refs/main`. NAME alone stands for ORGANIZATION/NAME if one
+/// organization in the folder has it. --cache_dir may also have a folder NAME. Paths that exist, and names of which there is no
+/// folder, stay as they are. Nothing is downloaded. Error: several organizations have the name.
+void find_named_models(TrainingArguments& arguments);
+
+}  // namespace tessera::trainer

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flags/model_names.h"
+
+#include <gtest/gtest.h>
+
+#include "support/error_of.h"
+#include "support/temporary_folder.h"
+#include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
+
+namespace tessera::trainer {
+namespace {
+
+using ::tessera::testing::error_of;
+using ::tessera::testing::TemporaryFolder;
+
+class ModelNames : public ::testing::Test {
+ protected:
+  ModelNames() : scope_(context_) {
+    (void)cache_.write("models--gpt2/refs/main", "abc\n");
+    (void)cache_.write("models--gpt2/snapshots/abc/config.json", "{}");
+    (void)cache_.write("models--gpt2/snapshots/older/config.json", "{}");
+    (void)cache_.write("models--meta--llama/snapshots/one/config.json", "{}");
+    (void)cache_.write("plain/config.json", "{}");
+    (void)home_.write("hub/models--google-bert--bert-large-uncased/snapshots/x/config.json", "{}");
+    (void)home_.write("hub/models--gpt2/snapshots/of_hub/config.json", "{}");
+    options().set("HF_HOME", home_.path());
+  }
+
+  // The folder that the name becomes.
+  std::string found(const std::string& name, bool with_cache = true) {
+    TrainingArguments arguments;
+    if (with_cache) arguments.cache_dir = cache_.path();
+    arguments.model_name_or_path = name;
+    find_named_models(arguments);
+    return arguments.model_name_or_path;
+  }
+
+  RankContext context_{0, 1};
+  RankScope scope_;
+  TemporaryFolder cache_;
+  TemporaryFolder home_;
+};
+
+TEST_F(ModelNames, AreFoundInTheCacheAndThenInTheHub) {
+  EXPECT_EQ(found("gpt2"), cache_.file("models--gpt2/snapshots/abc"));
+  EXPECT_EQ(found("gpt2", false), home_.file("hub/models--gpt2/snapshots/of_hub"));
+  EXPECT_EQ(found("meta/llama"), cache_.file("models--meta--llama/snapshots/one"));
+  EXPECT_EQ(found("llama"), cache_.file("models--meta--llama/snapshots/one"));
+  EXPECT_EQ(found("bert-large-uncased"), home_.file("hub/models--google-bert--bert-large-uncased/snapshots/x"));
+  EXPECT_EQ(found("plain"), cache_.file("plain"));
+}
+
+TEST_F(ModelNames, OfWhichThereIsNoFolderStayAsTheyAre) {
+  for (const std::string name :
+       {"", "bytes", "bpe:512", "other/gpt2", "gpt", "/absent/gpt2", "../gpt2", "large-uncased"})
+    EXPECT_EQ(found(name), name);
+  EXPECT_EQ(found(cache_.file("plain")), cache_.file("plain"));
+}
+
+TEST_F(ModelNames, OfSeveralOrganizationsAreAnError) {
+  (void)cache_.write("models--mine--llama/snapshots/two/config.json", "{}");
+  EXPECT_EQ(error_of([&] { found("llama"); }),
+            "--model_name_or_path llama: 2 models in " + cache_.path() +
+                " have this name, such as models--meta--llama and models--mine--llama; give ORGANIZATION/NAME");
+  EXPECT_EQ(found("mine/llama"), cache_.file("models--mine--llama/snapshots/two"));
+}
+
+TEST_F(ModelNames, WithSeveralRevisionsNeedTheMainOne) {
+  (void)cache_.write("models--two/snapshots/a/config.json", "{}");
+  (void)cache_.write("models--two/snapshots/b/config.json", "{}");
+  EXPECT_EQ(found("two"), "two");
+  (void)cache_.write("models--two/refs/main", "b");
+  EXPECT_EQ(found("two"), cache_.file("models--two/snapshots/b"));
+}
+
+}  // namespace
+}  // namespace tessera::trainer
