@@ -232,6 +232,7 @@ std::optional<TrainingArguments> parse_training_arguments(int argc, const char* 
     arguments.resume_from_checkpoint.clear();
   settle_arguments(arguments, parser);
   find_named_models(arguments);
+  if (!parser.was_given("tokenizer_name")) use_tokenizer_of_model(arguments);
   arguments.check();
   return arguments;
 }

@@ -28,7 +28,9 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("model_type", a.model_type, "the model if the configuration names none: gpt2, llama, mixtral")
       .flag("config_overrides", a.config_overrides, "values that replace those of the configuration, as in n_embd=10")
       .flag("tokenizer_name", a.tokenizer_name,
-            "bytes, bpe:N (trained on the text), GPT-2's vocab.bpe or tokenizer.json, or the name of a model");
+            "bytes, bpe:N (trained on the text), GPT-2's vocab.bpe or tokenizer.json, or the name of a model; default: "
+            "that of "
+            "model_name_or_path, else bytes");
   add_text_flags(a, parser);
   parser.flag("block_size", a.block_size, "tokens in a sample; 0: the positions of the model, at most 1024");
 }

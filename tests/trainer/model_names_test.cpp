@@ -66,6 +66,20 @@ TEST_F(ModelNames, OfSeveralOrganizationsAreAnError) {
   EXPECT_EQ(found("mine/llama"), cache_.file("models--mine--llama/snapshots/two"));
 }
 
+TEST_F(ModelNames, GiveTheTokenizerUnlessAFlagOrATokenFileDoes) {
+  const auto tokenizer = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(),
+                 {"run_clm", "--model_name_or_path", "gpt2", "--cache_dir", cache_.path(), "--train_file", "t.txt"});
+    std::vector<const char*> words;
+    for (const std::string& flag : flags) words.push_back(flag.c_str());
+    return parse_training_arguments(static_cast<int>(words.size()), words.data(), "run_clm", "", {})->tokenizer_name;
+  };
+  EXPECT_EQ(tokenizer({}), "bytes");
+  (void)cache_.write("models--gpt2/snapshots/abc/tokenizer.json", "{}");
+  EXPECT_EQ(tokenizer({}), cache_.file("models--gpt2/snapshots/abc"));
+  EXPECT_EQ(tokenizer({"--tokenizer_name", "bytes"}), "bytes");
+}
+
 TEST_F(ModelNames, WithSeveralRevisionsNeedTheMainOne) {
   (void)cache_.write("models--two/snapshots/a/config.json", "{}");
   (void)cache_.write("models--two/snapshots/b/config.json", "{}");

@@ -11,6 +11,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
+#include "tessera/data/token_file.h"
 
 namespace tessera::trainer {
 namespace {
@@ -90,6 +91,15 @@ void find_named_models(TrainingArguments& arguments) {
   find(arguments.model_name_or_path, "model_name_or_path");
   find(arguments.tokenizer_name, "tokenizer_name");
   if (arguments.program == TrainingProgram::kClm) find(arguments.config_name, "config_name");
+}
+
+void use_tokenizer_of_model(TrainingArguments& arguments) {
+  const std::string& folder = arguments.model_name_or_path;
+  if (arguments.program != TrainingProgram::kClm || folder.empty() ||
+      data::TokenFile::is_token_file(arguments.train_file))
+    return;
+  for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
+    if (fs::exists(fs::path(folder) / name)) arguments.tokenizer_name = folder;
 }
 
 }  // namespace tessera::trainer

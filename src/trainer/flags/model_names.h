@@ -13,4 +13,8 @@ namespace tessera::trainer {
 /// folder, stay as they are. Nothing is downloaded. Error: several organizations have the name.
 void find_named_models(TrainingArguments& arguments);
 
+/// Gives run_clm the tokenizer in the folder of --model_name_or_path, if there is one, as in Hugging Face. A token file records its
+/// own tokenizer and keeps it.
+void use_tokenizer_of_model(TrainingArguments& arguments);
+
 }  // namespace tessera::trainer
