@@ -15,6 +15,7 @@ import time
 
 RUN_CLM, MPIEXEC = os.path.abspath(sys.argv[1]), sys.argv[2]
 FOLDER = pathlib.Path(tempfile.mkdtemp())
+os.environ["HF_HOME"] = str(FOLDER / "huggingface")  # not the models of this machine
 CONFIG = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 3, "n_positions": 16, "vocab_size": 259}
 FAILURES = []
 
@@ -112,7 +113,7 @@ def files():
     expect(["--config_name", FOLDER, *base()[2:]], "--config_name: cannot read config.json: No such file or directory; it must be a "
            "config.json, or a folder that contains one")
     expect(["--model_name_or_path", "gpt2", *base()[2:]], "--model_name_or_path: cannot read gpt2/config.json: No such file or "
-           "directory; it must be a folder on this machine, because run_clm downloads nothing")
+           "directory; it must be a folder, or the name of a model in --cache_dir or $HF_HOME/hub, because run_clm downloads nothing")
     expect([*base()[:2], "--train_file", absent], "--train_file: cannot read absent.txt: No such file or directory")
     expect([*base()[:2], "--train_file", FOLDER], f"--train_file: cannot read {FOLDER}: Is a directory")
     expect([*base(), "--tokenizer_name", absent], "--tokenizer_name: cannot read absent.txt: No such file or directory; it must be "

@@ -5,6 +5,7 @@ and batches are smaller.
     source_commands_test.py TESSERA RUN_CLM RUN_MLM
 """
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -14,6 +15,7 @@ import tempfile
 
 TESSERA, RUN_CLM, RUN_MLM = sys.argv[1:4]
 FOLDER = pathlib.Path(tempfile.mkdtemp())
+os.environ["HF_HOME"] = str(FOLDER / "huggingface")  # not the models of this machine
 WORDS = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
 FSDP_CONFIG = {
     "fsdp_transformer_layer_cls_to_wrap": ["GPT2Block"], "xla": True,

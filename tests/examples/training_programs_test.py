@@ -5,6 +5,7 @@ the best model, and errors.
     training_programs_test.py RUN_MLM RUN_CLASSIFICATION TRAIN_IMAGENET MPIEXEC
 """
 import json
+import os
 import pathlib
 import re
 import struct
@@ -15,6 +16,7 @@ import zlib
 
 RUN_MLM, RUN_CLASSIFICATION, TRAIN_IMAGENET, MPIEXEC = sys.argv[1:5]
 FOLDER = pathlib.Path(tempfile.mkdtemp())
+os.environ["HF_HOME"] = str(FOLDER / "huggingface")  # not the models of this machine
 FOUR = ["--virtual_ranks", 4]
 
 

@@ -7,6 +7,7 @@
 #include "support/temporary_folder.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/data/token_file.h"
 
 namespace tessera::trainer {
 namespace {
@@ -55,6 +56,10 @@ TEST_F(ModelNames, OfWhichThereIsNoFolderStayAsTheyAre) {
   for (const std::string name :
        {"", "bytes", "bpe:512", "other/gpt2", "gpt", "/absent/gpt2", "../gpt2", "large-uncased"})
     EXPECT_EQ(found(name), name);
+  const std::string too_long(5000, 'x');
+  EXPECT_EQ(found(too_long), too_long);
+  options().set("HF_HOME", "");
+  EXPECT_EQ(found("bert-large-uncased"), "bert-large-uncased");
   EXPECT_EQ(found(cache_.file("plain")), cache_.file("plain"));
 }
 
@@ -67,9 +72,9 @@ TEST_F(ModelNames, OfSeveralOrganizationsAreAnError) {
 }
 
 TEST_F(ModelNames, GiveTheTokenizerUnlessAFlagOrATokenFileDoes) {
-  const auto tokenizer = [&](std::vector<std::string> flags) {
+  const auto tokenizer = [&](std::vector<std::string> flags, const std::string& train_file = "t.txt") {
     flags.insert(flags.begin(),
-                 {"run_clm", "--model_name_or_path", "gpt2", "--cache_dir", cache_.path(), "--train_file", "t.txt"});
+                 {"run_clm", "--model_name_or_path", "gpt2", "--cache_dir", cache_.path(), "--train_file", train_file});
     std::vector<const char*> words;
     for (const std::string& flag : flags) words.push_back(flag.c_str());
     return parse_training_arguments(static_cast<int>(words.size()), words.data(), "run_clm", "", {})->tokenizer_name;
@@ -78,6 +83,12 @@ TEST_F(ModelNames, GiveTheTokenizerUnlessAFlagOrATokenFileDoes) {
   (void)cache_.write("models--gpt2/snapshots/abc/tokenizer.json", "{}");
   EXPECT_EQ(tokenizer({}), cache_.file("models--gpt2/snapshots/abc"));
   EXPECT_EQ(tokenizer({"--tokenizer_name", "bytes"}), "bytes");
+  const std::string tokens = cache_.file("t.tokens");
+  data::TokenFileWriter writer(tokens, *data::make_tokenizer("bytes", ""));
+  writer.append(std::vector<std::int32_t>{1, 2, 3});
+  writer.end_document(3);
+  writer.finish();
+  EXPECT_EQ(tokenizer({}, tokens), "bytes");
 }
 
 TEST_F(ModelNames, WithSeveralRevisionsNeedTheMainOne) {
@@ -86,6 +97,8 @@ TEST_F(ModelNames, WithSeveralRevisionsNeedTheMainOne) {
   EXPECT_EQ(found("two"), "two");
   (void)cache_.write("models--two/refs/main", "b");
   EXPECT_EQ(found("two"), cache_.file("models--two/snapshots/b"));
+  (void)cache_.write("models--two/refs/main", std::string(5000, 'x'));  // a damaged reference
+  EXPECT_EQ(found("two"), "two");
 }
 
 }  // namespace

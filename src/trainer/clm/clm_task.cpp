@@ -96,8 +96,9 @@ class ClmTask final : public Task {
 RequiredFile configuration_of(const TrainingArguments& arguments) {
   if (!arguments.config_name.empty())
     return {arguments.config_file(), "--config_name", "it must be a config.json, or a folder that contains one"};
-  return {arguments.config_file(), "--model_name_or_path",
-          "it must be a folder on this machine, because run_clm downloads nothing"};
+  return {
+      arguments.config_file(), "--model_name_or_path",
+      "it must be a folder, or the name of a model in --cache_dir or $HF_HOME/hub, because run_clm downloads nothing"};
 }
 
 std::vector<RequiredFile> files_of(const TrainingArguments& arguments) {

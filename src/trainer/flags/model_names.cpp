@@ -17,11 +17,22 @@ namespace tessera::trainer {
 namespace {
 namespace fs = std::filesystem;
 
+// Names that cannot be paths, such as very long ones, name no file.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
 constexpr std::string_view kPrefix = "models--";
 
 // $HF_HOME/hub, "" if there is no home.
 fs::path hub_folder() {
   const std::string& folder = options().text("HF_HOME");
+  if (folder.empty()) return {};
   if (!folder.starts_with("~/")) return fs::path(folder) / "hub";
   const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): read before threads start
   return home == nullptr ? fs::path() : fs::path(home) / folder.substr(2) / "hub";
@@ -31,7 +42,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code unreadable;
   for (const auto& entry : fs::directory_iterator(folder, unreadable))
-    if (entry.is_directory(unreadable)) out.push_back(entry.path());
+    if (is_folder(entry.path())) out.push_back(entry.path());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -42,7 +53,7 @@ std::vector<fs::path> stored_models(const fs::path& cache, const std::string& na
   for (auto slash = dashed.find('/'); slash != std::string::npos; slash = dashed.find('/'))
     dashed.replace(slash, 1, "--");
   const fs::path exact = cache / (std::string(kPrefix) + dashed);
-  if (fs::is_directory(exact)) return {exact};
+  if (is_folder(exact)) return {exact};
   std::vector<fs::path> out;
   if (dashed != name) return out;
   for (const fs::path& folder : folders_in(cache)) {
@@ -55,21 +66,22 @@ std::vector<fs::path> stored_models(const fs::path& cache, const std::string& na
 // The revision that refs/main names, else the only one; "" if there is none.
 std::string snapshot_of(const fs::path& model) {
   const fs::path main = model / "refs" / "main";
-  if (fs::is_regular_file(main)) {
+  if (is_there(main)) {
     const fs::path named = model / "snapshots" / trim(read_file(main.string()));
-    if (fs::is_directory(named)) return named.string();
+    if (is_folder(named)) return named.string();
   }
   const std::vector<fs::path> all = folders_in(model / "snapshots");
   return all.size() == 1 ? all.front().string() : "";
 }
 
-// The folder of the model with this name, "" if there is none.
-std::string folder_of(const std::string& name, const std::string& cache_dir, const std::string& flag) {
+}  // namespace
+
+std::string named_model_folder(const std::string& name, const std::string& cache_dir, const std::string& flag) {
   const bool is_tokenizer_without_file = name == "bytes" || name.starts_with("bpe:");
-  if (name.empty() || is_tokenizer_without_file || fs::path(name).is_absolute() || fs::exists(name)) return "";
+  if (name.empty() || is_tokenizer_without_file || fs::path(name).is_absolute() || is_there(name)) return "";
   std::vector<fs::path> caches;
   if (!cache_dir.empty()) caches.emplace_back(cache_dir);
-  if (!cache_dir.empty() && fs::is_directory(caches.front() / name)) return (caches.front() / name).string();
+  if (!cache_dir.empty() && is_folder(caches.front() / name)) return (caches.front() / name).string();
   if (const fs::path hub = hub_folder(); !hub.empty()) caches.push_back(hub);
   for (const fs::path& cache : caches) {
     const std::vector<fs::path> models = stored_models(cache, name);
@@ -82,11 +94,10 @@ std::string folder_of(const std::string& name, const std::string& cache_dir, con
   return "";
 }
 
-}  // namespace
-
 void find_named_models(TrainingArguments& arguments) {
   const auto find = [&](std::string& name, const std::string& flag) {
-    if (std::string found = folder_of(name, arguments.cache_dir, flag); !found.empty()) name = std::move(found);
+    if (std::string found = named_model_folder(name, arguments.cache_dir, flag); !found.empty())
+      name = std::move(found);
   };
   find(arguments.model_name_or_path, "model_name_or_path");
   find(arguments.tokenizer_name, "tokenizer_name");
@@ -99,7 +110,7 @@ void use_tokenizer_of_model(TrainingArguments& arguments) {
       data::TokenFile::is_token_file(arguments.train_file))
     return;
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
-    if (fs::exists(fs::path(folder) / name)) arguments.tokenizer_name = folder;
+    if (is_there(fs::path(folder) / name)) arguments.tokenizer_name = folder;
 }
 
 }  // namespace tessera::trainer

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "flags/model_names.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 
@@ -30,15 +31,15 @@ bool has_vocabulary(const std::string& folder) {
 std::string model_folder(const TrainingArguments& arguments) {
   const std::string& name = arguments.model_name_or_path;
   if (name.empty()) return "";
-  std::vector<std::string> places = {name};
-  if (!arguments.cache_dir.empty()) places.push_back(arguments.cache_dir + "/" + name);
-  for (const std::string& place : places)
-    if (fs::is_directory(place)) return place;
+  if (fs::is_directory(name)) return name;
+  if (std::string found = named_model_folder(name, arguments.cache_dir, "model_name_or_path"); !found.empty())
+    return found;
+  const std::string in_cache = arguments.cache_dir.empty() ? "" : fmt::format(" or {}/{}", arguments.cache_dir, name);
   fail(
-      "--model_name_or_path {}: there is no folder {}; it must contain config.json and model.safetensors. To train "
-      "from "
-      "initial values, give --config_name {} instead",
-      name, fmt::join(places, " or "), name);
+      "--model_name_or_path {0}: there is no folder {0}{1}, and no model of this name in --cache_dir or $HF_HOME/hub; "
+      "give a "
+      "folder with config.json and model.safetensors. To train from initial values, give --config_name {0} instead",
+      name, in_cache);
 }
 
 nn::BertConfig bert_config(const TrainingArguments& arguments, const std::string& folder) {
