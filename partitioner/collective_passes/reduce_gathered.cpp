@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A value that is gathered from a group only to be reduced over the members is reduced by an all-reduce instead, with
-// any computation:
+// any associative computation:
 //
 //   %p = f32[8,1] reduce(%x, %low), dimensions={2}, to_apply=%f         %p unchanged
 //   %g = f32[8,4] all-gather(%p), dimensions={1}                   ->   %g = f32[8,1] all-reduce(%p), to_apply=%f
@@ -74,8 +74,9 @@ class GatheredReductions {
   // The gathers, last first, that gather one element of each member along a dim that `id` reduces.
   [[nodiscard]] std::vector<Id> gathers_of(Id id) const {
     const Instruction& reduce = (*computation_)[id];
-    if (!is_reduce(reduce) || !reduce.control_predecessors.empty() || reduction_of(program_[reduce.called.front()]))
-      return {};
+    if (!is_reduce(reduce) || !reduce.control_predecessors.empty()) return {};
+    const Computation& combiner = program_[reduce.called.front()];
+    if (reduction_of(combiner) || !may_reassociate(combiner)) return {};
     std::vector<Id> out;
     for (Id next = reduce.operands.front(); is_reduced_gather(next, reduced_dims(reduce));
          next = (*computation_)[next].operands.front())

@@ -8,27 +8,45 @@
 #include "tessera/ir/op_def.h"
 
 namespace tessera {
+namespace {
+
+using ValuePlace = std::pair<ComputationId, Id>;
+
+ValuePlace parameter_of(const Program& program, ComputationId callee) {
+  return {callee, program[callee].parameters.front()};
+}
+
+const ShardingRef& sharding_of(const Program& program, ValuePlace value) {
+  return program[value.first][value.second].sharding;
+}
+
+// The shardings that change, by value.
+std::map<ValuePlace, ShardingRef> changed_shardings(const Program& program) {
+  std::map<ValuePlace, ShardingRef> out;
+  for (ComputationId c = 0; c < isize(program.computations); ++c)
+    for (Id id = 0; id < program[c].size(); ++id) {
+      const Instruction& loop = program[c][id];
+      if (loop.op->role != Role::kWhile) continue;
+      const ValuePlace condition = parameter_of(program, loop.called[0]);
+      const ValuePlace body = parameter_of(program, loop.called[1]);
+      if (!loop.sharding) {
+        const ShardingRef& of_body = sharding_of(program, body);
+        if (const ShardingRef& found = of_body ? of_body : sharding_of(program, condition)) out[{c, id}] = found;
+      }
+      for (const ValuePlace& parameter : {condition, body})
+        if (sharding_of(program, parameter)) out[parameter] = nullptr;
+    }
+  return out;
+}
+
+}  // namespace
 
 Program with_one_loop_state(const Program& program) {
-  std::map<ComputationId, Id> dropped;  // computations whose parameter loses its sharding
-  const auto parameter_of = [&](ComputationId callee) -> const Instruction& {
-    return program[callee][program[callee].parameters.front()];
-  };
-  for (const auto& computation : program.computations)
-    for (const Instruction& loop : computation->instructions) {
-      if (loop.op->role != Role::kWhile) continue;
-      const ComputationId condition = loop.called[0];
-      const ComputationId body = loop.called[1];
-      if (loop.sharding && parameter_of(body).sharding) dropped[body] = program[body].parameters.front();
-      if ((loop.sharding || parameter_of(body).sharding) && parameter_of(condition).sharding)
-        dropped[condition] = program[condition].parameters.front();
-    }
-  if (dropped.empty()) return program;
   Program out = program;
-  for (const auto& [callee, parameter] : dropped) {
-    Computation changed = program[callee];
-    at(changed.instructions, parameter).sharding = nullptr;
-    at(out.computations, callee) = std::make_shared<const Computation>(std::move(changed));
+  for (const auto& [value, sharding] : changed_shardings(program)) {
+    Computation changed = out[value.first];
+    at(changed.instructions, value.second).sharding = sharding;
+    at(out.computations, value.first) = std::make_shared<const Computation>(std::move(changed));
   }
   return out;
 }

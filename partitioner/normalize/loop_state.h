@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-/// Removes shardings from the parameters of loop bodies and conditions if the loop itself has one (or the body, for the
-/// condition).
+/// Moves the shardings of the parameters of loop bodies and conditions to the loops. A loop that has a sharding keeps
+/// it; else it gets that of the body, else that of the condition.
 Program with_one_loop_state(const Program& program);
 
 }  // namespace tessera

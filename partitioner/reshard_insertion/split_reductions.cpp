@@ -79,6 +79,7 @@ bool leaves_less(const Computation& computation, const Instruction& reduce, cons
 // The sharded dims of the arrays if the reduction can be split; else empty.
 Dims split_dims(const Program& program, const Computation& computation, const Instruction& reduce) {
   if (reduce.op != &rows::kReduce || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
+  if (!may_reassociate(program[reduce.called.front()])) return {};
   const Instruction& array = computation[reduce.operands.front()];
   const Sharding& sharding = array.sharding->front();
   if (!sharding.is_tiled() || sharding.is_partial() || !sharding.manual.empty()) return {};

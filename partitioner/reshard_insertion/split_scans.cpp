@@ -8,6 +8,7 @@
 #include "propagation/propagate.h"
 #include "reshard_insertion/instruction_splitter.h"
 #include "reshard_insertion/split_reductions.h"
+#include "tessera/ops/contraction.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/ops/windows.h"
@@ -50,8 +51,9 @@ std::optional<Scan> scan_of(const Program& program, const Computation& computati
     out = Scan{d, from_end, sharding.tiles(d)};
     if (out->tiles < 2 || size <= out->tiles) return std::nullopt;
   }
-  const bool splits =
-      out && is_elementwise(program[instruction.called.front()]) && absorbs_its_init(program, computation, instruction);
+  const Computation& combiner = program[instruction.called.front()];
+  const bool splits = out && is_elementwise(combiner) && may_reassociate(combiner) &&
+                      absorbs_its_init(program, computation, instruction);
   return splits ? out : std::nullopt;
 }
 

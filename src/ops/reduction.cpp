@@ -81,17 +81,31 @@ Literal narrow_identity(Reduction reduction, DType dtype) {
 
 }  // namespace
 
-std::optional<Reduction> reduction_of(const Computation& computation) {
-  if (computation.parameters.size() != 2) return std::nullopt;
+namespace {
+
+// The root, if it is a binary op of both parameters and its result is a scalar; else nullptr.
+const Instruction* op_of_both_parameters(const Computation& computation) {
+  if (computation.parameters.size() != 2) return nullptr;
   const Instruction& root = computation[through_conversions(computation, computation.root)];
-  if (!root.type.is_array() || root.type.ndim() != 0 || root.operands.size() != 2) return std::nullopt;
+  if (!root.type.is_array() || root.type.ndim() != 0 || root.operands.size() != 2) return nullptr;
   const Id a = through_conversions(computation, root.operands[0]);
   const Id b = through_conversions(computation, root.operands[1]);
   const Id first = computation.parameters[0];
   const Id second = computation.parameters[1];
-  if (!((a == first && b == second) || (a == second && b == first))) return std::nullopt;
-  if (!root.op->combines) return std::nullopt;
-  return root.type.dtype() == DType::kPred ? root.op->combines->of_pred : root.op->combines->of_numbers;
+  return (a == first && b == second) || (a == second && b == first) ? &root : nullptr;
+}
+
+}  // namespace
+
+std::optional<Reduction> reduction_of(const Computation& computation) {
+  const Instruction* root = op_of_both_parameters(computation);
+  if (!root || !root->op->combines) return std::nullopt;
+  return root->type.dtype() == DType::kPred ? root->op->combines->of_pred : root->op->combines->of_numbers;
+}
+
+bool may_reassociate(const Computation& computation) {
+  const Instruction* root = op_of_both_parameters(computation);
+  return !root || root->op->commutative;  // the commutative ops are also associative
 }
 
 Literal reduction_identity(Reduction reduction, DType dtype) {

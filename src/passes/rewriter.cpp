@@ -4,6 +4,29 @@
 #include <algorithm>
 
 namespace tessera {
+namespace {
+
+// Open dims on the manual axes of `region`, one sharding for each array of `type`.
+ShardingRef open_in_region(const Sharding& region, const Type& type) {
+  Shardings out;
+  for (const Type& leaf : type.leaves()) {
+    Sharding open = Sharding::replicated(region.mesh, leaf.is_array() ? leaf.ndim() : 0);
+    for (DimSharding& dim : open.dims) dim.open = true;
+    open.manual = region.manual;
+    out.push_back(std::move(open));
+  }
+  return make_shardings(std::move(out));
+}
+
+// Values from `first` on replace `old`; if it is in a manual region, so are they.
+void keep_in_region(Builder& builder, const Instruction& old, Id first) {
+  if (!old.sharding || old.sharding->empty() || old.sharding->front().manual.empty()) return;
+  for (Id id = first; id < builder.computation().size(); ++id)
+    if (!builder[id].sharding)
+      builder.set_sharding(builder.value(id), open_in_region(old.sharding->front(), builder[id].type));
+}
+
+}  // namespace
 
 ComputationRewriter::ComputationRewriter(ProgramBuilder& program, const Computation& from,
                                          const std::vector<ComputationId>& callees)
@@ -76,7 +99,9 @@ Program rewrite(const Program& program, const RewriteRule& rule,
   const auto each = [&](ComputationRewriter& rewriter) {
     for (Id id = 0; id < rewriter.from().size(); ++id) {
       if (rewriter.from()[id].op->role == Role::kParameter) continue;
+      const Id first = rewriter.builder().computation().size();
       const Value value = rule(rewriter, id);
+      keep_in_region(rewriter.builder(), rewriter.from()[id], first);
       if (value.is_null())
         rewriter.keep(id);
       else

@@ -25,6 +25,11 @@ struct DotAttributes {
 
 /// The reduction that a scalar computation with two parameters performs, if it is one of Reduction.
 std::optional<Reduction> reduction_of(const Computation& computation);
+
+/// Whether a reduction with this computation may combine its elements in another order. HLO requires that the
+/// computation is associative. This function assumes it, unless the computation is one op of its two parameters that
+/// is not associative, such as subtract.
+bool may_reassociate(const Computation& computation);
 /// The identity of a reduction in an element type: 0, 1, +inf or the largest integer, ….
 Literal reduction_identity(Reduction reduction, DType dtype);
 

@@ -47,7 +47,7 @@ class ComputationRewriter {
 /// Returns the replacement of an instruction; a null Value keeps the instruction.
 using RewriteRule = std::function<Value(ComputationRewriter&, Id)>;
 /// Applies the rule to every instruction except parameters, callees first. Computations for which `touches` is false
-/// are shared.
+/// are shared. New instructions without a sharding stay in the manual region of the instruction that they replace.
 Program rewrite(const Program& program, const RewriteRule& rule,
                 const std::function<bool(const Computation&)>& touches = nullptr);
 
