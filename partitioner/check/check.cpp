@@ -260,6 +260,13 @@ CheckReport compare_programs(const Program& program, const Partitioned& parts, c
     compare_all(outcome, tolerances, report);
   }
   report.passed = report.failures.empty();
+  if (!report.passed) {
+    std::set<std::string> stopped;
+    EvaluateOptions how;
+    how.trip_limit = options.trip_limit;
+    how.stopped_loops = &stopped;
+    report.unequal_results = unequal_results(sides.global, inputs.arguments, how);
+  }
   return report;
 }
 

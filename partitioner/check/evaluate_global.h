@@ -2,6 +2,7 @@
 // Evaluates the unpartitioned program, including programs with manual regions.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tessera/ir/program.h"
@@ -14,5 +15,10 @@ namespace tessera {
 /// for all devices, or one per device if they differ.
 std::vector<Literal> evaluate_global(const Program& program, const std::vector<Literal>& arguments,
                                      const EvaluateOptions& options);
+
+/// "result 0 differs between devices 0 and 2" if manual regions leave different values on the devices; else the empty
+/// text. Results are global values, so they must be equal, up to 2^-10 of the largest element.
+std::string unequal_results(const Program& program, const std::vector<Literal>& arguments,
+                            const EvaluateOptions& options);
 
 }  // namespace tessera

@@ -20,6 +20,15 @@ NotesRef synchronous_notes(const NotesRef& notes) {
   return out;
 }
 
+// Of the shardings of a start, those of the element that is the result of the synchronous op; -1: all of it.
+ShardingRef sharding_of_result(const Instruction& start, int result) {
+  if (!start.sharding || result < 0 || start.sharding->size() == 1) return start.sharding;
+  std::ptrdiff_t first = 0;
+  for (int k = 0; k < result; ++k) first += isize(at(start.type.elements(), k).leaves());
+  const auto from = start.sharding->begin() + first;
+  return make_shardings({from, from + isize(at(start.type.elements(), result).leaves())});
+}
+
 Value rewritten(ComputationRewriter& r, Id id) {
   const Instruction& old = r.from()[id];
   const AsyncHalf half = async_half(*old.op);
@@ -29,12 +38,16 @@ Value rewritten(ComputationRewriter& r, Id id) {
               "%{} reads the start %{}, which only a done may read", old.name, r.from()[operand].name);
     return {};
   }
-  if (half != AsyncHalf::kStart) return r.mapped(old.operands[0]);
+  if (half != AsyncHalf::kStart) {
+    const Value whole = r.mapped(old.operands[0]);
+    if (half == AsyncHalf::kDone && old.sharding && !whole.instruction().sharding) r.builder().set_sharding(whole, old.sharding);
+    return whole;
+  }
   Instruction whole = r.translated(id);
   const int result = async_result(*old.op);
   if (result >= 0) whole.type = at(old.type.elements(), result);
   whole.op = &synchronous_op(*old.op);
-  whole.sharding = nullptr;
+  whole.sharding = sharding_of_result(old, result);
   whole.notes = synchronous_notes(whole.notes);
   return r.builder().append(std::move(whole));
 }

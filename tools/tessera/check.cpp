@@ -87,12 +87,18 @@ int run(const Arguments& arguments) {
   if (!unknown.empty())
     text += fmt::format("stand-ins were computed for unknown custom-calls: {}\n", fmt::join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
+  if (!report.unequal_results.empty())
+    text += fmt::format(
+        "the module itself is wrong: without partitioning, {}. If the sharding with which a value leaves a manual region "
+        "does not name a manual axis, the value must be equal along it: reduce it (all-reduce) or name the axis.\n",
+        report.unequal_results);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", text);
   if (path) {
     JsonObject json;
     json.set("passed", report.passed);
     json.set("values_compared", report.values_compared);
+    json.set("unequal_results", report.unequal_results);
     json.set("worst", report.worst);
     json.set("input_draws", report.input_draws);
     json.set("trip_limit", options.trip_limit);

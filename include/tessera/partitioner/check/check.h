@@ -42,6 +42,9 @@ struct CheckOptions {
 struct CheckReport {
   bool passed = false;
   std::vector<std::string> failures;  // "result 0 f32[7,5] at [3,2]: expected 1.25, got nan (device 1)"
+  /// Why the unpartitioned program itself is wrong, if the comparison failed for this reason: "result 0 differs between
+  /// devices 0 and 2". Its manual regions must leave equal values on all devices.
+  std::string unequal_results;
   std::int64_t values_compared = 0;
   double worst = 0;                        // largest difference as a fraction of its bound
   int input_draws = 1;                     // inputs are redrawn while most results are not finite
