@@ -37,7 +37,8 @@ Rows rows_of(int step) {
   for (std::int64_t row = 0; row < kRows; ++row) {
     float total = 0;
     for (std::int64_t i = 0; i < kWidth; ++i) {
-      data.push_back(static_cast<float>(std::sin(static_cast<double>(step * 977 + row * kWidth + i * i))));
+      data.push_back(
+          static_cast<float>(std::sin(static_cast<double>(std::int64_t{977} * step + row * kWidth + i * i))));
       total += i < 8 ? data.back() : 0;
     }
     target.push_back(total);
@@ -72,7 +73,7 @@ int train(int argc, char** argv) {
     optimizer.step();
     ts::mark_step();
     if (runtime.is_master() && (step == 0 || step + 1 == steps))
-      std::printf("step %3lld  loss %.4f\n", static_cast<long long>(step + 1), loss.item());
+      std::printf("step %3lld  loss %.4f\n", static_cast<long long>(step) + 1, loss.item());
   }
   if (runtime.is_master())
     std::printf("%s\nweight of fc1 %s\n%s\n", mesh.str().c_str(), model.parameter("fc1.weight").type().str().c_str(),

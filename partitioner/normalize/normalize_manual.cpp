@@ -10,6 +10,7 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
+#include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/sharding/hlo_sharding.h"
 #include "tessera/sharding/placement.h"
 

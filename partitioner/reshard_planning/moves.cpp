@@ -144,7 +144,7 @@ class Moves {
   }
 
   // Applies the gains slot by slot, for every possible tile length. `operand` includes the padding to equal parts.
-  void finish(const DimState& moved, const Exchange& exchange, int slot, State after, std::int64_t operand) {
+  void finish(const DimState& moved, const Exchange& exchange, int slot, const State& after, std::int64_t operand) {
     while (slot < space_.slots() && at(exchange.gained, slot).count() == 0) ++slot;
     if (slot == space_.slots()) {
       Move move{StepKind::kAllToAll, -1, -1, moved, after, 0, 1, 0};

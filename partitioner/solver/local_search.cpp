@@ -148,7 +148,7 @@ std::int64_t LocalSearch::descend() {
 }
 
 std::int64_t LocalSearch::step() {
-  Kind* kind = &kinds_[0];
+  Kind* kind = kinds_.data();
   for (Kind& other : kinds_)
     if (other.work < kind->work) kind = &other;
   const std::int64_t work = improve(region(kind->count), kind->largest);
@@ -285,7 +285,7 @@ std::int64_t LocalSearch::improve(const std::vector<int>& variables, std::size_t
     charge(free, scale);
     elimination.minimize(costs_, now_.choices);
     const Score after = score_of(free, worst);
-    work += elimination.work() + 2 * (to_ - from_);
+    work += elimination.work() + 2 * static_cast<std::int64_t>(to_ - from_);
     if (value(after) < value(best) || (attempt == 0 && value(after) <= value(best))) {
       best = after;
       for (std::size_t i = 0; i < free.size(); ++i) kept[i] = now_.choices[search_at(free[i])];

@@ -98,7 +98,7 @@ bool is_hybrid(const FsdpOptions& options) {
 // Without a mesh, hybrid sharding shards within a node and replicates over the nodes.
 Mesh mesh_of_options(const FsdpOptions& options) {
   if (options.mesh) return *options.mesh;
-  const Mesh standard = default_mesh();
+  Mesh standard = default_mesh();
   if (!is_hybrid(options) || (standard.has_axis("fsdp") && standard.has_axis("data"))) return standard;
   const int nodes = job_info().nodes;
   require(nodes > 1 && device_count() % nodes == 0,

@@ -38,7 +38,9 @@ class Tree {
     out_ += line + "\n";
     for (const auto& parameter : module.own_parameters()) add_parameter(parameter, path, depth + 1);
     for (const auto& [child_name, child] : module.children()) {
-      const std::string of_child = path.empty() ? child_name : child_name.empty() ? path : path + "." + child_name;
+      const std::string of_child = path.empty()         ? child_name
+                                   : child_name.empty() ? path
+                                                        : fmt::format("{}.{}", path, child_name);
       add(*child, child_name, of_child, child_name.empty() ? depth : depth + 1);
     }
   }

@@ -13,7 +13,7 @@ namespace {
 std::vector<std::string> origins_of(const TextCursor& in, const PendingElided& elided, const Computation& computation) {
   const Instruction& constant = computation[elided.instruction];
   if (elided.origins.empty()) return own_origins(computation, constant);
-  const auto given = split(elided.origins, ',');
+  auto given = split(elided.origins, ',');
   const auto now = elided.value.origins();
   const bool fits = std::equal(given.begin(), given.end(), now.begin(), now.end(),
                                [](const auto& a, const auto& b) { return a.empty() == b.empty(); });

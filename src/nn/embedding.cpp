@@ -36,7 +36,7 @@ Embedding::Embedding(std::int64_t count, std::int64_t width, const Options& opti
 }
 
 Tensor Embedding::forward(const Tensor& ids) {
-  const Tensor rows = embedding(at_call(weight_), ids);
+  Tensor rows = embedding(at_call(weight_), ids);
   if (!padding_idx_) return rows;
   return where((ids == static_cast<double>(*padding_idx_)).unsqueeze(-1), rows.detach(), rows);
 }

@@ -182,7 +182,7 @@ void mark_weights(SparseMoe& moe) {
   const Entry experts = axis_of(moe.experts_split());
   const Entry inner = axis_of(moe.activations_split());
   const Mesh& mesh = moe.experts_split() ? moe.experts_split()->mesh : moe.activations_split()->mesh;
-  for (Tensor weight : {moe.w1(), moe.w2(), moe.w3()}) {
+  for (const Tensor& weight : {moe.w1(), moe.w2(), moe.w3()}) {
     if (weight.sharding()) clear_sharding(weight);
     const bool is_down = same_variable(weight, moe.w2());
     mark_sharding(weight, mesh, PartitionSpec({experts, is_down ? Entry() : inner, is_down ? inner : Entry()}));
@@ -217,7 +217,7 @@ Tensor load_balancing_loss(const std::vector<Routing>& layers, const Tensor& mas
   Tensor chosen;
   for (const Tensor& choice : choices) add(chosen, choice);
   const Type& type = layers.front().probabilities.type();
-  const double scale = static_cast<double>(type.dim(2));
+  const auto scale = static_cast<double>(type.dim(2));
   const auto layer_count = static_cast<double>(layers.size());
   if (counts.is_null()) {
     const double tokens = static_cast<double>(type.dim(0) * type.dim(1)) * layer_count;

@@ -64,11 +64,10 @@ Adafactor::Adafactor(std::vector<ParameterGroup> groups, const AdafactorOptions&
 }
 
 Tensor Adafactor::step_size(const Update& update) {
-  const Tensor rate_of_step =
-      options_.relative_step
-          ? of_step("relative_step", update.dtype,
-                    [init = options_.warmup_init](auto step) { return relative_step_of(step, init); })
-          : rate(update);
+  Tensor rate_of_step = options_.relative_step
+                            ? of_step("relative_step", update.dtype,
+                                      [init = options_.warmup_init](auto step) { return relative_step_of(step, init); })
+                            : rate(update);
   if (!options_.scale_parameter) return rate_of_step;
   return maximum(root_mean_square(update.value, update.parameter), options_.epsilon2) * rate_of_step;
 }

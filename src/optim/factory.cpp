@@ -135,7 +135,7 @@ struct OptimizerRow {
 
 const std::vector<OptimizerRow>& optimizer_rows() {
   static const Arguments kLionArguments{"beta1", "beta2", "state_dtype"};
-  static const std::vector<OptimizerRow> rows{
+  static const std::vector<OptimizerRow> kRows{
       {{"adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "paged_adamw_32bit"}, kAdamArguments, adam<AdamW>},
       {{"adamw_anyprecision"}, kAdamArguments, adam<AdamW>, StateFormat::kBF16},
       {{"adamw_torch_8bit", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"},
@@ -155,38 +155,38 @@ const std::vector<OptimizerRow>& optimizer_rows() {
         "state_dtype"},
        muon},
   };
-  return rows;
+  return kRows;
 }
 
 // Those of transformers 5 that Tessera does not have.
 const std::vector<std::string>& other_names() {
-  static const std::vector<std::string> names{"adamw_torch_npu_fused",
-                                              "adamw_torch_4bit",
-                                              "ademamix",
-                                              "ademamix_8bit",
-                                              "paged_ademamix_32bit",
-                                              "paged_ademamix_8bit",
-                                              "adagrad",
-                                              "rmsprop",
-                                              "rmsprop_bnb",
-                                              "rmsprop_bnb_8bit",
-                                              "rmsprop_bnb_32bit",
-                                              "galore_adamw",
-                                              "galore_adamw_8bit",
-                                              "galore_adafactor",
-                                              "galore_adamw_layerwise",
-                                              "galore_adamw_8bit_layerwise",
-                                              "galore_adafactor_layerwise",
-                                              "lomo",
-                                              "adalomo",
-                                              "grokadamw",
-                                              "schedule_free_radam",
-                                              "schedule_free_adamw",
-                                              "schedule_free_sgd",
-                                              "apollo_adamw",
-                                              "apollo_adamw_layerwise",
-                                              "stable_adamw"};
-  return names;
+  static const std::vector<std::string> kNames{"adamw_torch_npu_fused",
+                                               "adamw_torch_4bit",
+                                               "ademamix",
+                                               "ademamix_8bit",
+                                               "paged_ademamix_32bit",
+                                               "paged_ademamix_8bit",
+                                               "adagrad",
+                                               "rmsprop",
+                                               "rmsprop_bnb",
+                                               "rmsprop_bnb_8bit",
+                                               "rmsprop_bnb_32bit",
+                                               "galore_adamw",
+                                               "galore_adamw_8bit",
+                                               "galore_adafactor",
+                                               "galore_adamw_layerwise",
+                                               "galore_adamw_8bit_layerwise",
+                                               "galore_adafactor_layerwise",
+                                               "lomo",
+                                               "adalomo",
+                                               "grokadamw",
+                                               "schedule_free_radam",
+                                               "schedule_free_adamw",
+                                               "schedule_free_sgd",
+                                               "apollo_adamw",
+                                               "apollo_adamw_layerwise",
+                                               "stable_adamw"};
+  return kNames;
 }
 
 const OptimizerRow& row_of(const std::string& name) {

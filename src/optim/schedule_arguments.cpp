@@ -17,7 +17,7 @@ struct ScheduleRow {
 };
 
 const std::vector<ScheduleRow>& schedule_rows() {
-  static const std::vector<ScheduleRow> rows{
+  static const std::vector<ScheduleRow> kRows{
       {ScheduleType::kLinear, "linear", {}},
       {ScheduleType::kCosine, "cosine", {"num_cycles"}},
       {ScheduleType::kCosineWithRestarts, "cosine_with_restarts", {"num_cycles"}},
@@ -36,7 +36,7 @@ const std::vector<ScheduleRow>& schedule_rows() {
        "warmup_stable_decay",
        {"num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio", "num_cycles"}},
   };
-  return rows;
+  return kRows;
 }
 
 }  // namespace

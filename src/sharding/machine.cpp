@@ -63,8 +63,8 @@ std::string_view work_class_name(WorkClass work) {
 }
 
 MachineModel::MachineModel() {
-  static const MachineModel uniform = load("uniform");
-  *this = uniform;
+  static const MachineModel kUniform = load("uniform");
+  *this = kUniform;
 }
 
 MachineModel::MachineModel(std::string name) : name_(std::move(name)) {}

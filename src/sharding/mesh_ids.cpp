@@ -64,7 +64,7 @@ Mesh Mesh::from_str(std::string_view text) {
   if (!all.starts_with(kStart)) return parse(all);
   const auto end = all.find('>');
   require(end != std::string_view::npos, "mesh \"{}\": expected mesh<axis=size, …>", text);
-  const Mesh plain = parse(all.substr(kStart.size(), end - kStart.size()));
+  Mesh plain = parse(all.substr(kStart.size(), end - kStart.size()));
   const auto rest = all.substr(end + 1);
   if (rest.empty()) return plain;
   require(rest.starts_with(kDevices) && rest.ends_with(']'),

@@ -26,8 +26,8 @@ struct Type::Node {
 };
 
 Type::Type() {
-  static const auto empty = std::make_shared<const Node>();
-  node_ = empty;
+  static const auto kEmpty = std::make_shared<const Node>();
+  node_ = kEmpty;
 }
 
 Type Type::array(DType dtype, Dims dims, Dims layout) {
@@ -73,13 +73,13 @@ Type Type::tuple(std::vector<Type> elements) {
 }
 
 Type Type::token() {
-  static const auto token = [] {
+  static const auto kToken = [] {
     auto node = std::make_shared<Node>();
     node->kind = TypeKind::kToken;
     node->hash = 3;
     return node;
   }();
-  return Type(token);
+  return Type(kToken);
 }
 
 bool Type::is_array() const { return node_->kind == TypeKind::kArray; }

@@ -22,7 +22,7 @@ struct EmaOptions {
 ///   ema.swap();  evaluate();  ema.swap();
 class ExponentialMovingAverage {
  public:
-  ExponentialMovingAverage(std::vector<Tensor> parameters, EmaOptions options = {});
+  explicit ExponentialMovingAverage(std::vector<Tensor> parameters, EmaOptions options = {});
   /// Traces one update. Call it after optimizer.step().
   void update(std::source_location where = std::source_location::current());
   /// Exchanges the values of the parameters and of the averages. Error before the first update, and for parameters of

@@ -10,7 +10,7 @@
 namespace tessera::solver {
 namespace {
 
-__extension__ typedef __int128 Wide;  // sums of many 64-bit costs
+__extension__ using Wide = __int128;  // sums of many 64-bit costs
 
 bool has_negative(const std::vector<std::int64_t>& values) {
   return std::any_of(values.begin(), values.end(), [](std::int64_t value) { return value < 0; });

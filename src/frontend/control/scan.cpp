@@ -52,9 +52,8 @@ ComputationId add_forward(const ScanFunction& function, const std::vector<Value>
   for (const Value& operand : operands) given.push_back(ops::parameter(builder, isize(given), operand.type()));
   std::vector<Value> init(given.begin(), given.begin() + carries);
   for (int k = 0; k < stacks; ++k)
-    init.push_back(ops::full(
-        builder, stacked_type(body.root_type().elements()[static_cast<std::size_t>(carries + k)], function.call.length),
-        0));
+    init.push_back(
+        ops::full(builder, stacked_type(at(body.root_type().elements(), carries + k), function.call.length), 0));
   init.insert(init.end(), given.begin() + carries, given.end());
   const auto step = [&](Value i, const std::vector<Value>& state) {
     const Value place = function.place(i);
@@ -70,7 +69,7 @@ ComputationId add_forward(const ScanFunction& function, const std::vector<Value>
     return next;
   };
   std::vector<Value> results = counted_while(builder, function.call.name, function.call.length, init, step);
-  results.resize(static_cast<std::size_t>(carries + stacks));
+  results.resize(static_cast<std::size_t>(carries) + static_cast<std::size_t>(stacks));
   const Value root = ops::tuple(builder, results);
   return program.add(std::move(builder), root);
 }

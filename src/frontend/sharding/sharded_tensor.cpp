@@ -79,7 +79,7 @@ void ShardingSpec::apply(const Tensor& tensor, std::source_location where) const
 
 Tensor ShardingSpec::tensor_of(const Literal& value) const {
   if (!minibatch) {
-    const Tensor out = Tensor::from_host(value);
+    Tensor out = Tensor::from_host(value);
     apply(out);
     return out;
   }

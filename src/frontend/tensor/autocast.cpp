@@ -40,7 +40,7 @@ constexpr std::string_view kInWidestType =
     "add subtract multiply divide maximum minimum remainder compare select concat";
 
 const Rules& autocast_rules() {
-  static const Rules rules = [] {
+  static const Rules kRules = [] {
     Rules out;
     for (const auto& [names, rule] :
          {std::pair(kInLowerType, AutocastRule::kLower), std::pair(kInF32, AutocastRule::kFull),
@@ -48,7 +48,7 @@ const Rules& autocast_rules() {
       for (const std::string& name : split(names, ' ')) out[name] = rule;
     return out;
   }();
-  return rules;
+  return kRules;
 }
 
 bool is_cast(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }

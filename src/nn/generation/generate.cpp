@@ -152,7 +152,7 @@ class Generator::State {
   std::vector<std::int32_t> drawn(const Literal& logits) const {
     std::vector<std::int32_t> out;
     const auto all = logits.data<float>();
-    const std::size_t vocabulary = static_cast<std::size_t>(logits.type().dim(1));
+    const auto vocabulary = static_cast<std::size_t>(logits.type().dim(1));
     for (std::size_t b = 0; b < texts_.size(); ++b) {
       const std::size_t bits = hash_mix(hash_mix(options_of_run_.seed, b), texts_[b].size());
       const double draw = static_cast<double>(hash_mix(bits, 0x5eed) >> 11) * 0x1.0p-53;
@@ -171,7 +171,7 @@ class Generator::State {
     const Tensor slot = Tensor::iota(Type::array(DType::kS32, {options_.batch, slots_}), 1);
     place.visible = (slot >= padding).reshape({options_.batch, 1, 1, slots_});
     KeyValueCache cache = cache_;
-    const Tensor logits = model_.step(ids, place, cache).to(DType::kF32);
+    Tensor logits = model_.step(ids, place, cache).to(DType::kF32);
     for (std::size_t i = 0; i < cache.keys.size(); ++i) {
       cache_.keys[i].assign(cache.keys[i]);
       cache_.values[i].assign(cache.values[i]);

@@ -22,11 +22,11 @@ void visit_resnet_keys(Config& config, Visit&& visit) {
 }
 
 const ConfigForm& resnet_form() {
-  static const ConfigForm form{.class_name = "ResNetConfig",
-                               .model_type = "resnet",
-                               .architecture = "ResNetForImageClassification",
-                               .kept = "stage_names out_features out_indices"};
-  return form;
+  static const ConfigForm kForm{.class_name = "ResNetConfig",
+                                .model_type = "resnet",
+                                .architecture = "ResNetForImageClassification",
+                                .kept = "stage_names out_features out_indices"};
+  return kForm;
 }
 
 void check_resnet(const ResNetConfig& config, const std::string& origin) {

@@ -26,11 +26,11 @@ void visit_vit_keys(Config& config, Visit&& visit) {
 }
 
 const ConfigForm& vit_form() {
-  static const ConfigForm form{.class_name = "ViTConfig",
-                               .model_type = "vit",
-                               .architecture = "ViTForImageClassification",
-                               .kept = "encoder_stride pooler_output_size pooler_act"};
-  return form;
+  static const ConfigForm kForm{.class_name = "ViTConfig",
+                                .model_type = "vit",
+                                .architecture = "ViTForImageClassification",
+                                .kept = "encoder_stride pooler_output_size pooler_act"};
+  return kForm;
 }
 
 void check_image_sizes(const ViTConfig& config, const std::string& origin) {

@@ -88,7 +88,8 @@ class RunningKernel final : public Kernel {
   template <class Combine>
   void run_with(const KernelArgs& args, Combine combine) const {
     const auto* x = reinterpret_cast<const T*>(args.in[0]);
-    const auto init = static_cast<W>(*reinterpret_cast<const T*>(args.in[1]));
+    // The sign of 8-bit integers is kept.
+    const auto init = static_cast<W>(*reinterpret_cast<const T*>(args.in[1]));  // NOLINT(bugprone-signed-char-misuse)
     auto* out = reinterpret_cast<T*>(args.out[0]);
     auto* total = reinterpret_cast<W*>(args.workspace);
     const auto& s = shape_;

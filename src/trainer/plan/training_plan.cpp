@@ -46,7 +46,7 @@ class PlannedGPT2 : public nn::Callable<PlannedGPT2> {
 };
 
 Tensor planned_rows(const TrainingPlanOptions& options, const std::string& name, std::int64_t time) {
-  const Tensor rows = Tensor::abstract(Type::array(DType::kS32, {options.rows, time}), name);
+  Tensor rows = Tensor::abstract(Type::array(DType::kS32, {options.rows, time}), name);
   SpecEntry axes;
   for (const auto& axis : options.mesh.axes())
     if (axis.name == "data" || axis.name == "fsdp") axes.push_back(axis.name);

@@ -19,7 +19,7 @@ StepRunner::StepRunner(const TrainingArguments& arguments, Task& task)
 void StepRunner::restart_loss_sum() { loss_sum_ = Tensor::scalar(DType::kF64, 0); }
 
 StartedUpdate StepRunner::run(const std::vector<data::Batch>& batches) {
-  const StartedUpdate out = batches.size() == 1 ? run_compiled(batches.front()) : run_traced(batches);
+  StartedUpdate out = batches.size() == 1 ? run_compiled(batches.front()) : run_traced(batches);
   loss_sum_ = out.loss_sum;
   return out;
 }

@@ -34,7 +34,7 @@ std::pair<std::string, std::string> read_mlm_texts(const TrainingArguments& argu
   return {std::string(train), std::string(validation)};
 }
 
-data::Arrays sample_of(std::vector<std::int32_t> ids) {
+data::Arrays sample_of(const std::vector<std::int32_t>& ids) {
   const std::int64_t size = isize(ids);
   return {{"input_ids", Literal::from<std::int32_t>({size}, ids)}};
 }

@@ -25,6 +25,7 @@ constexpr const char* kComputations = R"(%xor { a = u32[] parameter(0) b = u32[]
   ROOT c = f32[] add(m, l)
 }
 %last { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] copy(b) }
+%subtract { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] subtract(a, b) }
 %argmax {
   v = f32[] parameter(0)
   i = s32[] parameter(1)
@@ -113,6 +114,17 @@ TEST(UnnamedReductions, GroupsReduceByComputationsThatMayUseTheInitTwice) {
   // exp(0) = 1 would be added once per device.
   EXPECT_EQ(by("lse", "f32", 16, "z = f32[] constant(0)\n").bytes.count("all-reduce"), 0U);
   EXPECT_EQ(by("lse", "f32", 16, "z = f32[] parameter(1)\n").bytes.count("all-reduce"), 0U);
+}
+
+// HLO requires an associative computation. One device accepts others and computes them in the order of the elements, so
+// several devices do the same.
+TEST(UnnamedReductions, SubtractionKeepsTheOrderOfTheElements) {
+  for (const int columns : {4, 5, 16, 18})  // 4: one element for each device
+    for (const char* init : {"z = f32[] constant(0)\n", "z = f32[] parameter(1)\n"}) {
+      const Bytes bytes = by("subtract", "f32", columns, init).bytes;
+      EXPECT_EQ(bytes.count("all-gather"), 1U) << columns << init;
+      EXPECT_EQ(bytes.count("all-reduce"), 0U) << columns << init;
+    }
 }
 
 TEST(UnnamedReductions, WorkOverTwoDimsAndWithShardedResults) {

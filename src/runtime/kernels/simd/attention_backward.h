@@ -179,7 +179,7 @@ class Backward {
   void write(int result, const Sum* from, std::int64_t stride, std::int64_t rows, std::int64_t heads,
              std::int64_t columns, std::int64_t batch, std::int64_t head, Sum factor) const {
     if (args_.out[result] == nullptr) return;
-    Element* const out = static_cast<Element*>(args_.out[result]);
+    auto* const out = static_cast<Element*>(args_.out[result]);
     for (std::int64_t i = 0; i < rows; ++i) {
       Element* const to = out + ((batch * rows + i) * heads + head) * columns;
       for (std::int64_t j = 0; j < columns; ++j) to[j] = Storer<Element>().store(from[i * stride + j] * factor);

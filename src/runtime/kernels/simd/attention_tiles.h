@@ -27,6 +27,7 @@ constexpr std::int64_t kTileRows = 4;
 
 template <class Number>
 struct Lanes;
+// NOLINTBEGIN(bugprone-macro-parentheses): a type cannot be in parentheses
 #define TESSERA_LANES(Number)                                                                             \
   template <>                                                                                             \
   struct Lanes<Number> {                                                                                  \
@@ -34,6 +35,7 @@ struct Lanes;
     using Vector = Number __attribute__((vector_size(kVectorBytes)));                                     \
     using Loose = Number __attribute__((vector_size(kVectorBytes), aligned(alignof(Number)), may_alias)); \
   };
+// NOLINTEND(bugprone-macro-parentheses)
 TESSERA_LANES(float)
 TESSERA_LANES(double)
 TESSERA_LANES(std::uint32_t)
@@ -81,7 +83,7 @@ TESSERA_INLINE Vec<float> exp_lanes(Vec<float> x) {
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
   const Bits power = reinterpret_cast<Bits>(shifted) << 23;  // the low bits of `shifted` are the integer
-  const Vec<float> y = reinterpret_cast<Vec<float>>(reinterpret_cast<Bits>(p) + power);
+  const auto y = reinterpret_cast<Vec<float>>(reinterpret_cast<Bits>(p) + power);
   return x < -87.0F ? Vec<float>{} : y;
 }
 TESSERA_INLINE Vec<double> exp_lanes(Vec<double> x) {
