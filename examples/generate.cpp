@@ -5,6 +5,7 @@
 //   mpirun -np 4 generate --model_name_or_path gpt2 --prompt "In the beginning" --mesh data=2,model=2
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include "tessera/base/argument_parser.h"
 #include "tessera/base/error.h"
@@ -13,7 +14,9 @@
 #include "tessera/collectives/world.h"
 #include "tessera/data/tokenizer.h"
 #include "tessera/nn/generation/generate.h"
+#include "tessera/nn/models/registry.h"
 #include "tessera/tessera.h"
+#include "tessera/trainer/model_names.h"
 
 namespace ts = tessera;
 
@@ -36,7 +39,8 @@ struct Arguments {
 ts::ArgumentParser parser_of(Arguments& a) {
   ts::ArgumentParser parser("generate", "Continues a prompt with a causal language model, over a mesh of ranks.");
   parser.group("model")
-      .flag("model_name_or_path", a.model_name_or_path, "a folder with config.json and model.safetensors")
+      .flag("model_name_or_path", a.model_name_or_path,
+            "a folder with config.json and model.safetensors, or the name of a model in $HF_HOME/hub")
       .flag("config_name", a.config_name, "config.json of a model with random weights instead")
       .flag("tokenizer_name", a.tokenizer_name, "bytes, a folder or a file; default: the folder of the model");
   parser.group("text")
@@ -63,10 +67,26 @@ void check(const Arguments& a) {
   ts::require(a.batch > 0, "--batch must be positive, got {}", a.batch);
 }
 
-std::unique_ptr<ts::nn::GPT2LMHeadModel> model_of(const Arguments& a) {
+// The folders of models that are given by name.
+void find_models(Arguments& a) {
+  const auto find = [](std::string& name, const char* flag) {
+    if (std::string found = ts::trainer::named_model_folder(name, "", flag); !found.empty()) name = std::move(found);
+  };
+  find(a.model_name_or_path, "model_name_or_path");
+  find(a.tokenizer_name, "tokenizer_name");
+}
+
+std::unique_ptr<ts::nn::CausalLM> model_of(const Arguments& a) {
   ts::manual_seed(static_cast<std::uint64_t>(a.seed));
-  if (!a.model_name_or_path.empty()) return ts::from_pretrained<ts::nn::GPT2LMHeadModel>(a.model_name_or_path);
-  return std::make_unique<ts::nn::GPT2LMHeadModel>(ts::nn::GPT2Config::from_file(a.config_name));
+  const std::string& folder = a.model_name_or_path;
+  const std::string config = folder.empty() ? a.config_name : folder + "/config.json";
+  ts::require(std::filesystem::exists(config),
+              "cannot read {}; --model_name_or_path must be a folder, or the name of a model in "
+              "$HF_HOME/hub, and --config_name a file",
+              config);
+  auto model = ts::nn::make_causal_lm(ts::read_file(config), config, ts::DType::kF32, "gpt2");
+  if (!folder.empty()) ts::load_pretrained(*model, folder);
+  return model;
 }
 
 double seconds_of(const std::function<void()>& work) {
@@ -96,16 +116,17 @@ int run(int argc, char** argv) {
   Arguments a;
   parser_of(a).parse(argc, argv);
   check(a);
+  find_models(a);
   const ts::Mesh mesh =
       a.mesh.empty() ? ts::Mesh({{"model", runtime.rank_count()}}) : ts::Mesh::parse(a.mesh, runtime.rank_count());
   ts::set_default_mesh(mesh);
   const auto model = model_of(a);
-  if (mesh.has_axis("model") && mesh.device_count() > 1) ts::nn::shard_tensor_parallel(*model, mesh, "model");
+  if (mesh.has_axis("model") && mesh.device_count() > 1) model->shard_tensor_parallel(mesh, "model");
   const std::string name = !a.tokenizer_name.empty() ? a.tokenizer_name
                            : a.config_name.empty()   ? a.model_name_or_path
                                                      : "bytes";
   const auto tokenizer = ts::data::make_tokenizer(name, "");
-  a.options.known_tokens = std::min<std::int64_t>(tokenizer->vocab_size(), model->config().vocab_size);
+  a.options.known_tokens = std::min<std::int64_t>(tokenizer->vocab_size(), model->shape().vocabulary);
   a.options.seed = static_cast<std::uint64_t>(a.seed);
   if (const auto end = tokenizer->end_of_text(); end && !a.report) a.options.stop_tokens = {*end};
   const std::vector<ts::nn::Tokens> prompts(static_cast<std::size_t>(a.batch), tokenizer->encode(a.prompt));

@@ -89,8 +89,7 @@ std::vector<Literal> evaluate_global(const Program& program, const std::vector<L
   std::vector<Literal> results = evaluate_everywhere(program, arguments, options);
   // One result for all devices that differ only along manual axes: a program for which they differ must not pass.
   const std::vector<int> first_device = first_along_manual_axes(program);
-  for (int device = 0; device < isize(results); ++device)
-    at(results, device) = at(results, at(first_device, device));
+  for (int device = 0; device < isize(results); ++device) at(results, device) = at(results, at(first_device, device));
   const auto first = results.front().leaves();
   const bool is_one = std::all_of(results.begin(), results.end(), [&](const Literal& result) {
     const auto own = result.leaves();

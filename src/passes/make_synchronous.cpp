@@ -40,7 +40,8 @@ Value rewritten(ComputationRewriter& r, Id id) {
   }
   if (half != AsyncHalf::kStart) {
     const Value whole = r.mapped(old.operands[0]);
-    if (half == AsyncHalf::kDone && old.sharding && !whole.instruction().sharding) r.builder().set_sharding(whole, old.sharding);
+    if (half == AsyncHalf::kDone && old.sharding && !whole.instruction().sharding)
+      r.builder().set_sharding(whole, old.sharding);
     return whole;
   }
   Instruction whole = r.translated(id);

@@ -10,12 +10,12 @@
 #include <limits>
 
 #include "flags/foreign_flags.h"
-#include "flags/model_names.h"
 #include "program_flags.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/optim/factory.h"
 #include "tessera/optim/schedule.h"
+#include "tessera/trainer/model_names.h"
 
 namespace tessera::trainer {
 

@@ -89,7 +89,8 @@ int run(const Arguments& arguments) {
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
   if (!report.unequal_results.empty())
     text += fmt::format(
-        "the module itself is wrong: without partitioning, {}. If the sharding with which a value leaves a manual region "
+        "the module itself is wrong: without partitioning, {}. If the sharding with which a value leaves a manual "
+        "region "
         "does not name a manual axis, the value must be equal along it: reduce it (all-reduce) or name the axis.\n",
         report.unequal_results);
   const auto path = arguments.value("json");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flags/model_names.h"
+#include "tessera/trainer/model_names.h"
 
 #include <algorithm>
 #include <cstdlib>

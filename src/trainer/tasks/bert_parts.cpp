@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "flags/model_names.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/trainer/model_names.h"
 
 namespace tessera::trainer {
 namespace {
