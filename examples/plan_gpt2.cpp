@@ -55,15 +55,16 @@ std::string row(const ts::trainer::TrainingPlanOptions& options, const ts::train
   std::int64_t received = 0;
   for (const auto& kind : plan.collectives) received += kind.bytes;
   const auto bytes = [](std::int64_t count) { return ts::format_bytes(static_cast<double>(count)); };
-  return fmt::format("{:<5} {:>5} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7.2f} {:>7.2f}\n", name,
+  return fmt::format("{:<5} {:>5} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9.2f} {:>9.2f}\n", name,
                      options.mesh.device_count(), plan.parameters, plan.tokens, bytes(plan.parameter_bytes),
                      bytes(plan.state_bytes), bytes(plan.peak_bytes), bytes(received), plan.fastest_seconds(),
                      plan.slowest_seconds());
 }
 
 std::string table_of_presets(const PlanArguments& arguments) {
-  std::string out = fmt::format("{:<5} {:>5} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}\n", "name", "cores",
-                                "parameters", "tokens", "weights", "state", "peak", "received", "least s", "most s");
+  std::string out =
+      fmt::format("{:<5} {:>5} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "name", "cores", "parameters",
+                  "tokens", "weights", "state", "peak", "received", "fastest s", "slowest s");
   for (const auto& preset : ts::nn::gpt2_presets()) {
     if (preset.cores == 0) continue;
     const auto options = options_of(arguments, preset);

@@ -214,6 +214,7 @@ CollectiveNote note_of_part(const Program& program, const Instruction& instructi
   note.axes = text("tessera.axes", "");
   if (note.axes.empty()) note.axes = axes_of_devices(program, instruction);
   note.reason = text(kReasonAttribute, "is part of the input program");
+  note.consumer = text(kConsumerAttribute, "");
   note.source = source_of_part(instruction, part);
   note.from = text(kFromAttribute, "");
   note.to = text(kToAttribute, "");

@@ -33,9 +33,9 @@ std::optional<Candidate> candidate_of(const Remedy& remedy) {
   return spec ? std::optional(Candidate{remedy, *std::move(spec)}) : std::nullopt;
 }
 
-// The purpose of a collective: its opcode and its reason without the required sharding.
-std::string purpose_of(const CollectiveNote& note) {
-  return note.opcode + " " + note.reason.substr(0, note.reason.find(" must be "));
+// Whether both collectives do the same for the same consumer; the required shardings may differ.
+bool have_one_purpose(const CollectiveNote& a, const CollectiveNote& b) {
+  return a.opcode == b.opcode && a.consumer == b.consumer && (!a.consumer.empty() || a.reason == b.reason);
 }
 
 // Partitions the given program with one additional annotation.
@@ -184,7 +184,7 @@ class Remedies {
  private:
   static bool is_gone(const CollectiveNote& note, const TrialOutcome& after) {
     return std::none_of(after.notes.begin(), after.notes.end(),
-                        [&](const CollectiveNote& other) { return purpose_of(other) == purpose_of(note); });
+                        [&](const CollectiveNote& other) { return have_one_purpose(other, note); });
   }
 
   // The remedy with its effect. If the value is annotated already, the remedy is a change of that annotation.

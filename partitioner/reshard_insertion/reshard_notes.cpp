@@ -147,6 +147,7 @@ NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason) {
   set(*out, kWhyAttribute, std::nullopt);
   set(*out, kOriginAttribute, name.empty() ? std::nullopt : std::optional(name));
   set(*out, kManualAxesAttribute, reason.region);
+  set(*out, kConsumerAttribute, reason.by);
   set(*out, kReasonAttribute, fmt::format("{} must be {}", reason.by, target));
   set(*out, kFromAttribute,
       fmt::format("%{} {} ({})", shown_name(reason.made, reason.origins, reason.source), source.sharding->front().str(),

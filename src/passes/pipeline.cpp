@@ -34,6 +34,10 @@ struct DumpFolders {
   std::unordered_map<std::size_t, std::string> folders;
 };
 
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 }  // namespace
 
 std::string dump_folder(const Program& program) {
@@ -103,13 +107,13 @@ Program Pipeline::run_passes(const Program& program, bool verify_each) {
 }
 
 void Pipeline::check_skipped() const {
-  std::vector<std::string> known;
-  for (const auto& [name, pass] : passes_) known.push_back(name);
+  std::vector<std::string> optional;  // each name once, in order: a pass may run several times
+  for (const auto& [name, pass] : passes_)
+    if (!contains(required_, name) && !contains(optional, name)) optional.push_back(name);
   for (const std::string& name : options_.skip) {
-    require(std::find(required_.begin(), required_.end(), name) == required_.end(),
-            "the pass \"{}\" of '{}' cannot be skipped", name, name_);
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      fail("there is no pass \"{}\" to skip in '{}'; its passes: {}", name, name_, fmt::join(known, ", "));
+    require(!contains(required_, name), "the pass \"{}\" of '{}' cannot be skipped", name, name_);
+    require(contains(optional, name), "there is no pass \"{}\" to skip in '{}'; passes that can be skipped: {}", name,
+            name_, fmt::join(optional, ", "));
   }
 }
 

@@ -63,16 +63,16 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("optim", a.optim, fmt::format("update rule: {}", fmt::join(optim::optimizer_names(), ", ")))
       .flag("optim_args", a.optim_args, "further options of the update rule, as in momentum=0.9,nesterov=true")
       .flag("adafactor", a.adafactor, "the same as --optim adafactor")
-      .flag("learning_rate", a.learning_rate, "the peak")
-      .flag("weight_decay", a.weight_decay, "decoupled; not for biases and norms")
+      .flag("learning_rate", a.learning_rate, "the peak of the learning rate")
+      .flag("weight_decay", a.weight_decay, "decoupled weight decay; not for biases and norms")
       .flag("adam_beta1", a.adam_beta1, "decay of the first moment")
       .flag("adam_beta2", a.adam_beta2, "decay of the second moment")
       .flag("adam_epsilon", a.adam_epsilon, "added to the root of the second moment")
       .flag("max_grad_norm", a.max_grad_norm, "gradients are scaled down to this 2-norm; 0: never")
       .choice("lr_scheduler_type", a.lr_scheduler_type, optim::schedule_names(), "schedule of the learning rate")
       .flag("lr_scheduler_kwargs", a.lr_scheduler_kwargs, "options of the schedule, as in {\"num_cycles\": 2}")
-      .flag("warmup_steps", a.warmup_steps, "updates of linear warm-up; below 1: a part of all updates")
-      .flag("warmup_ratio", a.warmup_ratio, "the part of all updates that warms up, if warmup_steps is 0")
+      .flag("warmup_steps", a.warmup_steps, "number of updates of linear warm-up; below 1: a fraction of all updates")
+      .flag("warmup_ratio", a.warmup_ratio, "the same as a fraction of all updates, if warmup_steps is 0")
       .flag("seed", a.seed, "seed of initial values, dropout and the order of samples")
       .flag("data_seed", a.data_seed, "seed of the order of samples, if it differs from seed")
       .flag("full_determinism", a.full_determinism, "the same bits for every mesh of data and fsdp axes");
@@ -88,16 +88,18 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
 void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("mesh and sharding")
       .flag("mesh", a.mesh, "axes and sizes, as in data=2,model=2; one may be -1: all remaining ranks")
-      .words_or_bare("fsdp", a.fsdp, "true",
-                     "full_shard or shard_grad_op, with auto_wrap, hybrid_shard; true: full_shard")
+      .words_or_bare(
+          "fsdp", a.fsdp, "true",
+          "full_shard, shard_grad_op, hybrid_shard or hybrid_shard_zero2; true: full_shard; auto_wrap may follow")
       .flag("fsdp_config", a.fsdp_config,
-            "JSON or YAML file, or a JSON text: fsdp_transformer_layer_cls_to_wrap or fsdp_min_num_params, …")
+            "JSON or YAML file, or the text of a JSON object, with keys such as fsdp_transformer_layer_cls_to_wrap")
       .flag("fsdp_transformer_layer_cls_to_wrap", a.fsdp_transformer_layer_cls_to_wrap,
             "classes that become units, joined by commas")
       .flag("fsdp_min_num_params", a.fsdp_min_num_params, "modules of at least this many parameters become units")
       .flag("config_file", a.accelerate_config, "Accelerate's YAML file: precision, FSDP and sizes of the mesh")
       .flag("tensor_parallel", a.tensor_parallel, "axis over which attention heads and MLPs are sharded")
-      .flag("expert_parallel", a.expert_parallel, "axis over which the experts of a mixture and the rows are sharded")
+      .flag("expert_parallel", a.expert_parallel,
+            "axis over which the experts of a mixture and the rows of batches are sharded")
       .words_or_bare("auto_shard", a.auto_shard, "cpu-node",
                      "find the fastest mesh and sharding; the value is a machine: cpu-node, tpu-v4, uniform or a "
                      "profile of tessera calibrate")
@@ -107,7 +109,7 @@ void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
 
 void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("evaluation and checkpoints")
-      .flag("output_dir", a.output_dir, "folder of the trained model and trainer_state.json")
+      .flag("output_dir", a.output_dir, "folder for checkpoints, the trained model and trainer_state.json")
       .flag("overwrite_output_dir", a.overwrite_output_dir, "write into output_dir even if it holds a run")
       .choice("save_strategy", a.save_strategy, {"no", "steps", "epoch", "best"},
               "when to write output_dir/checkpoint-N")
@@ -119,15 +121,17 @@ void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("eval_steps", a.eval_steps, "updates between two evaluations [logging_steps]")
       .flag("eval_delay", a.eval_delay, "updates (with epoch: epochs) before the first evaluation")
       .flag("eval_on_start", a.eval_on_start, "evaluate before the first update")
-      .flag("load_best_model_at_end", a.load_best_model_at_end, "end with the model of the best checkpoint")
+      .flag("load_best_model_at_end", a.load_best_model_at_end,
+            "after the training, load the model of the best checkpoint")
       .choice("metric_for_best_model", a.metric_for_best_model, metric_choices(a.program),
-              "by which models are compared")
-      .flag("greater_is_better", a.greater_is_better, "the best model has the greatest metric [true for accuracy]")
+              "the metric that selects the best model [loss]")
+      .flag("greater_is_better", a.greater_is_better,
+            "the best model has the greatest value of the metric; default: true for accuracy")
       .flag("early_stopping_patience", a.early_stopping_patience,
-            "end the training after this many evaluations without progress [never]")
+            "end the training after this many consecutive evaluations without progress [never]")
       .flag("early_stopping_threshold", a.early_stopping_threshold, "how much better a metric must be to be progress")
       .text_or_bare("resume_from_checkpoint", a.resume_from_checkpoint, "true",
-                    "a checkpoint; true: the newest of output_dir")
+                    "continue the run of this checkpoint; true: of the newest one in output_dir that is not damaged")
       .flag("ignore_data_skip", a.ignore_data_skip, "a continued run begins with the first sample of the data again")
       .flag("do_train", a.do_train, "train")
       .flag("do_eval", a.do_eval, "evaluate on the held-out data at the end");

@@ -12,8 +12,9 @@ namespace {
 void add_text_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.flag("train_file", a.train_file, "text to train on")
       .flag("validation_file", a.validation_file, "text to evaluate on, instead of a part of train_file")
-      .flag("dataset_name", a.dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, as in wikitext")
-      .flag("dataset_config_name", a.dataset_config_name, "as in wikitext-2-raw-v1")
+      .flag("dataset_name", a.dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, such as wikitext")
+      .flag("dataset_config_name", a.dataset_config_name,
+            "configuration of the data set: a folder in that of dataset_name, such as wikitext-2-raw-v1")
       .flag("cache_dir", a.cache_dir, "folder in which dataset_name and the names of models are searched")
       .flag("validation_split_percentage", a.validation_split_percentage,
             "percentage at the end of train_file that is held out");
@@ -29,10 +30,10 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("config_overrides", a.config_overrides, "values that replace those of the configuration, as in n_embd=10")
       .flag("tokenizer_name", a.tokenizer_name,
             "bytes, bpe:N (trained on the text), GPT-2's vocab.bpe or tokenizer.json, or the name of a model; default: "
-            "that of "
-            "model_name_or_path, else bytes");
+            "the tokenizer in model_name_or_path, if there is one");
   add_text_flags(a, parser);
-  parser.flag("block_size", a.block_size, "tokens in a sample; 0: the positions of the model, at most 1024");
+  parser.flag("block_size", a.block_size,
+              "number of tokens in a sample; 0: the largest that the model supports, at most 1024");
 }
 
 void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
@@ -44,7 +45,9 @@ void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
             "config.json of a BERT, or tiny, bert-base-uncased or bert-large-uncased; default: that of "
             "model_name_or_path")
       .flag("tokenizer_name", a.tokenizer_name,
-            "vocab.txt, tokenizer.json, or a folder with one; default: that of model_name_or_path, else bytes")
+            "vocab.txt, tokenizer.json, or a folder with one; the tokenizer of model_name_or_path, if it has one, "
+            "replaces "
+            "the default")
       .flag("max_seq_length", a.max_seq_length, "tokens in a sample [the positions of the model, at most 1024]")
       .flag("pad_to_max_length", a.pad_to_max_length, "pad to max_seq_length, not to the longest sample of a batch");
 }

@@ -74,7 +74,7 @@ TEST(Pipeline, SkipsTheListedPasses) {
 TEST(Pipeline, RefusesToSkipAnUnknownPass) {
   Pipeline pipeline("test", {.skip = {"simplfy"}});
   pipeline.add("simplify", simplify);
-  EXPECT_EQ(error_of(pipeline), "there is no pass \"simplfy\" to skip in 'test'; its passes: simplify");
+  EXPECT_EQ(error_of(pipeline), "there is no pass \"simplfy\" to skip in 'test'; passes that can be skipped: simplify");
 }
 
 TEST(Pipeline, RefusesToSkipARequiredPass) {

@@ -118,8 +118,9 @@ std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
   out.push_back({"engine", "reference|lowered|runtime",
-                 "reference: evaluate in lockstep with poisoned padding (default); lowered: the same after lowering;\n"
-                 "                                    runtime: run on virtual ranks; each is compared with the "
+                 "reference: evaluate on all devices in lockstep, padding filled with NaN (default); lowered: the same "
+                 "after lowering; "
+                 "runtime: run on virtual ranks; each is compared with the "
                  "evaluation of the unpartitioned program",
                  one_of({"reference", "lowered", "runtime"})});
   out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});
@@ -133,7 +134,7 @@ std::vector<Option> options() {
 const Verb kCheck = {"check", "compares the partitioned program with the unpartitioned one",
                      "Both programs run on seeded inputs, which include indices out of range. Integers must be equal. "
                      "The reference computes\n"
-                     "floats in double precision; they may differ by 2^-30 of their magnitudes. The runtime computes "
+                     "floats in double precision; they may differ by 2^-30 of the largest term. The runtime computes "
                      "in the types of the module,\n"
                      "within a bound derived from these types. The options of partition have the same effect as there. "
                      "Each collective that\n"

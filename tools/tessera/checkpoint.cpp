@@ -198,21 +198,22 @@ const Verb kCheckpointConsolidate = {
     "DIR",
     "the folder of a checkpoint"};
 
-const Verb kCheckpointReshard = {"checkpoint reshard",
-                                 "divides a checkpoint into another number of files",
-                                 "A run loads a checkpoint with any number of files; it reads least if there is one "
-                                 "for each rank. File k contains the\n"
-                                 "k-th part of the rows of each tensor. Data is copied in pieces of a few megabytes.",
-                                 {{"o", "DIR", "the folder to write; it must not exist"},
-                                  {"files", "N", "the number of files", whole_number(1, 99999)}},
-                                 reshard,
-                                 "DIR",
-                                 "the folder of a checkpoint"};
+const Verb kCheckpointReshard = {
+    "checkpoint reshard",
+    "divides a checkpoint into another number of files",
+    "A run can load a checkpoint with any number of files; it reads the fewest bytes if there is one file "
+    "for each rank. File k contains the\n"
+    "k-th part of the rows of each tensor. Data is copied in pieces of a few megabytes.",
+    {{"o", "DIR", "the folder to write; it must not exist"},
+     {"files", "N", "the number of files", whole_number(1, 99999)}},
+    reshard,
+    "DIR",
+    "the folder of a checkpoint"};
 
 const Verb kCheckpointDiff = {
     "checkpoint diff",
     "compares two checkpoints, in any layouts",
-    "Prints the tensors and documents that differ. Exit code 3 if there are some. Data is read "
+    "Prints the tensors and documents that differ. The exit code is 3 if there are differences. Data is read "
     "in pieces of a few\nmegabytes.",
     {{"json", "", "print all this as JSON"}},
     diff,

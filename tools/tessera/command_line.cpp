@@ -50,15 +50,20 @@ std::string general_help() {
   std::string out =
       "tessera: partitions, explains, checks and runs HLO programs, starts jobs, inspects checkpoints and tokenizes "
       "text\n\n"
-      "usage: tessera <verb> IN.hlo [options], tessera launch [options] -- PROGRAM ARGUMENTS...,\n"
-      "       tessera checkpoint <verb> DIR [options], tessera tokenize INPUT... -o OUT.tokens [options],\n"
-      "       or tessera visualize SHAPE SHARDING [options]\n\n";
+      "usage: tessera <verb> IN.hlo [options]\n"
+      "       tessera plan config.json|IN.hlo [options]\n"
+      "       tessera visualize SHAPE SHARDING [options]\n"
+      "       tessera calibrate OUT.json [options]\n"
+      "       tessera launch [options] -- PROGRAM ARGUMENTS...\n"
+      "       tessera checkpoint <verb> DIR [options]\n"
+      "       tessera tokenize INPUT... -o OUT.tokens [options]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out +
          "\n"
          "`tessera <verb> --help` prints the options of a verb, `tessera --version` the build. IN.hlo may be - for "
          "standard input.\n"
-         "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a check failed.\n";
+         "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a difference was found, or no "
+         "layout fits.\n";
 }
 
 // True for the first word of verbs of two words, such as `checkpoint inspect`.
@@ -287,7 +292,9 @@ std::string Verb::help() const {
   std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} {}\n\n", name, about, name, words);
   constexpr std::size_t kHelpColumn = 36;
   for (const auto& option : options) {
-    const std::string left = dashed(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
+    if (option.help.empty()) continue;  // for the command itself
+    std::string left = dashed(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
+    if (left.size() + 2 >= kHelpColumn) left += "\n" + std::string(kHelpColumn, ' ');
     out += fmt::format("  {:<34}{}\n", left, wrapped(option.help, kHelpColumn));
   }
   out += fmt::format("  {:<34}{}\n", "--help", "this text");

@@ -24,8 +24,8 @@ ValueCheck one_of(std::vector<std::string> choices);
 struct Option {
   std::string_view name;   // --name; "o" means -o
   std::string_view value;  // the placeholder in the help; "" for a switch
-  std::string_view help;
-  ValueCheck check{};  // null: any text is valid
+  std::string_view help;   // empty: an option that the command gives to itself; `--help` does not show it
+  ValueCheck check{};      // null: any text is valid
   bool writes_file =
       false;  // the value names a file that must be writable before the work begins; "-" is standard output
   std::vector<std::string_view> also{};  // other words for it, such as -np

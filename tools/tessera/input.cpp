@@ -64,21 +64,19 @@ std::vector<Option> sharding_options() {
           {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1",
            [](std::string_view, const std::string& value) { (void)mesh_axes(value); }},
           repeated({"annotate", "NAME=SPEC",
-                    "annotate a value, with one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
-                    "                                    NAME is a parameter or value of the entry computation, or "
-                    "computation/value;\n"
-                    "                                    `?` after an entry leaves the dim open; NAME@p1=SPEC gives "
-                    "all dims the\n"
-                    "                                    priority 1, data@p1,- one dim; default: 0;\n"
-                    "                                    the annotation replaces that of the text",
+                    "annotate a value, with one entry per dim: w=data+fsdp,-,model; may be repeated; "
+                    "NAME is a parameter or value of the entry computation, or "
+                    "computation/value; "
+                    "`?` after an entry leaves the dim open; NAME@p1=SPEC gives all dims priority 1, and "
+                    "data@p1,- gives it to one dim (default: priority 0); an annotation replaces that of the text",
                     [](std::string_view option, const std::string& value) {
                       const auto equals = value.find('=');
                       require(equals != std::string::npos && equals > 0, "{} takes NAME=data,-,model, got \"{}\"",
                               option, value);
                     }}),
           {"open-results", "",
-           "propagation chooses the shardings of results without an annotation;\n"
-           "                                    default: fully replicated"},
+           "propagation chooses the shardings of results without an annotation; "
+           "default: fully replicated"},
           {"open-parameters", "", "the same for parameters"}};
 }
 
@@ -115,8 +113,8 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
 
 Option machine_option() {
   return {"machine", "FILE|PRESET",
-          "the speed and memory of devices and links: a profile of `tessera calibrate`, or uniform (default),\n"
-          "                                    cpu-node or tpu-v4; choices then minimize the modelled time on it"};
+          "the speed and memory of devices and links: a profile of `tessera calibrate`, or uniform (default), "
+          "cpu-node or tpu-v4; the partitioner then minimizes the modelled time on this machine"};
 }
 
 std::optional<MachineModel> machine_of(const Arguments& arguments) {
@@ -133,10 +131,10 @@ std::vector<Option> how_to_partition_options() {
   out.push_back(
       {"fewer-collectives", "", "accept passes over collectives even if a device then needs more memory or work"});
   out.push_back({"auto", "",
-                 "choose the shardings of parameters, results and values without annotation, such that the\n"
-                 "                                    modelled time on the machine is least"});
-  out.push_back({"memory", "SIZE",
-                 "with --auto: the memory of a device, as in 16GB; default: that of the machine, if it has one"});
+                 "choose the shardings of parameters, results and values without annotation, such that the "
+                 "modelled time on the machine is least"});
+  out.push_back(
+      {"memory", "SIZE", "with --auto: the memory of a device, as in 16GB; default: that of the machine, or no limit"});
   out.push_back(machine_option());
   out.push_back(
       {"topology", "FILE", "latency and bandwidth of the mesh axes, as JSON; plans then minimize modelled time"});

@@ -57,7 +57,7 @@ std::vector<Option> options() {
   out.push_back({"topology", "FILE",
                  "latency and bandwidth of the mesh axes, as JSON; collective matmul then minimizes modelled time"});
   out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
-  out.push_back({"for-xla", "", "omit what XLA does not know"});
+  out.push_back({"for-xla", "", "write text that XLA accepts: omit attributes that XLA does not accept"});
   out.push_back({"json", "STATS", "write the statistics of the output as JSON", {}, true});
   out.push_back(as_written_option());
   return out;
@@ -68,7 +68,8 @@ std::vector<Option> options() {
 const Verb kOptimize = {"optimize", "improves the collectives of a partitioned program",
                         "Takes any per-device program, also one from XLA. Simplifies, merges and combines collectives "
                         "and moves them out of loops;\n"
-                        "keeps all values, and bytes never grow. `tessera partition` does the same to its output.",
+                        "does not change results, except that floats may be added in another order, and never "
+                        "increases the bytes. `tessera partition` does the same to its output.",
                         options(), run};
 
 }  // namespace tessera::command

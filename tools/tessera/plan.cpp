@@ -35,15 +35,27 @@ trainer::LayoutSearchOptions search_options(const Arguments& arguments) {
   return out;
 }
 
+// The options of the plan that are also flags of run_clm, and the name of the data.
+std::string run_clm_flags(const trainer::TrainingArguments& arguments) {
+  std::string out = "--config_name " + arguments.config_name;
+  const auto add = [&out](const std::string& flag, const std::string& value) { out += " --" + flag + " " + value; };
+  if (!arguments.config_overrides.empty()) add("config_overrides", arguments.config_overrides);
+  add("train_file", "TEXT");
+  if (arguments.block_size > 0) add("block_size", std::to_string(arguments.block_size));
+  add("global_batch_size", std::to_string(*arguments.global_batch_size));
+  if (arguments.optim != trainer::TrainingArguments().optim) add("optim", arguments.optim);
+  return out + (arguments.bf16 ? " --bf16" : "");
+}
+
 // The best layout, as flags and as calls.
 std::string advice(const trainer::LayoutSearchOptions& options, const trainer::LayoutPlan& best) {
   if (!best.fits)
     return fmt::format("no layout fits into the memory of a device; the least memory is {}, with {}\n",
                        format_bytes(static_cast<double>(best.cost.peak_bytes)), best.layout.flags());
   return fmt::format(
-      "\nthe best layout with run_clm:\n  mpirun -np {} run_clm --config_name {} --global_batch_size {} {}\n"
+      "\nthe best layout with run_clm:\n  mpirun -np {} run_clm {} {}\n"
       "the same in a program of your own (storage of the parameters):\n{}",
-      options.devices, options.arguments.config_name, *options.arguments.global_batch_size, best.layout.flags(),
+      options.devices, run_clm_flags(options.arguments), best.layout.flags(),
       trainer::layout_calls(options, best.layout));
 }
 
@@ -81,17 +93,18 @@ int run(const Arguments& arguments) {
 const Verb kPlan = {
     "plan",
     "finds the mesh and the shardings with which a model trains, or a program runs, fastest",
-    "Plans a training step for each mesh over data, fsdp, model and (for mixtures of experts) expert, without storage\n"
-    "and without ranks. Prints the fastest ones with their time by cause and their memory, and the flags of run_clm.\n"
-    "For a program it chooses the shardings of all values without annotation for each mesh, as `tessera partition "
+    "For a model: plans a training step for each mesh over data, fsdp, model and (for mixtures of experts) expert,\n"
+    "without storage and without ranks. Prints the fastest layouts with their memory and with the time of computation\n"
+    "and communication, and the flags of run_clm for the best one.\n"
+    "For a program: chooses, for each mesh, the shardings of all values without annotation, as `tessera partition "
     "--auto`.\n"
     "Exit code 3: no layout fits into the memory.",
     {{"devices", "N", "the number of devices", whole_number(1, kMostDevices)},
-     {"axes", "N", "for a program: the most axes of a mesh; default: 2", whole_number(1, 4)},
+     {"axes", "N", "for a program: the largest number of axes of a mesh; default: 2", whole_number(1, 4)},
      {"rows", "N", "the rows of a batch over all devices; default: one for each device", whole_number(1, kMostRows)},
-     {"block-size", "N", "the tokens of a row; default: the positions of the model, at most 1024",
+     {"block-size", "N", "the number of tokens in a row; default: the largest that the model supports, at most 1024",
       whole_number(1, kMostRows)},
-     {"memory", "SIZE", "the memory of a device, as in 16GB; default: that of the machine, if it has one"},
+     {"memory", "SIZE", "the memory of a device, as in 16GB; default: that of the machine, or no limit"},
      machine_option(),
      {"bf16", "", "compute in bf16, with f32 weights"},
      {"optim", "NAME", "the optimizer, as in run_clm; default: adamw_torch"},

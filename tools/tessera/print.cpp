@@ -111,10 +111,10 @@ std::vector<Option> options() {
   auto out = sharding_options();
   out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
   out.push_back(repeated({"sharding", "NAME",
-                          "draw the sharding of a value, given or propagated, instead of\n"
-                          "                                    printing the program; may be repeated"}));
+                          "draw the sharding of a value, given or propagated, instead of "
+                          "printing the program; may be repeated"}));
   out.push_back({"svg", "FILE", "draw it as SVG; - for standard output", {}, true});
-  out.push_back({"for-xla", "", "omit what XLA does not know"});
+  out.push_back({"for-xla", "", "write text that XLA accepts: omit attributes that XLA does not accept"});
   return out;
 }
 

@@ -362,8 +362,8 @@ std::vector<Option> options() {
   out.push_back({"inputs", "FILE", "a safetensors file with a tensor for each parameter; default: seeded inputs"});
   out.push_back({"outputs", "FILE", "write the results as safetensors"});
   out.push_back({"engine", "runtime|reference",
-                 "runtime: partition the program and run it with the fast kernels (default);\n"
-                 "                                    reference: evaluate the global program on one rank, by the "
+                 "runtime: partition the program and run it with the fast kernels (default); "
+                 "reference: evaluate the global program on one rank, by the "
                  "definitions of its ops",
                  one_of({"runtime", "reference"})});
   out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});

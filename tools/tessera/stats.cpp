@@ -32,7 +32,8 @@ int run(const Arguments& arguments) {
 const Verb kStats = {
     "stats",
     "counts the collectives, FLOPs and memory of a partitioned program",
-    "Any partitioned module, also XLA's. Bytes are what one device receives: all-gather (g-1)/g of the result,\n"
+    "Accepts any partitioned module, also one from XLA. Bytes are those that one device receives: all-gather (g-1)/g "
+    "of the result,\n"
     "reduce-scatter and all-to-all (g-1)/g of the operand, all-reduce 2(g-1)/g of the operand, permute the operand;\n"
     "times the rounds of a loop if they are known. The counts are those of the program after lowering and scheduling, "
     "for\n"
@@ -41,7 +42,9 @@ const Verb kStats = {
     {{"num-partitions", "N", "an error if the module is for another number of devices", device_number()},
      {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table", {}, true},
      as_written_option(),
-     machine_option()},
+     {"machine", "FILE|PRESET",
+      "also print the modelled time on this machine: a profile of `tessera calibrate`, or uniform, cpu-node or "
+      "tpu-v4"}},
     run};
 
 }  // namespace tessera::command

@@ -99,7 +99,7 @@ const Verb kTokenize = {
     "tokenize",
     "writes text as a file of tokens",
     "INPUT is a text file, a .jsonl file, or a folder of *.txt and *.jsonl files. A text file is one "
-    "document, as is a line of a\n"
+    "document, and so is each line of a\n"
     ".jsonl file. run_clm --train_file reads the result.",
     {{"o", "FILE", "the token file to write", {}, true},
      {"tokenizer", "NAME",

@@ -16,6 +16,7 @@
 
 #include "tessera/fsdp/options.h"
 #include "tessera/nn/models/gpt2.h"
+#include "tessera/sharding/machine.h"
 #include "tessera/sharding/mesh.h"
 
 namespace tessera::trainer {
@@ -31,6 +32,7 @@ struct TrainingPlanOptions {
   FsdpOptions fsdp{};               // mesh and compute_dtype are those above
   double peak_flops = 137.5e12;     // of a device: half a chip of TPU v4
   double bytes_per_second = 100e9;  // that a device receives
+  MachineModel machine{};           // of modelled_seconds
 };
 
 struct PlannedCollective {
@@ -51,6 +53,7 @@ struct TrainingPlan {
   std::vector<PlannedCollective> collectives;
   double compute_seconds = 0;        // at the peak
   double communication_seconds = 0;  // none of it hidden
+  double modelled_seconds = 0;       // of the program on the machine: work, memory traffic and communication in turn
   /// 6 * parameters * tokens over all devices, in PFLOP.
   [[nodiscard]] double nominal_pflop() const;
   /// All communication hidden; none hidden.

@@ -48,7 +48,7 @@ std::string banner(const TrainingArguments& arguments, const TrainingSetup& setu
   const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
   std::string out = fmt::format("model      {}: {} parameters\n", model_text, setup.network->parameter_count());
   if (is_planning())
-    out += fmt::format("ranks      none: a plan for {} devices\n", device_count());
+    out += fmt::format("ranks      none: a plan for {} device{}\n", device_count(), device_count() == 1 ? "" : "s");
   else
     out += fmt::format("ranks      {}{} on {}\n", job.ranks, job.is_virtual ? " virtual" : "", hosts_text(job));
   out += fmt::format("mesh       {}\n", setup.mesh.str());

@@ -112,6 +112,7 @@ TrainingPlan plan_of_this_rank(const TrainingPlanOptions& options) {
   out.arena_bytes = memory.arena;
   out.peak_bytes = memory.held_bytes();
   out.flops_per_device = execution_stats(step.partitioned.program, how).flops_per_device;
+  out.modelled_seconds = program_cost(step.partitioned.program, options.machine).seconds;
   add_collectives(out, step.partitioned);
   add_times(out, options);
   return out;
@@ -158,6 +159,7 @@ TrainingPlan plan_gpt2_training(const TrainingPlanOptions& options) {
                             &TrainingPlan::arena_bytes, &TrainingPlan::peak_bytes})
     extend(member);
   extend(&TrainingPlan::flops_per_device);
+  extend(&TrainingPlan::modelled_seconds);
   for (PlannedCollective& kind : out.collectives) {
     const auto before = std::find_if(two.collectives.begin(), two.collectives.end(),
                                      [&](const PlannedCollective& other) { return other.opcode == kind.opcode; });

@@ -94,11 +94,12 @@ int run_launch(const Arguments& arguments) {
 
 const Verb kLaunch = {
     .name = "launch",
-    .about = "starts a program on all ranks, and again after a rank has died",
+    .about = "starts a program on all ranks, and restarts it after a rank has died",
     .notes =
-        "A program with --output_dir continues from its newest checkpoint: --resume_from_checkpoint true is added to "
-        "a\n"
-        "restart if there is one. TESSERA_RESTART is the number of the restart, 0 at first. SIGTERM, SIGINT and "
+        "A restarted program with --output_dir continues from its newest checkpoint: if there is one, the restart "
+        "gets\n"
+        "--resume_from_checkpoint true. TESSERA_RESTART is the number of the restart, 0 at the first start. SIGTERM, "
+        "SIGINT and "
         "SIGUSR1\n"
         "are passed to all ranks. The exit code is that of the rank that ended first, or 128 + the signal that killed "
         "it.",
@@ -114,22 +115,25 @@ const Verb kLaunch = {
          {"bind-to", "WHAT", "passed to mpirun"},
          {"map-by", "WHAT", "passed to mpirun"},
          repeated({"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"}),
-         {"max-restarts", "N", "restarts at most so often (default 100)", whole_number(0)},
-         {"crash-loop", "N", "ends after so many starts in a row that make no newer checkpoint (default 3)",
+         {"max-restarts", "N", "the largest number of restarts (default 100)", whole_number(0)},
+         {"crash-loop", "N", "ends the job after N consecutive starts without a newer checkpoint (default 3)",
           whole_number(1)},
          {"np-on-restart", "N", "the number of ranks of all restarts (default: that of the start)",
           whole_number(1, kMostRanks)},
-         {"min-ranks", "N", "a start without a newer checkpoint is followed by one with a rank less, but at least N",
+         {"min-ranks", "N",
+          "after a start without a newer checkpoint, the next start has one rank fewer, but at least N ranks",
           whole_number(1, kMostRanks)},
          {"checkpoints", "DIR", "the folder with checkpoint-N (default: --output_dir of the program)"},
-         repeated({"resume-args", "WORDS",
-                   "added to the program at a restart with a checkpoint; {checkpoint} in them is its folder (default: "
-                   "--resume_from_checkpoint true, if the program has --output_dir); may be repeated"}),
+         repeated(
+             {"resume-args", "WORDS",
+              "arguments that are added to the program at a restart, if there is a checkpoint; {checkpoint} stands for "
+              "its "
+              "folder (default: --resume_from_checkpoint true, if the program has --output_dir); may be repeated"}),
          {"resume-first", "", "continues from the newest checkpoint at the first start too, if there is one"},
          {"grace", "SECONDS", "the time from a signal until ranks are killed (default 30)", whole_number(0, 1'000'000)},
          {"retry-after", "SECONDS", "the time before a restart if a host that was lost does not answer (default 30)",
           whole_number(0, 1'000'000)},
-         {"rank-wrapper", "FOLDER", "used by launch itself: runs the program as one rank"}},
+         {"rank-wrapper", "FOLDER", ""}},
     .run = run_launch,
     .input = "-- PROGRAM ARGUMENTS...",
     .input_meaning = "the program to start: tessera launch -np N -- PROGRAM ARGUMENTS...",

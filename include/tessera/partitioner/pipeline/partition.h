@@ -73,6 +73,7 @@ struct CollectiveNote {
   int parts = 1;
   std::string axes;          // data+fsdp
   std::string reason;        // "operand 0 of dot %h must be {-,-}"
+  std::string consumer;      // "operand 0 of dot %h"; empty if no single op requires the collective
   std::string source;        // train.cpp:41
   std::string from;          // sharding before, and its origin
   std::string to;            // sharding after, and its origin
