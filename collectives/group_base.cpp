@@ -17,7 +17,7 @@
 namespace tessera::collectives {
 namespace {
 
-class Finished final : public PendingOperation {
+class EmptyOperation final : public PendingOperation {
  public:
   void wait() override {}
   bool test() override { return true; }
@@ -187,13 +187,13 @@ std::unique_ptr<PendingOperation> GroupBase::begin(Collective call, const Collec
   prepare(call, label);
   if (size() > 1) return start(std::move(call));
   run_alone(call);
-  return std::make_unique<Finished>();
+  return std::make_unique<EmptyOperation>();
 }
 
 std::unique_ptr<PendingOperation> GroupBase::start(
     Collective call) {  // NOLINT(performance-unnecessary-value-param): derived classes store it
   run(call);
-  return std::make_unique<Finished>();
+  return std::make_unique<EmptyOperation>();
 }
 
 Collective GroupBase::gather_call(std::span<const std::byte> in, std::span<std::byte> out) {

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-class Finished final : public PendingOperation {
+class FinishedOperation final : public PendingOperation {
  public:
   void wait() override {}
   bool test() override { return true; }
@@ -48,21 +48,21 @@ std::unique_ptr<PendingOperation> ProcessGroup::start_all_gather(std::span<const
                                                                  std::span<std::byte> out,
                                                                  const CollectiveLabel& label) {
   all_gather(in, out, label);
-  return std::make_unique<Finished>();
+  return std::make_unique<FinishedOperation>();
 }
 
 std::unique_ptr<PendingOperation> ProcessGroup::start_reduce_scatter(std::span<const std::byte> in,
                                                                      std::span<std::byte> out, DType dtype,
                                                                      Reduction op, const CollectiveLabel& label) {
   reduce_scatter(in, out, dtype, op, label);
-  return std::make_unique<Finished>();
+  return std::make_unique<FinishedOperation>();
 }
 
 std::unique_ptr<PendingOperation> ProcessGroup::start_all_reduce(std::span<const std::byte> in,
                                                                  std::span<std::byte> out, DType dtype, Reduction op,
                                                                  const CollectiveLabel& label) {
   all_reduce(in, out, dtype, op, label);
-  return std::make_unique<Finished>();
+  return std::make_unique<FinishedOperation>();
 }
 
 }  // namespace tessera

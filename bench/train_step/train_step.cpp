@@ -13,6 +13,7 @@
 #include <optional>
 #include <random>
 
+#include "checkpoint_blocks.h"
 #include "local_reads.h"
 #include "process_memory.h"
 #include "step_report.h"
@@ -41,6 +42,8 @@ struct Arguments {
   std::int64_t block_size = 256;
   std::string dtype = "float32";
   bool fsdp = false;
+  std::int64_t zero_stage = 3;
+  bool recompute = false;
   std::string mesh;
   std::int64_t steps = 10;
   std::int64_t warmup = 2;
@@ -57,6 +60,8 @@ void add_flags(ArgumentParser& parser, Arguments& out) {
       .flag("block_size", out.block_size, "tokens of a sequence")
       .choice("dtype", out.dtype, {"float32", "bfloat16"}, "of products and activations; weights are kept in float32")
       .flag("fsdp", out.fsdp, "shard parameters, gradients and optimizer state")
+      .flag("zero_stage", out.zero_stage, "with fsdp: what is sharded; 3: all of them, 2, 1, 0: nothing")
+      .flag("recompute", out.recompute, "compute the values of blocks again in the backward pass")
       .flag("mesh", out.mesh, "as in fsdp=2,model=2; default: one axis over all ranks, fsdp or data")
       .flag("steps", out.steps, "steps that are timed")
       .flag("warmup", out.warmup, "steps before, the first of which compiles")
@@ -114,7 +119,11 @@ class Training {
     std::optional<DType> compute;
     if (arguments.dtype == "bfloat16") compute = DType::kBF16;
     if (compute) model_.set_compute_dtype(*compute);
-    if (arguments.fsdp) fully_shard(model_, {.mesh = mesh_, .mixed_precision = {.param_dtype = compute}});
+    if (arguments.recompute) trainer::checkpoint_blocks(model_);
+    if (arguments.fsdp)
+      fully_shard(model_, {.mesh = mesh_,
+                           .mixed_precision = {.param_dtype = compute},
+                           .sharding_strategy = zero_stage(static_cast<int>(arguments.zero_stage))});
     optimizer_ = std::make_unique<optim::AdamW>(model_.parameters(),
                                                 optim::AdamWOptions{.learning_rate = 1e-4, .weight_decay = 0.01});
   }
@@ -268,6 +277,7 @@ int run(const Arguments& arguments) {
   JsonLine line;
   line.add("model", arguments.model).add("dtype", arguments.dtype).add("ranks", world.size());
   line.add("mesh", training.mesh().str()).add("fsdp", arguments.fsdp);
+  line.add("zero_stage", arguments.fsdp ? arguments.zero_stage : 0).add("recompute", arguments.recompute);
   line.add("tokens_per_second", training.tokens() / seconds).add("step_seconds", seconds);
   line.add("model_flops_per_step", flops).add("mfu", flops / seconds / peak.flops_per_second);
   line.add("peak_flops_per_second", peak.flops_per_second).add("peak_instructions", peak.instructions);

@@ -45,6 +45,11 @@ def main():
     assert abs(sum(exposed.values()) - total) <= 1e-4 * total and total <= two["step_seconds"], two
     assert two["model_flops_per_step"] == FLOPS, "partitioning changes the model's FLOPs"
     assert abs(one["first_loss"] - two["first_loss"]) < 1e-4, (one["first_loss"], two["first_loss"])
+    stage0 = run("--batch", str(ROWS // 2), "--fsdp", "--zero_stage", "0", "--recompute", "--virtual_ranks", "2")
+    assert stage0["zero_stage"] == 0 and stage0["recompute"] and two["zero_stage"] == 3, (stage0, two)
+    assert abs(stage0["first_loss"] - two["first_loss"]) < 1e-4, (stage0["first_loss"], two["first_loss"])
+    kinds = dict(stage0["exposed_communication_seconds"])
+    assert "all-gather" not in kinds and "all-reduce" in kinds, kinds
     # Ranks that share one processor have the peak of one, except for noise from other processes.
     cpu = {min(os.sched_getaffinity(0))}
     alone = run(cpus=cpu)

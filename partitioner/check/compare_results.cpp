@@ -16,9 +16,6 @@ namespace tessera {
 namespace {
 
 constexpr double kFailed = 2;
-// A spread is measured with changes that are much larger than roundings, but in few runs, so it is multiplied by this.
-constexpr double kSpreads = 8;
-
 // The difference relative to its bound; above 1 is a failure.
 double share_of_bound(double expected, double actual, const Tolerance& tolerance) {
   if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : kFailed;
@@ -27,11 +24,27 @@ double share_of_bound(double expected, double actual, const Tolerance& tolerance
   return std::fabs(expected - actual) / tolerance.at(expected);
 }
 
-// The same for values that exceed the bound, with the spread of the element added.
-double share_of_spread(double expected, double actual, const Tolerance& tolerance, double spread) {
-  if (std::isinf(spread)) return 0;
-  if (!std::isfinite(expected) || !std::isfinite(actual)) return kFailed;
-  return std::fabs(expected - actual) / (tolerance.at(expected) + kSpreads * spread);
+// The range of one element.
+struct Seen {
+  double low;
+  double high;
+  unsigned kinds;
+};
+
+// The same for values that exceed the bound: the distance from the values that were seen, relative to the bound plus
+// the width of their range. The range is not multiplied: if it is too small, it should be measured in more runs. Values
+// on the way from a seen number to a seen infinity count as seen.
+double share_of_range(double expected, double actual, bool is_rounded, const Tolerance& tolerance, const Seen& seen) {
+  if (std::isnan(actual)) return (seen.kinds & kSeenNan) != 0 ? 0 : kFailed;
+  if (std::isinf(actual)) return (seen.kinds & (actual > 0 ? kSeenInfinity : kSeenMinusInfinity)) != 0 ? 0 : kFailed;
+  const bool is_above = actual > seen.high && (seen.kinds & kSeenInfinity) == 0;
+  const bool is_below = actual < seen.low && (seen.kinds & kSeenMinusInfinity) == 0;
+  if (!is_above && !is_below) return is_rounded || seen.low < seen.high ? 0 : kFailed;
+  if (seen.low > seen.high) return kFailed;  // only infinities and NaN were seen
+  const double distance = is_above ? actual - seen.high : seen.low - actual;
+  const double bound = is_rounded ? tolerance.at(std::isfinite(expected) ? expected : 0) : 0;
+  const double width = seen.high - seen.low + bound;
+  return width > 0 ? distance / width : kFailed;
 }
 
 std::string index_text(const Dims& dims, std::int64_t i) {
@@ -69,7 +82,9 @@ void compare(const Literal& want, const Literal& have, const std::string& what, 
              CheckReport& report) {
   const Literal expected = want.as_reals();
   const Literal actual = have.as_reals();
-  const Literal spread = tolerance.spread.as_reals();
+  const SeenRange range{tolerance.range.low.as_reals(), tolerance.range.high.as_reals(),
+                        tolerance.range.kinds.as_reals()};
+  const bool is_rounded = is_any_float(expected.type().dtype());
   const Type& type = expected.type();
   Differences failures(what, type);
   Differences ill_conditioned(what, type);
@@ -78,12 +93,14 @@ void compare(const Literal& want, const Literal& have, const std::string& what, 
     const double a = element_as_double(expected, i);
     const double b = element_as_double(actual, i);
     double share = 0;
-    if (is_any_float(type.dtype()))
+    if (is_rounded)
       share = share_of_bound(a, b, tolerance);
     else if (element_as_int(expected, i) != element_as_int(actual, i))
       share = kFailed;
-    if (share > 1 && spread.type().is_array()) {
-      share = share_of_spread(a, b, tolerance, element_as_double(spread, i));
+    if (share > 1 && range.low.type().is_array()) {
+      const Seen seen{element_as_double(range.low, i), element_as_double(range.high, i),
+                      static_cast<unsigned>(element_as_double(range.kinds, i))};
+      share = share_of_range(a, b, is_rounded, tolerance, seen);
       if (share <= 1) ill_conditioned.add(i, a, b);
     }
     report.worst = std::max(report.worst, share);
@@ -128,7 +145,9 @@ void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, con
     Literal mine = take_shard(want, sharding, device);
     Literal theirs = at(pieces, device);
     Tolerance here = tolerance;
-    if (here.spread.type().is_array()) here.spread = take_shard(here.spread, sharding, device);
+    if (here.range.low.type().is_array())
+      for (Literal* part : {&here.range.low, &here.range.high, &here.range.kinds})
+        *part = take_shard(*part, sharding, device);
     poison_padding(mine, want.type(), sharding, device);
     poison_padding(theirs, want.type(), sharding, device);
     compare(mine, theirs, fmt::format("result {} on device {} {}", name.leaf, device, local.str()), here, report);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "check/rounding_spread.h"
 #include "check/summand_magnitudes.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/check/check.h"
@@ -17,7 +18,7 @@ struct Tolerance {
   double relative = 0;   // relative to the value and to `magnitude`
   double magnitude = 0;  // the largest summand of the result
   double absolute = 0;   // the measured effect of rounding on the result
-  Literal spread{};      // by element, if measured (rounding_spreads); else the empty tuple
+  SeenRange range{};     // by element, if measured (rounding_ranges)
   [[nodiscard]] double at(double expected) const;
 };
 

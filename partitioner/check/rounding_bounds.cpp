@@ -8,6 +8,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ops/structural.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera {
 namespace {
@@ -24,7 +25,7 @@ double epsilon_of(DType dtype) {
     case DType::kBF16: return 0x1p-7;
     case DType::kF32: return 0x1p-23;
     case DType::kF64: return 0x1p-52;
-    default: return 0x1p-7;  // 8 bits and fewer: their effect on results is measured
+    default: return 0;  // 8 bits and fewer: their effect on results is measured
   }
 }
 
@@ -41,6 +42,19 @@ double epsilon_of(const Program& program) {
   double most = 0;
   for (const auto& computation : program.computations)
     for (const auto& instruction : computation->instructions) most = std::max(most, epsilon_of(instruction.type));
+  return most;
+}
+
+// The largest epsilon of the floats of 8 bits and fewer: the distance from 1 to the next number.
+double epsilon_of_narrow(const Program& program) {
+  double most = 0;
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      for (const auto& leaf : instruction.type.leaves())
+        if (leaf.is_array() && is_narrow_float(leaf.dtype())) {
+          const int one = narrow_bits(leaf.dtype(), 1);
+          most = std::max(most, narrow_value(leaf.dtype(), static_cast<std::uint8_t>(one + 1)) - 1);
+        }
   return most;
 }
 
@@ -112,7 +126,10 @@ double relative_bound_of(const Program& program) {
   return epsilon * (epsilon > epsilon_of(DType::kF64) ? kRoundings : std::max(kRoundings, longest_sum(program)));
 }
 
-double relative_epsilon_of(const Program& program) { return epsilon_of(program); }
+double relative_epsilon_of(const Program& program) {
+  const double epsilon = epsilon_of(program);
+  return epsilon > 0 ? epsilon : epsilon_of_narrow(program);
+}
 
 double relative_bound_of_wide(const Program& program, const Program& partitioned) {
   return std::max({kWideRelative, rounding_epsilon_of(program) * kRoundingsOfConstants,

@@ -15,6 +15,7 @@ double relative_bound_of(const Program& program);
 /// computed in one.
 double relative_bound_of_wide(const Program& program, const Program& partitioned);
 /// The unit in the last place of the narrowest float type in the program, relative to the value; 0 if it has no floats.
+/// Floats of 8 bits and fewer count only if there are no others.
 double relative_epsilon_of(const Program& program);
 /// Whether the bound is larger than that of double precision alone.
 bool rounds(double relative_bound_of_wide);

@@ -12,7 +12,8 @@
 namespace tessera {
 namespace {
 
-constexpr int kZeroedRun = 2;
+constexpr int kFirstZeroedRun = 2;
+constexpr int kUnchangedRun = kChangedRuns;
 
 bool adds_up(const OpView& view) {
   if (view.op.factors == nullptr) return false;
@@ -66,6 +67,13 @@ void visit_numbers(Literal& result, const std::vector<Literal>& operands, F&& f)
   });
 }
 
+// Whether an operation in double precision gave this number without rounding it, as sums of f32 numbers do: a rounded
+// number ends in so many zero bits only by chance.
+bool ends_in_zeros(double value) {
+  constexpr std::uint64_t kLastBits = 0xFFF;
+  return (std::bit_cast<std::uint64_t>(value) & kLastBits) == 0;
+}
+
 // Integers are counts, indices and truth values, and a number that occurs in an operand was not rounded here.
 template <class Given>
 bool is_exact(double value, std::size_t i, const Given& given) {
@@ -76,22 +84,25 @@ bool is_exact(double value, std::size_t i, const Given& given) {
   });
 }
 
-// Derived from the leading bits of the value, so that equal numbers stay equal and both runs of a pair draw the same.
-double share_of(double value, std::size_t seed) {
-  constexpr int kIgnoredBits = 32;
-  const std::size_t drawn = hash_mix(seed, std::bit_cast<std::uint64_t>(value) >> kIgnoredBits);
+// A random number that depends only on the leading bits of the value: equal numbers stay equal, and runs whose values
+// differ by the relative `amount` draw the same, with few exceptions.
+std::size_t drawn_for(double value, std::size_t seed, double amount) {
+  constexpr int kMantissaBits = 52;
+  constexpr int kLeftOut = 6;  // a change crosses the border of two draws with a chance of 2^-6
+  const int kept = std::clamp(-std::ilogb(amount) - kLeftOut, 1, kMantissaBits / 2);
+  return hash_mix(seed, std::bit_cast<std::uint64_t>(value) >> (kMantissaBits - kept));
+}
+
+// Between 0.5 and 1, with a random sign.
+double share_of(std::size_t drawn) {
   const double size = 0.5 + static_cast<double>(drawn >> 12) * 0x1p-53;
   return (drawn & 1U) != 0 ? size : -size;
 }
 
-bool sign_is_open(double a, double b) {
-  if (!std::isfinite(a) || !std::isfinite(b) || a == b) return false;
-  return a == 0 || b == 0 || std::signbit(a) != std::signbit(b);
-}
-
 }  // namespace
 
-RoundingChanges::RoundingChanges(const Program& program, double amount) : amount_(amount) {
+RoundingChanges::RoundingChanges(const Program& program, const RoundingModel& model, int round)
+    : model_(model), round_(round) {
   std::vector<ComputationId> open{program.entry};
   while (!open.empty()) {
     const Computation& computation = program[open.back()];
@@ -112,35 +123,66 @@ bool RoundingChanges::rounds(const EvaluatedStep& step) const {
   return found != rounding_.end() && at(found->second, step.id);
 }
 
-void RoundingChanges::apply(const EvaluatedStep& step, int run, std::size_t device,
-                            std::vector<Literal>& results) const {
-  if (!rounds(step)) return;
+std::size_t RoundingChanges::seed_of(const EvaluatedStep& step, int pair) const {
+  const std::size_t run = hash_mix(static_cast<std::size_t>(round_), static_cast<std::size_t>(pair));
+  return hash_mix(run, static_cast<std::size_t>(step.id));
+}
+
+void RoundingChanges::change(const EvaluatedStep& step, int run, std::size_t device, const Literal& drawn_from,
+                             Literal& result) const {
   const double direction = run % 2 == 0 ? 1 : -1;
-  const std::size_t seed = hash_mix(static_cast<std::size_t>(run / 2), static_cast<std::size_t>(step.id));
+  const std::size_t seed = seed_of(step, run / 2);
   const bool is_parameter = step.computation[step.id].op->role == Role::kParameter;
-  visit_numbers(results[device], is_parameter ? std::vector<Literal>{} : step.operands[device],
+  const Literal from = drawn_from.as_reals();
+  visit_numbers(result, is_parameter ? std::vector<Literal>{} : step.operands[device],
                 [&]<class T>(std::span<T> numbers, const auto& given) {
-                  const double size = amount_ == 0 ? 2 * unit_of<T>() : amount_;
+                  const double size = model_.amount == 0 ? 2 * unit_of<T>() : model_.amount;
                   if (size < unit_of<T>()) return;
                   for (std::size_t i = 0; i < numbers.size(); ++i) {
                     const auto value = static_cast<double>(numbers[i]);
-                    if (!is_exact(value, i, given))
-                      numbers[i] = static_cast<T>(value * (1 + direction * size * share_of(value, seed)));
+                    if (is_exact(value, i, given) || (model_.trusts_zero_bits && ends_in_zeros(value))) continue;
+                    const double first = element_as_double(from, static_cast<std::int64_t>(i));
+                    const double share = share_of(drawn_for(first, seed, size));
+                    numbers[i] = static_cast<T>(value * (1 + direction * size * share));
                   }
                 });
 }
 
+void RoundingChanges::apply(const EvaluatedStep& step, int run, std::size_t device,
+                            std::vector<Literal>& results) const {
+  if (rounds(step)) change(step, run, device, Literal(results[device]), results[device]);
+}
+
 void RoundingChanges::apply_to_all(const EvaluatedStep& step, std::vector<Literal>& results) const {
   if (!rounds(step)) return;
-  for (std::size_t k = 0; k < step.devices.size(); ++k) apply(step, static_cast<int>(step.devices[k]), k, results);
-  if (step.devices.size() != kChangedRuns) return;  // in a branch or loop that not all runs execute
+  // Not all runs execute each branch and each round of a loop.
+  const bool is_together = step.devices.size() == kChangedRuns + 1;
+  for (std::size_t k = 0; k < step.devices.size(); ++k) {
+    const auto run = static_cast<int>(step.devices[k]);
+    if (run == kUnchangedRun) continue;
+    const Literal from = results[is_together ? kUnchangedRun : k];
+    change(step, run, k, from, results[k]);
+  }
+  if (!is_together || !results[0].type().is_array()) return;
+  for (int run = kFirstZeroedRun; run < kChangedRuns; ++run) set_noise_to_zero(step, run, results);
+}
+
+void RoundingChanges::set_noise_to_zero(const EvaluatedStep& step, int run, std::vector<Literal>& results) const {
+  const Literal unchanged = results[kUnchangedRun].as_reals();
   const Literal first = results[0].as_reals();
   const Literal second = results[1].as_reals();
-  visit_numbers(results[kZeroedRun], step.operands[kZeroedRun], [&]<class T>(std::span<T> numbers, const auto& given) {
+  const auto k = static_cast<std::size_t>(run);
+  const std::size_t seed = seed_of(step, run + kChangedRuns);
+  const bool all_of_it = round_ == 0 && run == kFirstZeroedRun;
+  visit_numbers(results[k], step.operands[k], [&]<class T>(std::span<T> numbers, const auto& given) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const auto k = static_cast<std::int64_t>(i);
-      if (sign_is_open(element_as_double(first, k), element_as_double(second, k)) &&
-          !is_exact(static_cast<double>(numbers[i]), i, given))
+      const auto at = static_cast<std::int64_t>(i);
+      const double value = element_as_double(unchanged, at);
+      const double error =
+          std::max(std::fabs(element_as_double(first, at) - value), std::fabs(element_as_double(second, at) - value));
+      const bool is_noise = error > 0 && std::fabs(value) <= model_.noise * error;  // false for NaN
+      if (!is_noise || !std::isfinite(error) || is_exact(static_cast<double>(numbers[i]), i, given)) continue;
+      if (all_of_it || (hash_mix(seed, std::bit_cast<std::uint64_t>(value)) & 1U) != 0)
         numbers[i] = static_cast<T>(0.0);
     }
   });

@@ -16,23 +16,41 @@ namespace tessera {
 /// it. A number whose exact value is 0 thus has each sign in one of the two.
 inline constexpr int kChangedRuns = 4;
 
+/// How the evaluated program rounds.
+struct RoundingModel {
+  /// The largest relative change of a number; 0 means two units in the last place of its type. Numbers of types with
+  /// larger units do not change.
+  double amount = 0;
+  /// A number is noise, which another order of a sum may turn into exactly 0, if it is at most this many times its
+  /// change.
+  double noise = 1;
+  /// Numbers that end in many zero bits were not rounded and do not change: sums of f32 inputs in double precision are
+  /// equal in each order. Only for programs in double precision that round to no other type.
+  bool trusts_zero_bits = false;
+};
+
 class RoundingChanges {
  public:
-  /// `amount`: the largest relative change of a number; 0 means two units in the last place of its type. Numbers of
-  /// types with larger units do not change.
-  RoundingChanges(const Program& program, double amount);
+  /// `round`: each round of kChangedRuns runs draws other changes.
+  RoundingChanges(const Program& program, const RoundingModel& model, int round);
 
   /// Changes the results of one run.
   void apply(const EvaluatedStep& step, int run, std::size_t device, std::vector<Literal>& results) const;
-  /// For all runs together, as the devices of an evaluation in lockstep. Run 2 gets 0 for every number whose sign
-  /// differs between the first two runs, because another order of the sum may give exactly 0. A square root of it is
-  /// then no NaN.
+  /// For all runs together, as the devices of an evaluation in lockstep; device kChangedRuns is the unchanged run.
+  /// In the second pair, numbers that are noise also become 0, because another order of the sum may give exactly 0. A
+  /// square root of it is then no NaN, and a quotient is. Run 2 of round 0 gets 0 for all of them, other runs for a
+  /// random half.
   void apply_to_all(const EvaluatedStep& step, std::vector<Literal>& results) const;
 
  private:
   [[nodiscard]] bool rounds(const EvaluatedStep& step) const;
+  [[nodiscard]] std::size_t seed_of(const EvaluatedStep& step, int pair) const;
+  /// `drawn_from`: the result whose numbers determine the random ones.
+  void change(const EvaluatedStep& step, int run, std::size_t device, const Literal& drawn_from, Literal& result) const;
+  void set_noise_to_zero(const EvaluatedStep& step, int run, std::vector<Literal>& results) const;
 
-  double amount_;
+  RoundingModel model_;
+  int round_;
   std::unordered_map<const Computation*, std::vector<bool>> rounding_;  // by instruction
 };
 

@@ -27,20 +27,21 @@ bool is_for_one_device(const Program& program) {
   });
 }
 
-std::vector<Literal> changed_results(const Program& program, const std::vector<Literal>& arguments, double amount,
-                                     std::int64_t trip_limit) {
+// The results of one round of changed runs, and of the unchanged one.
+std::vector<Literal> changed_results(const Program& program, const std::vector<Literal>& arguments,
+                                     const RoundingModel& model, int round, std::int64_t trip_limit) {
   std::set<std::string> stopped;
   EvaluateOptions how;
   how.trip_limit = trip_limit;
   how.stopped_loops = &stopped;
   if (!has_manual_regions(program) && is_for_one_device(program)) {
     Program runs = program;
-    runs.num_partitions = kChangedRuns;
-    const RoundingChanges changes(runs, amount);
+    runs.num_partitions = kChangedRuns + 1;
+    const RoundingChanges changes(runs, model, round);
     how.observe_step = [&](const EvaluatedStep& step, auto& results) { changes.apply_to_all(step, results); };
-    return evaluate_lockstep(runs, std::vector<std::vector<Literal>>(kChangedRuns, arguments), how);
+    return evaluate_lockstep(runs, std::vector<std::vector<Literal>>(kChangedRuns + 1, arguments), how);
   }
-  const RoundingChanges changes(program, amount);
+  const RoundingChanges changes(program, model, round);
   std::vector<Literal> out;
   for (int run = 0; run < kChangedRuns; ++run) {
     how.observe_step = [&](const EvaluatedStep& step, auto& results) {
@@ -51,42 +52,50 @@ std::vector<Literal> changed_results(const Program& program, const std::vector<L
   return out;
 }
 
-double distance(const Literal& expected, const Literal& changed, std::int64_t i) {
-  constexpr double kAnything = std::numeric_limits<double>::infinity();
-  if (!is_any_float(expected.type().dtype()))
-    return element_as_int(expected, i) == element_as_int(changed, i) ? 0 : kAnything;
-  const double a = element_as_double(expected, i);
-  const double b = element_as_double(changed, i);
-  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
-  return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : kAnything;
+// Adds one value of an element.
+void see(double value, double& low, double& high, double& kinds) {
+  const auto add = [&](SeenKind kind) { kinds = static_cast<double>(static_cast<unsigned>(kinds) | kind); };
+  if (std::isnan(value)) return add(kSeenNan);
+  if (std::isinf(value)) return add(value > 0 ? kSeenInfinity : kSeenMinusInfinity);
+  low = std::min(low, value);
+  high = std::max(high, value);
 }
 
-Literal spread_of_leaf(const Literal& expected, const std::vector<Literal>& changed) {
-  const Type& type = expected.type();
-  Literal out(type.with_dtype(is_complex(type.dtype()) ? DType::kC128 : DType::kF64));
-  const Literal numbers = expected.as_reals();
-  std::vector<double> most(static_cast<std::size_t>(numbers.type().element_count()), 0);
-  for (const Literal& leaf : changed) {
-    const Literal others = leaf.as_reals();
-    for (std::int64_t i = 0; i < numbers.type().element_count(); ++i)
-      at(most, i) = std::max(at(most, i), distance(numbers, others, i));
+SeenRange range_of_leaf(const std::vector<Literal>& values) {
+  const Type& type = values.front().type();
+  const Type numbers = type.with_dtype(is_complex(type.dtype()) ? DType::kC128 : DType::kF64);
+  const auto size = static_cast<std::size_t>(values.front().as_reals().type().element_count());
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  std::vector<double> low(size, kNone);
+  std::vector<double> high(size, -kNone);
+  std::vector<double> kinds(size, 0);
+  for (const Literal& value : values) {
+    const Literal reals = value.as_reals();
+    for (std::size_t i = 0; i < size; ++i)
+      see(element_as_double(reals, static_cast<std::int64_t>(i)), low[i], high[i], kinds[i]);
   }
-  std::memcpy(out.mutable_bytes().data(), most.data(), most.size() * sizeof(double));
-  return out;
+  const auto filled = [&](const std::vector<double>& with) {
+    Literal out(numbers);
+    if (size > 0) std::memcpy(out.mutable_bytes().data(), with.data(), size * sizeof(double));
+    return out;
+  };
+  return {.low = filled(low), .high = filled(high), .kinds = filled(kinds)};
 }
 
 }  // namespace
 
-std::vector<Literal> rounding_spreads(const Program& program, const std::vector<Literal>& arguments,
-                                      const Literal& expected, double amount, std::int64_t trip_limit) {
-  std::vector<std::vector<Literal>> changed;
-  for (const Literal& result : changed_results(program, arguments, amount, trip_limit))
-    changed.push_back(result.leaves());
-  std::vector<Literal> out;
-  for (const Literal& leaf : expected.leaves()) {
+std::vector<SeenRange> rounding_ranges(const Program& program, const std::vector<Literal>& arguments,
+                                       const Literal& expected, const RoundingModel& model, int rounds,
+                                       std::int64_t trip_limit) {
+  std::vector<std::vector<Literal>> seen{expected.leaves()};
+  for (int round = 0; round < rounds; ++round)
+    for (const Literal& result : changed_results(program, arguments, model, round, trip_limit))
+      seen.push_back(result.leaves());
+  std::vector<SeenRange> out;
+  for (std::int64_t leaf = 0; leaf < isize(seen.front()); ++leaf) {
     std::vector<Literal> here;
-    for (const auto& leaves : changed) here.push_back(at(leaves, isize(out)));
-    out.push_back(leaf.type().is_array() ? spread_of_leaf(leaf, here) : Literal());
+    for (const auto& leaves : seen) here.push_back(at(leaves, leaf));
+    out.push_back(here.front().type().is_array() ? range_of_leaf(here) : SeenRange());
   }
   return out;
 }

@@ -55,10 +55,10 @@ Literal wide_array(const Literal& array) {
 // Rewrites one computation.
 class Widening {
  public:
-  Widening(const Computation& from, const std::vector<ComputationRef>& callees) : from_(from), callees_(callees) {
-    out_.name = from.name;
-    out_.execution_thread = from.execution_thread;
-  }
+  // `callees`: the computations of `program`, those before this one rewritten. Appends to `out`.
+  Widening(const Program& program, const Computation& from, const std::vector<ComputationRef>& callees,
+           Computation& out)
+      : program_(program), from_(from), callees_(callees), out_(out) {}
 
   // Returns false if an op supports neither the wide nor the original types.
   bool run() {
@@ -68,10 +68,32 @@ class Widening {
     out_.root = at(new_ids_, from_.root);
     return true;
   }
-  ComputationRef finished() { return std::make_shared<Computation>(std::move(out_)); }
 
  private:
+  // Appends the called computation instead of the call, because a partitioner may do so before it folds. Returns false
+  // if that is impossible.
+  bool add_body(const Instruction& call) {
+    Widening body(program_, program_[call.called.front()], callees_, out_);
+    for (const Instruction& inner : body.from_.instructions) {
+      const auto parameter =
+          std::find(body.from_.parameters.begin(), body.from_.parameters.end(), static_cast<Id>(body.new_ids_.size()));
+      if (parameter == body.from_.parameters.end()) {
+        if (!body.add(inner)) return false;
+        continue;
+      }
+      const Id given = at(call.operands, static_cast<std::int64_t>(parameter - body.from_.parameters.begin()));
+      body.new_ids_.push_back(at(new_ids_, given));
+      body.is_splat_.push_back(is_splat(given));
+    }
+    new_ids_.push_back(at(body.new_ids_, body.from_.root));
+    is_splat_.push_back(body.is_splat(body.from_.root));
+    return true;
+  }
+
   bool add(const Instruction& old) {
+    if (old.op->role == Role::kCall &&
+        std::any_of(old.operands.begin(), old.operands.end(), [&](Id id) { return is_splat(id); }))
+      return add_body(old);
     Instruction next = old;
     next.type = wide_type(old.type);
     for (Id& id : next.operands) id = at(new_ids_, id);
@@ -79,9 +101,9 @@ class Widening {
     if (old.op->role == Role::kConstant)
       next.attributes = make_attributes(
           ConstantAttributes{with_wide_floats(attributes_as<ConstantAttributes>(old.attributes).value)});
-    const bool is_folded = is_made_of_constants(old);
-    made_of_constants_.push_back(is_folded || old.op->role == Role::kConstant);
-    if (!(is_folded && !only_moves(old)) && takes_its_types(next)) {
+    const bool is_narrow_here = is_folded(old);
+    is_splat_.push_back(is_narrow_here || moves_splats(old));
+    if (!is_narrow_here && takes_its_types(next)) {
       new_ids_.push_back(append(std::move(next)));
       return true;
     }
@@ -94,14 +116,45 @@ class Widening {
     return true;
   }
 
-  // Whether a partitioner may fold the instruction, which it does in the original types.
-  [[nodiscard]] bool is_made_of_constants(const Instruction& old) const {
-    if (old.op->role != Role::kPlain || old.operands.empty() || !old.called.empty()) return false;
-    if (old.op->side_effect != nullptr && old.op->side_effect(old.attributes)) return false;
-    return std::all_of(old.operands.begin(), old.operands.end(), [&](Id id) { return at(made_of_constants_, id); });
+  [[nodiscard]] bool is_splat(Id id) const { return at(is_splat_, id); }
+
+  // Whether a partitioner may fold the instruction, which it does in the original types: an op on scalar constants or on
+  // arrays that repeat one. Ops on other constants are the same in both programs, though one of them may cut the
+  // constants into shards at run time, so their types do not depend on that.
+  [[nodiscard]] bool is_folded(const Instruction& old) const {
+    if (!is_pure(old) || !old.type.is_array() || only_moves(old)) return false;
+    if (!old.op->elementwise && old.type.ndim() > 0) return false;
+    return std::all_of(old.operands.begin(), old.operands.end(), [&](Id id) { return is_splat(id); });
   }
 
-  // Whether the instruction only moves elements, which rounds nothing.
+  // Whether the result is a scalar constant, or repeats one, because its operand does.
+  [[nodiscard]] bool moves_splats(const Instruction& old) const {
+    if (old.op->role == Role::kConstant) return old.type.is_array() && old.type.ndim() == 0;
+    if (old.operands.empty()) return false;
+    switch (old.op->role) {
+      case Role::kPlain: return is_pure(old) && only_moves(old) && is_splat(old.operands.front()) && has_one_array(old);
+      case Role::kTuple:
+      case Role::kGetTupleElement:
+      case Role::kOptBarrier:
+      case Role::kCopy:
+      case Role::kShardingMark:
+        return std::all_of(old.operands.begin(), old.operands.end(), [&](Id id) { return is_splat(id); });
+      default: return false;
+    }
+  }
+
+  [[nodiscard]] static bool is_pure(const Instruction& old) {
+    if (old.op->role != Role::kPlain || old.operands.empty() || !old.called.empty()) return false;
+    return old.op->side_effect == nullptr || !old.op->side_effect(old.attributes);
+  }
+
+  // Whether all operands but the first are indices: a pad has two kinds of elements.
+  [[nodiscard]] bool has_one_array(const Instruction& old) const {
+    return std::none_of(old.operands.begin() + 1, old.operands.end(),
+                        [&](Id id) { return wide_type(from_[id].type) != from_[id].type; });
+  }
+
+  // Whether the instruction only moves elements of its first operand, which rounds nothing.
   [[nodiscard]] bool only_moves(const Instruction& old) const {
     OpView view{*old.op, {}, old.type, old.attributes, {}};
     for (const Id id : old.operands) view.operands.push_back(from_[id].type);
@@ -149,11 +202,12 @@ class Widening {
     return emit(rows::kTuple, std::move(elements), to, nullptr, around);
   }
 
+  const Program& program_;
   const Computation& from_;
   const std::vector<ComputationRef>& callees_;
-  Computation out_;
+  Computation& out_;
   std::vector<Id> new_ids_;
-  std::vector<bool> made_of_constants_;
+  std::vector<bool> is_splat_;
 };
 
 }  // namespace
@@ -171,9 +225,12 @@ Literal with_wide_floats(const Literal& value) {
 std::optional<Program> with_wide_floats(const Program& program) {
   Program out = program;
   for (auto& computation : out.computations) {
-    Widening widening(*computation, out.computations);  // callees come first
+    auto wide = std::make_shared<Computation>();
+    wide->name = computation->name;
+    wide->execution_thread = computation->execution_thread;
+    Widening widening(program, *computation, out.computations, *wide);  // callees come first
     if (!widening.run()) return std::nullopt;
-    computation = widening.finished();
+    computation = std::move(wide);
   }
   return out;
 }

@@ -41,9 +41,9 @@ struct Plan {
   std::vector<std::vector<int>> due;  // per instruction: the buckets that are emitted with it
 };
 
-class Planner {
+class CombinePlanner {
  public:
-  Planner(const Program& program, const Computation& computation, const CollectivePassOptions& options)
+  CombinePlanner(const Program& program, const Computation& computation, const CollectivePassOptions& options)
       : program_(program),
         computation_(computation),
         options_(options),
@@ -374,7 +374,7 @@ Program combine_collectives(const Program& program, const CollectivePassOptions&
     const auto collectives = std::count_if(computation.instructions.begin(), computation.instructions.end(),
                                            [](const auto& i) { return i.op->role == Role::kCollective; });
     if (collectives < 2) continue;
-    const Plan plan = Planner(program, computation, options).run();
+    const Plan plan = CombinePlanner(program, computation, options).run();
     const bool combines = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                                       [](const Bucket& bucket) { return bucket.members.size() > 1; });
     if (combines) at(out.computations, c) = CombinedEmitter(computation, plan).run();

@@ -29,12 +29,37 @@ bool is_manual(const Instruction& instruction) {
                                              [](const Sharding& leaf) { return !leaf.manual.empty(); });
 }
 
+namespace {
+
+struct RegionAxes {
+  Axes of_arrays;
+  Axes of_tokens;
+  bool has_array = false;
+  void add(const Instruction& value) {
+    const auto types = value.type.leaves();
+    for (int i = 0; i < isize(types); ++i) {
+      Axes& axes = at(types, i).is_token() ? of_tokens : of_arrays;
+      has_array = has_array || !at(types, i).is_token();
+      if (value.sharding && i < isize(*value.sharding)) axes = united(std::move(axes), at(*value.sharding, i).manual);
+    }
+  }
+};
+
+// The axes of the region that contains the instruction. A token has no placement and may leave a region without a
+// border, as in the state of a loop or the result of a branch that contains a region. So the arrays count: those of
+// the result, else those of the operands.
+Axes axes_of_region(const Computation& from, const Instruction& instruction) {
+  RegionAxes found;
+  found.add(instruction);
+  for (const Id operand : instruction.operands)
+    if (instruction.type.is_token()) found.add(from[operand]);
+  return found.has_array ? found.of_arrays : found.of_tokens;
+}
+
+}  // namespace
+
 Program without_manual_axes(const Program& program) {
   Program out = program;
-  const auto is_manual = [](const Instruction& instruction) {
-    return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
-                                               [](const Sharding& leaf) { return !leaf.manual.empty(); });
-  };
   for (auto& computation : out.computations) {
     // Regions whose result is unused may consist only of instructions with side effects.
     const auto& all = computation->instructions;
@@ -42,12 +67,12 @@ Program without_manual_axes(const Program& program) {
     auto changed = std::make_shared<Computation>(*computation);
     for (auto& instruction : changed->instructions) {
       if (!instruction.sharding || instruction.sharding->empty()) continue;
+      if (!is_manual(instruction)) continue;
       Shardings leaves = *instruction.sharding;
-      Axes axes;
-      for (const auto& leaf : leaves) axes = united(std::move(axes), leaf.manual);
-      if (axes.empty()) continue;
+      const Axes axes = axes_of_region(*computation, instruction);
       for (auto& leaf : leaves) leaf.manual.clear();
       instruction.sharding = make_shardings(std::move(leaves));
+      if (axes.empty()) continue;
       Sharding text = Sharding::replicated(program.meshes.front(), 0);
       text.manual = axes;
       instruction.notes = with_frontend_attribute(instruction.notes, kManualAxesAttribute, sdy_sharding_text(text));

@@ -5,6 +5,10 @@
 #include <map>
 #include <optional>
 
+#include "collective_passes/collective_match.h"
+#include "normalize/manual.h"
+#include "normalize/manual_regions.h"
+#include "normalize/tiles_on_mesh.h"
 #include "pipeline/leaves.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -52,6 +56,24 @@ std::optional<Shardings> sent_shardings(const Instruction& outfeed, const Type& 
   return out;
 }
 
+// The mesh for the regions of all outfeeds, since a program has one mesh for its regions: that of the regions it has
+// already, else the first of those that express the most of the sent shardings.
+Mesh mesh_of_outfeeds(const Program& program, const Shardings& sent) {
+  const auto is_manual = [](const ComputationRef& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(), is_annotated_manual);
+  };
+  if (has_manual_regions(program) || std::any_of(program.computations.begin(), program.computations.end(), is_manual))
+    return RegionMesh(program).mesh();
+  const auto expressed = [&](const Mesh& mesh) {
+    return std::count_if(sent.begin(), sent.end(), [&](const Sharding& sharding) {
+      return !sharding.is_tiled() || sharding.mesh == mesh ||
+             to_axes(to_hlo(sharding), mesh, sharding.ndim()).has_value();
+    });
+  };
+  return *std::max_element(program.meshes.begin(), program.meshes.end(),
+                           [&](const Mesh& a, const Mesh& b) { return expressed(a) < expressed(b); });
+}
+
 NotesRef sending(const NotesRef& notes, const Type& data) {
   Notes out = *with_frontend_attribute(notes, kOutfeedShardingAttribute, std::nullopt);
   for (TextAttribute& attribute : out.other)
@@ -62,8 +84,10 @@ NotesRef sending(const NotesRef& notes, const Type& data) {
 /// Emits the replacement of one outfeed.
 class ShardSender {
  public:
-  ShardSender(ComputationRewriter& r, Id id, Shardings shardings, std::int64_t devices)
+  ShardSender(ComputationRewriter& r, Id id, Shardings shardings, const Mesh& mesh, std::int64_t& next_channel)
       : builder_(r.builder()),
+        mesh_(mesh),
+        next_channel_(next_channel),
         old_(r.from()[id]),
         shardings_(std::move(shardings)),
         data_(r.mapped(old_.operands[0])),
@@ -72,7 +96,7 @@ class ShardSender {
     const auto first = std::find_if(shardings_.begin(), shardings_.end(),
                                     [](const Sharding& s) { return s.kind == Sharding::Kind::kMaximal; });
     if (first != shardings_.end()) sender_ = first->device;
-    for (std::int64_t device = 0; device < devices; ++device) {
+    for (std::int64_t device = 0; device < mesh.device_count(); ++device) {
       const auto [branch, is_new] = branches_.try_emplace(sizes_of(device), isize(branches_));
       branch_of_.push_back(static_cast<std::int32_t>(branch->second));
     }
@@ -80,7 +104,7 @@ class ShardSender {
 
   Value emit() {
     const Value local = local_data();
-    const ShardingRef manual = make_sharding(Sharding::manual_everywhere(mesh()));
+    const ShardingRef manual = make_sharding(Sharding::manual_everywhere(mesh_));
     EmitOptions options{.type = Type::token(), .sharding = manual, .name = old_.name, .control_predecessors = control_};
     if (branches_.size() == 1) {
       options.notes = sending(old_.notes, local.type());
@@ -102,10 +126,10 @@ class ShardSender {
  private:
   using Sizes = std::vector<Dims>;  // of a device's shards, leaf by leaf; empty if it sends nothing
 
-  [[nodiscard]] const Mesh& mesh() const { return shardings_.front().mesh; }
+  // The sharding of the sent array, over any mesh.
   [[nodiscard]] Sharding placed(int leaf) const {
-    if (sender_ < 0) return at(shardings_, leaf);
-    return Sharding::replicated(mesh(), at(data_.type().leaves(), leaf).ndim());
+    if (sender_ < 0 && at(shardings_, leaf).is_tiled()) return at(shardings_, leaf);
+    return Sharding::replicated(mesh_, at(data_.type().leaves(), leaf).ndim());
   }
   [[nodiscard]] Sizes sizes_of(std::int64_t device) const {
     if (sender_ >= 0 && device != sender_) return {};
@@ -125,11 +149,21 @@ class ShardSender {
     Shardings all;
     for (int i = 0; i < isize(locals); ++i) {
       all.push_back(placed(i));
-      const Value mark = ops::sharding_mark(at(locals, i), all.back());
-      at(locals, i) = ops::custom_call(builder_, "SPMDFullToShardShape", {mark}, shard_type(mark.type(), all.back()));
-      builder_.set_sharding(at(locals, i), make_sharding(Sharding::manual_everywhere(mesh())));
+      at(locals, i) = local_array(at(locals, i), all.back());
     }
     return put_together(builder_, shard_type(data_.type(), all), locals);
+  }
+
+  Value local_array(Value global, const Sharding& sharding) {
+    const ShardingRef manual = make_sharding(Sharding::manual_everywhere(mesh_));
+    const TilesOnMesh tiles = tiles_on_mesh(global.type(), sharding, mesh_);
+    const Value mark = ops::sharding_mark(global, tiles.sharding);
+    Value out = ops::custom_call(builder_, "SPMDFullToShardShape", {mark}, shard_type(global.type(), sharding));
+    builder_.set_sharding(out, manual);
+    if (tiles.moves.pairs.empty()) return out;
+    out = ops::collective_permute(out, tiles.moves, next_channel_++);
+    builder_.set_sharding(out, manual);
+    return out;
   }
 
   // A computation of (shards, token) that sends the part of the shards given by `sizes`.
@@ -155,6 +189,8 @@ class ShardSender {
   }
 
   Builder& builder_;
+  const Mesh& mesh_;
+  std::int64_t& next_channel_;
   const Instruction& old_;
   Shardings shardings_;
   Value data_;
@@ -170,18 +206,24 @@ class ShardSender {
 Program with_outfeeds_of_shards(const Program& program) {
   if (program.num_partitions == 1) return program;
   Program with_meshes = program;
+  Shardings sent;
   for (const auto& computation : program.computations)
-    for (const Instruction& instruction : computation->instructions)
-      if (sharding_text(instruction) != nullptr)
-        sent_shardings(instruction, (*computation)[instruction.operands[0]].type, program.num_partitions,
-                       with_meshes.meshes);
+    for (const Instruction& instruction : computation->instructions) {
+      if (sharding_text(instruction) == nullptr) continue;
+      const Type& data = (*computation)[instruction.operands[0]].type;
+      if (const auto own = sent_shardings(instruction, data, program.num_partitions, with_meshes.meshes))
+        sent.insert(sent.end(), own->begin(), own->end());
+    }
+  if (sent.empty()) return program;
+  const Mesh mesh = mesh_of_outfeeds(with_meshes, sent);
+  std::int64_t next_channel = free_channel(program);
   const auto rule = [&](ComputationRewriter& r, Id id) -> Value {
     const Instruction& old = r.from()[id];
     if (sharding_text(old) == nullptr) return {};
     const Type& data = r.from()[old.operands[0]].type;
     auto shardings = sent_shardings(old, data, program.num_partitions, with_meshes.meshes);
     if (!shardings) return {};
-    return ShardSender(r, id, *std::move(shardings), program.num_partitions).emit();
+    return ShardSender(r, id, *std::move(shardings), mesh, next_channel).emit();
   };
   return rewrite(with_meshes, rule, has_sharded_outfeed);
 }

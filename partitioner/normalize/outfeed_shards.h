@@ -9,7 +9,8 @@
 namespace tessera {
 
 /// Moves such outfeeds to a manual region, where they send the local shard. If the sizes differ between devices, or
-/// only one device sends, they are branches of a conditional.
+/// only one device sends, they are branches of a conditional. All regions of a program are over one mesh. If it cannot
+/// express a sharding, as with another order of the devices, the devices exchange their shards in the region.
 Program with_outfeeds_of_shards(const Program& program);
 
 }  // namespace tessera

@@ -55,7 +55,8 @@ void check_region_collective(const Instruction& collective) {
   for (const Group& group : groups_or_pairs(collective)) {
     Group within;
     for (const auto device : group) {
-      if (device < 0 || device >= isize(places)) return;  // reported elsewhere
+      require(device >= 0 && device < isize(places), "{} %{} names device {}, but the program is for {} devices",
+              collective.op->name, collective.name, device, places.size());
       require(at(places, device).number == at(places, group.front()).number,
               "{} %{} connects devices {} and {}, which differ along axes of {} that are not manual in its "
               "region; the devices of a group may differ only along manual axes",

@@ -57,7 +57,8 @@ std::string shown_value(const Instruction& instruction) {
     const bool is_gathered = unit != nullptr && instruction.frontend_attribute(kUnshardAttribute) != nullptr;
     return is_gathered ? fmt::format("{} in unit {}", *subject, *unit) : *subject;
   }
-  return fmt::format("{} %{}", instruction.op->name, shown_name(instruction));
+  const std::string_view kind = is_sharding_mark(instruction) ? "annotated value" : instruction.op->name;
+  return fmt::format("{} %{}", kind, shown_name(instruction));
 }
 
 std::string shown_result(const Computation& computation, int number) {

@@ -13,7 +13,7 @@
 #include "auto_sharding/choose_shardings.h"
 #include "normalize/duplicate_cheap_values.h"
 #include "normalize/manual.h"
-#include "propagation/local_search.h"
+#include "propagation/change_search.h"
 #include "propagation/propagate.h"
 #include "propagation/trials.h"
 #include "reshard_insertion/insert_reshards.h"
@@ -99,7 +99,7 @@ class Chooser {
       else
         candidate = {};
     }
-    LocalSearch search(*best.variant, memo_, estimator_, machine_);
+    ChangeSearch search(*best.variant, memo_, estimator_, machine_);
     while (!has_priorities(best.variant->graph) && improve(best, search)) {
     }
     return std::move(best.result);
@@ -178,9 +178,9 @@ class Chooser {
 
   // The outcome after a change: that of propagation which begins with it, or the change spreads over the ops that then
   // cost less. Nullopt if the ops that it concerns would not cost less.
-  std::optional<Outcome> changed(const Outcome& from, const ReshardTrial& trial, LocalSearch& search) {
+  std::optional<Outcome> changed(const Outcome& from, const ReshardTrial& trial, ChangeSearch& search) {
     Outcome out{from.variant, from.order, {}, {}, {}};
-    const LocalSearch::Changes changes = search.changed(trial);
+    const ChangeSearch::Changes changes = search.changed(trial);
     const double difference = search.difference(changes);
     if (propagations_-- > 0) {
       out.hints = from.hints;
@@ -200,7 +200,7 @@ class Chooser {
   }
 
   // Returns true if it replaced `best` by a better outcome.
-  bool improve(Outcome& best, LocalSearch& search) {
+  bool improve(Outcome& best, ChangeSearch& search) {
     constexpr double kMostRatio = 0.999;
     constexpr double kMostWork = 1.001;
     if (evaluations_ <= 0) return false;

@@ -200,8 +200,7 @@ class Inserter {
         continue;
       }
       out.push_back(resharder_.to(
-          leaf, target, [&] { return fmt::format("annotated value %{}", shown_name(instruction)); },
-          ReshardCause::kMark, id));
+          leaf, target, [&] { return shown_value(instruction); }, ReshardCause::kMark, id));
       resharder_.asked(leaf, out.back());
     }
     return out;

@@ -17,16 +17,16 @@ constexpr std::int64_t kMaxPermutes = 16;  // of one exchange between even tilin
 constexpr std::int64_t kMaxParts = 2048;   // only exchanges with fewer parts consider device lists
 constexpr int kMaxVisits = 20000;          // after that, the best known plan is used
 
-struct Cost {
+struct PathCost {
   double seconds = 0;  // 0 on a uniform topology
   std::int64_t bytes = 0;
   int collectives = 0;
   std::int64_t peak = 0;
   int steps = 0;
-  friend auto operator<=>(const Cost&, const Cost&) = default;
+  friend auto operator<=>(const PathCost&, const PathCost&) = default;
 };
 
-Cost cost_after(const Space& space, const Cost& cost, const Move& move) {
+PathCost cost_after(const Space& space, const PathCost& cost, const Move& move) {
   const int weight = move.kind == StepKind::kIntersect ? 2 : 1;  // prefer two simple steps to one exchange
   return {cost.seconds + seconds_of(space, move), cost.bytes + move.bytes, cost.collectives + move.collectives,
           std::max(cost.peak, move.peak), cost.steps + weight};
@@ -72,7 +72,7 @@ class Search {
   struct Node {
     Move move;  // the move to this state
     int parent;
-    Cost cost;
+    PathCost cost;
   };
 
   // Whether buffers are limited: even exchanges never need a buffer larger than source and target. Reductions and
@@ -80,7 +80,7 @@ class Search {
   [[nodiscard]] bool limited() const { return limit_ > 0; }
 
   void offer(std::vector<Move> moves) {
-    Cost cost;
+    PathCost cost;
     for (const Move& move : moves) cost = cost_after(space_, cost, move);
     if (incumbent_found_ && cost >= incumbent_cost_) return;
     incumbent_found_ = true;
@@ -90,7 +90,7 @@ class Search {
     if (exact) limit_ = std::max(space_.bytes(space_.start), space_.bytes(space_.goal));
   }
 
-  void visit(int parent, const Cost& cost, const State& after, Move move) {
+  void visit(int parent, const PathCost& cost, const State& after, Move move) {
     const auto lacking = bound_(after);
     const auto least = cost.bytes + lacking;
     const auto least_seconds = cost.seconds + static_cast<double>(lacking) * least_seconds_per_byte_;
@@ -103,7 +103,7 @@ class Search {
     }
     move.after = after;
     nodes_.push_back({move, parent, cost});
-    queue_.emplace(Cost{least_seconds, least, cost.collectives, cost.peak, cost.steps}, isize(nodes_) - 1);
+    queue_.emplace(PathCost{least_seconds, least, cost.collectives, cost.peak, cost.steps}, isize(nodes_) - 1);
   }
 
   // Whether every plan from here is worse than the best known plan.
@@ -114,11 +114,11 @@ class Search {
   }
 
   void expand(int index, const State& state) {
-    const Cost cost = at(nodes_, index).cost;
+    const PathCost cost = at(nodes_, index).cost;
     const StepKind kind = at(nodes_, index).move.kind;
     for_each_move(space_, state, [&](const Move& move) {
       const State after = move.after;
-      const Cost next = cost_after(space_, cost, move);
+      const PathCost next = cost_after(space_, cost, move);
       visit(index, next, after, move);
     });
     const bool reduced =
@@ -126,7 +126,7 @@ class Search {
     const bool is_start = at(nodes_, index).parent < 0;
     if (!reduced && !is_start) return;
     if (auto move = intersect_move(space_, state)) {
-      const Cost next = cost_after(space_, cost, *move);
+      const PathCost next = cost_after(space_, cost, *move);
       visit(index, next, space_.goal, *move);
     }
   }
@@ -138,14 +138,14 @@ class Search {
     return moves;
   }
 
-  using Entry = std::pair<Cost, int>;
+  using Entry = std::pair<PathCost, int>;
   const Space& space_;
   Bound bound_;
   std::vector<Node> nodes_;
-  boost::unordered_flat_map<State, Cost, StateHash> best_;
+  boost::unordered_flat_map<State, PathCost, StateHash> best_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
   std::vector<Move> incumbent_;
-  Cost incumbent_cost_;
+  PathCost incumbent_cost_;
   bool incumbent_found_ = false;
   std::int64_t limit_ = 0;
   double least_seconds_per_byte_ = 0;

@@ -2,9 +2,11 @@
 #include "tessera/base/memory.h"
 
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <limits>
 #include <optional>
 
 #include "tessera/base/error.h"
@@ -57,6 +59,12 @@ std::string memory_state() {
     out += fmt::format("{}the machine has {} of {} free", out.empty() ? "" : "; ", format_bytes(*free),
                        format_bytes(*total));
   return out + control_group_text() + address_limit_text();
+}
+
+std::int64_t machine_memory() {
+  struct sysinfo info {};
+  if (sysinfo(&info) != 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>((info.totalram + info.totalswap) * info.mem_unit);
 }
 
 void fail_to_allocate(std::int64_t bytes, std::string_view purpose, std::string_view held) {

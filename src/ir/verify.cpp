@@ -9,6 +9,7 @@
 #include "tessera/base/text.h"
 #include "tessera/base/text_cursor.h"
 #include "tessera/ir/text.h"
+#include "verify_devices.h"
 
 namespace tessera {
 namespace {
@@ -41,6 +42,7 @@ void verify_instruction(const Program& program, ComputationId computation_id, co
   for (const ComputationId called : instruction.called)
     ensure(called >= 0 && called < computation_id, "calls computation {}, which is not defined before it", called);
   verify_type(program, computation, instruction);
+  check_devices(program, instruction);
   if (!instruction.sharding) return;
   check_shardings(instruction.type, *instruction.sharding);
   for (const auto& leaf : *instruction.sharding)

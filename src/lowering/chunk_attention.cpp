@@ -42,9 +42,9 @@ struct Traced {
 };
 
 // The scores that are still to be chunked.
-class Scores {
+class LargeScores {
  public:
-  Scores(const Program& program, std::int64_t most_bytes)
+  LargeScores(const Program& program, std::int64_t most_bytes)
       : most_bytes_(most_bytes), given_up_(program.entry_computation().instructions.size()) {}
   [[nodiscard]] bool contain(const Computation& computation, Id id, Id origin) const {
     return !at(given_up_, origin) && makes_scores(computation, id, most_bytes_);
@@ -171,9 +171,9 @@ class Rematerialization {
   std::map<Id, Ids> late_;  // by reader: the members of which it reads the copy
 };
 
-// Rewrites the program such that no scores are needed after the product for which they are computed. Scores that cannot
+// Rewrites the program such that no scores are needed after the product for which they are computed. LargeScores that cannot
 // be rematerialized are given up.
-Traced rematerialize_scores(const Program& program, Scores& scores) {
+Traced rematerialize_scores(const Program& program, LargeScores& scores) {
   const Computation& entry = program.entry_computation();
   Rematerialization rematerialization;
   std::map<Id, Id> seen;  // by member: its scores
@@ -223,9 +223,9 @@ std::pair<int, std::int64_t> best_batch_chunks(const Instruction& dot, std::int6
 
 // Chooses the chunks of the computations of scores: along a batch dim or, if there is none or its chunks are too large,
 // along rows of queries.
-class Planner {
+class ChunkPlanner {
  public:
-  Planner(const Program& program, std::int64_t most_bytes)
+  ChunkPlanner(const Program& program, std::int64_t most_bytes)
       : program_(program),
         entry_(program.entry_computation()),
         users_(entry_.users()),
@@ -285,9 +285,9 @@ class Planner {
 };
 
 // Nullopt if scores had to be given up, because their rematerialized values are then useless.
-std::optional<Program> split(const Traced& traced, Scores& scores) {
+std::optional<Program> split(const Traced& traced, LargeScores& scores) {
   const Computation& entry = traced.program.entry_computation();
-  Planner planner(traced.program, scores.most_bytes());
+  ChunkPlanner planner(traced.program, scores.most_bytes());
   bool all = true;
   for (Id id = 0; id < entry.size(); ++id) {
     const Id origin = at(traced.origin, id);
@@ -299,7 +299,7 @@ std::optional<Program> split(const Traced& traced, Scores& scores) {
   return chunk_regions(traced.program, planner.plans());
 }
 
-bool has_scores(const Program& program, const Scores& scores) {
+bool has_scores(const Program& program, const LargeScores& scores) {
   const Computation& entry = program.entry_computation();
   for (Id id = 0; id < entry.size(); ++id)
     if (scores.contain(entry, id, id)) return true;
@@ -309,7 +309,7 @@ bool has_scores(const Program& program, const Scores& scores) {
 }  // namespace
 
 std::optional<Program> chunk_attention(const Program& program, std::int64_t most_bytes) {
-  Scores scores(program, most_bytes);
+  LargeScores scores(program, most_bytes);
   while (has_scores(program, scores))
     if (auto out = split(rematerialize_scores(program, scores), scores)) return out;
   return std::nullopt;

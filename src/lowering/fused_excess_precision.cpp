@@ -20,9 +20,9 @@ bool is_narrow(const Type& type) {
   return type.is_array() && (type.dtype() == DType::kBF16 || type.dtype() == DType::kF16);
 }
 
-class Widening {
+class GroupWidening {
  public:
-  explicit Widening(const Program& program)
+  explicit GroupWidening(const Program& program)
       : computation_(program.entry_computation()), schedule_(make_schedule(program)) {
     step_of_.assign(computation_.instructions.size(), -1);
     for (int t = 0; t < isize(schedule_->steps); ++t)
@@ -134,7 +134,7 @@ class Widening {
 }  // namespace
 
 Program fused_excess_precision(const Program& program) {
-  Widening widening(program);
+  GroupWidening widening(program);
   if (!widening.finds_any()) return program;
   const Computation* entry = &program.entry_computation();
   return remove_dead_code(rewrite_computations(

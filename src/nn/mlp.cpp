@@ -34,7 +34,7 @@ SwiGLU::SwiGLU(std::int64_t width, std::int64_t inner, const Options& options)
   register_module("down_proj", down_proj_);
 }
 
-void SwiGLU::shard_tensor_parallel(const ActivationSplit& split) {
+void SwiGLU::shard_tensor_parallel(const ActivationSharding& split) {
   using Entry = PartitionSpec::Entry;
   split_ = split;
   for (Linear* const layer : {&gate_proj_, &up_proj_}) {
@@ -45,7 +45,7 @@ void SwiGLU::shard_tensor_parallel(const ActivationSplit& split) {
 }
 
 Tensor SwiGLU::forward(const Tensor& x) {
-  const Tensor given = whole(x, split_);
+  const Tensor given = gathered(x, split_);
   const int last = x.ndim() - 1;
   const Tensor gate = over_dim(gate_proj_(given), last, split_);
   const Tensor up = over_dim(up_proj_(given), last, split_);

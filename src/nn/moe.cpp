@@ -30,7 +30,7 @@ const SparseMoe::Options& checked_moe(const SparseMoe::Options& options) {
 }
 
 // Constrains the experts, dim `dim` of x, and its gradient. The sharding of the other dims does not change.
-Tensor with_experts(const Tensor& x, int dim, const std::optional<ActivationSplit>& split, bool sharded) {
+Tensor with_experts(const Tensor& x, int dim, const std::optional<ActivationSharding>& split, bool sharded) {
   if (!split) return x;
   std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(x.ndim()), PartitionSpec::Entry(kUnconstrained));
   entries[static_cast<std::size_t>(dim)] = sharded ? PartitionSpec::Entry(split->axis) : PartitionSpec::Entry();
@@ -102,7 +102,7 @@ SparseMoe::Output SparseMoe::forward(const Tensor& x) {
     const Tensor uniform = random_uniform(x.type().with_dtype(DType::kF32)).to(x.dtype());
     tokens = x * (uniform * (2 * options_.jitter) + (1 - options_.jitter));
   }
-  tokens = whole(tokens, inner_split_);
+  tokens = gathered(tokens, inner_split_);
   Output out;
   out.routing = gate_(tokens);
   out.output = options_.capacity_factor > 0 ? with_capacity(tokens, out.routing) : dropless(tokens, out.routing);
@@ -178,10 +178,12 @@ namespace {
 // Marks the weights of both kinds of sharding: dim 0 over the axis of experts, the inner dim over the other.
 void mark_weights(SparseMoe& moe) {
   using Entry = PartitionSpec::Entry;
-  const auto axis_of = [](const std::optional<ActivationSplit>& split) { return split ? Entry(split->axis) : Entry(); };
-  const Entry experts = axis_of(moe.experts_split());
-  const Entry inner = axis_of(moe.activations_split());
-  const Mesh& mesh = moe.experts_split() ? moe.experts_split()->mesh : moe.activations_split()->mesh;
+  const auto axis_of = [](const std::optional<ActivationSharding>& split) {
+    return split ? Entry(split->axis) : Entry();
+  };
+  const Entry experts = axis_of(moe.experts_sharding());
+  const Entry inner = axis_of(moe.activations_sharding());
+  const Mesh& mesh = moe.experts_sharding() ? moe.experts_sharding()->mesh : moe.activations_sharding()->mesh;
   for (const Tensor& weight : {moe.w1(), moe.w2(), moe.w3()}) {
     if (weight.sharding()) clear_sharding(weight);
     const bool is_down = same_variable(weight, moe.w2());
@@ -192,12 +194,12 @@ void mark_weights(SparseMoe& moe) {
 }  // namespace
 
 void shard_experts(SparseMoe& moe, const Mesh& mesh, const std::string& axis) {
-  moe.split_experts({mesh, axis});
+  moe.shard_experts({mesh, axis});
   mark_weights(moe);
 }
 
-void shard_tensor_parallel(SparseMoe& moe, const ActivationSplit& split) {
-  moe.split_activations(split);
+void shard_tensor_parallel(SparseMoe& moe, const ActivationSharding& split) {
+  moe.shard_activations(split);
   mark_weights(moe);
 }
 

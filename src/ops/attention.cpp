@@ -212,7 +212,7 @@ std::vector<Value> gradient_attention(GradientContext& c) {
                         Reduction::kSum, {3});
   if (!d_log_sum.is_null()) delta = delta.is_null() ? ops::negate(d_log_sum) : ops::subtract(delta, d_log_sum);
   if (delta.is_null()) return std::vector<Value>(c.operands.size());
-  const ops::AttentionOptions options = attention_options(form, c.operands);
+  const ops::AttentionOperands options = attention_options(form, c.operands);
   const Value all =
       ops::attention_backward(c.operand(0), c.operand(1), c.operand(2), d_output, log_sum, delta, options);
   std::vector<Value> out(c.operands.size());
@@ -266,7 +266,7 @@ const OpDef kAttentionBackward{.name = "attention-backward",
 
 DType attention_sum_type(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-ops::AttentionOptions attention_options(const AttentionForm& form, const std::vector<Value>& operands) {
+ops::AttentionOperands attention_options(const AttentionForm& form, const std::vector<Value>& operands) {
   const AttentionAttributes& a = form.attributes;
   return {.causal = a.causal,
           .scale = a.scale,
@@ -281,7 +281,7 @@ ops::AttentionOptions attention_options(const AttentionForm& form, const std::ve
 namespace ops {
 namespace {
 
-Value emit_attention(const OpDef& op, std::vector<Value> operands, const AttentionOptions& options) {
+Value emit_attention(const OpDef& op, std::vector<Value> operands, const AttentionOperands& options) {
   AttentionAttributes a{.causal = options.causal, .scale = options.scale, .dropout = options.dropout};
   a.has_mask = !options.mask.is_null();
   a.has_offset = !options.offset.is_null();
@@ -296,11 +296,11 @@ Value emit_attention(const OpDef& op, std::vector<Value> operands, const Attenti
 
 }  // namespace
 
-Value attention(Value q, Value k, Value v, const AttentionOptions& options) {
+Value attention(Value q, Value k, Value v, const AttentionOperands& options) {
   return emit_attention(rows::kAttention, {q, k, v}, options);
 }
 Value attention_backward(Value q, Value k, Value v, Value d_output, Value log_sum, Value delta,
-                         const AttentionOptions& options) {
+                         const AttentionOperands& options) {
   return emit_attention(rows::kAttentionBackward, {q, k, v, d_output, log_sum, delta}, options);
 }
 

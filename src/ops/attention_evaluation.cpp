@@ -12,9 +12,9 @@ namespace tessera::rows {
 namespace {
 
 // The scores of an instruction.
-class Scores {
+class AttentionScores {
  public:
-  explicit Scores(const EvalContext& context)
+  explicit AttentionScores(const EvalContext& context)
       : context_(context),
         form_(attention_form(context.view)),
         q_(widened<double>(context.operands[0])),
@@ -105,7 +105,7 @@ std::vector<double> zeros_of(const Type& type) {
 }  // namespace
 
 Literal evaluate_attention(const EvalContext& context) {
-  const Scores scores(context);
+  const AttentionScores scores(context);
   const AttentionForm& form = scores.form();
   const auto& types = context.view.result.elements();
   std::vector<double> output = zeros_of(types[0]);
@@ -135,7 +135,7 @@ Literal evaluate_attention(const EvalContext& context) {
 }
 
 Literal evaluate_attention_backward(const EvalContext& context) {
-  const Scores scores(context);
+  const AttentionScores scores(context);
   const AttentionForm& form = scores.form();
   const auto& types = context.view.result.elements();
   std::vector<double> d_q = zeros_of(types[0]);

@@ -135,7 +135,7 @@ class PlainAttention {
   }
 
   const AttentionForm& form_;
-  ops::AttentionOptions options_;
+  ops::AttentionOperands options_;
   Builder& builder_;
   DType dtype_;
   Value q_, k_, v_;

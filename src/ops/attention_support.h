@@ -13,7 +13,7 @@ namespace tessera {
 /// The type of log-sum-exp and of sums.
 DType attention_sum_type(DType dtype);
 /// The optional operands of an instruction.
-ops::AttentionOptions attention_options(const AttentionForm& form, const std::vector<Value>& operands);
+ops::AttentionOperands attention_options(const AttentionForm& form, const std::vector<Value>& operands);
 
 namespace rows {
 

@@ -187,6 +187,7 @@ void parse_field(std::string_view text, SourceTargetPairs& value) {
   Devices targets;
   for (const auto& pair : parse_lists(text)) {
     require(pair.size() == 2, "a pair has {} entries: {}", pair.size(), [&] { return list_text({pair}); });
+    require(std::min(pair[0], pair[1]) >= 0, "a device number is negative: {}", text);
     require(!contains(sources, pair[0]), "device {} is a source twice", pair[0]);
     require(!contains(targets, pair[1]), "device {} is a target twice", pair[1]);
     sources.push_back(pair[0]);

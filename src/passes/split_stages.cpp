@@ -60,9 +60,9 @@ std::vector<int> stages_of(const Computation& entry) {
   return stages;
 }
 
-class Splitter {
+class StageSplitter {
  public:
-  explicit Splitter(const Program& program)
+  explicit StageSplitter(const Program& program)
       : program_(program), entry_(program.entry_computation()), stages_(stages_of(entry_)) {
     value_of_.assign(entry_.instructions.size(), -1);
     for (const Id parameter : entry_.parameters) value_of_[static_cast<std::size_t>(parameter)] = out_.value_count++;
@@ -221,7 +221,7 @@ Stages split_stages(const Program& program) {
   const auto& instructions = program.entry_computation().instructions;
   if (std::none_of(instructions.begin(), instructions.end(), [](const Instruction& i) { return named_stage(i) > 0; }))
     return {};
-  return Splitter(program).run();
+  return StageSplitter(program).run();
 }
 
 }  // namespace tessera

@@ -21,9 +21,9 @@ namespace {
 
 using Memo = std::map<std::pair<ComputationId, bool>, std::shared_ptr<const Schedule>>;
 
-class Planner {
+class SchedulePlanner {
  public:
-  Planner(const Program& program, ComputationId id, bool in_place, const ScheduleOptions& options, Memo& memo)
+  SchedulePlanner(const Program& program, ComputationId id, bool in_place, const ScheduleOptions& options, Memo& memo)
       : program_(program),
         computation_(program[id]),
         flow_(analyze_flow(program, computation_, options)),
@@ -176,7 +176,8 @@ class Planner {
         const ComputationId callee = at(instruction.called, k);
         const bool in_place = role == Role::kWhile && k == 1;
         auto& memo = memo_[{callee, in_place}];
-        if (!memo) memo = std::make_shared<Schedule>(Planner(program_, callee, in_place, options_, memo_).run());
+        if (!memo)
+          memo = std::make_shared<Schedule>(SchedulePlanner(program_, callee, in_place, options_, memo_).run());
         out_.constant_bytes = (Checked(out_.constant_bytes) + memo->constant_bytes).value_or_most();
         at(out_.nested, id).push_back({callee, in_place, memo});
       }
@@ -385,7 +386,7 @@ class Planner {
 
 std::shared_ptr<const Schedule> plan_once(const Program& program, const ScheduleOptions& options) {
   Memo memo;
-  return std::make_shared<Schedule>(Planner(program, program.entry, false, options, memo).run());
+  return std::make_shared<Schedule>(SchedulePlanner(program, program.entry, false, options, memo).run());
 }
 
 }  // namespace schedule

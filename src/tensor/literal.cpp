@@ -18,11 +18,15 @@ namespace tessera {
 namespace {
 
 std::shared_ptr<std::vector<std::byte>> zeros(const Type& type) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 30;  // smaller arrays need no question about the machine
+  const auto fail_on_size = [&] { fail_to_allocate(type.byte_size(), fmt::format("the host array {}", type.str())); };
+  if (type.byte_size() > kLarge && type.byte_size() > machine_memory()) fail_on_size();
   try {
     return std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(type.byte_size()));
   } catch (const std::exception&) {  // bad_alloc, or length_error
-    fail_to_allocate(type.byte_size(), fmt::format("the host array {}", type.str()));
+    fail_on_size();
   }
+  return nullptr;
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ void Trainer::Run::log(const Reading& reading) {
   const ExposedCommunication now = exposed_communication();
   const auto programs = static_cast<double>(arguments_.gradient_accumulation_steps);
   if (const auto each = now.seconds_per_program(exposed_before_)) exposed_of_update_ = *each * programs;
+  if (const auto part = now.part_of_time(exposed_before_)) exposed_part_ = *part;
   exposed_before_ = now;
   LogEntry entry{.step = reading.last_step,
                  .epoch = reading.epoch,
@@ -105,11 +106,9 @@ void Trainer::Run::log(const Reading& reading) {
                  .exposed_communication_seconds = exposed_of_update_};
   if (arguments_.include_num_input_tokens_seen) entry.num_input_tokens_seen = static_cast<double>(reading.tokens);
   if (is_master_)
-    bar_.print(log_text(
-        entry,
-        {.unit = std::string(task_.unit()),
-         .last_step = steps_,
-         .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed_of_update_ * steps / seconds)}));
+    bar_.print(log_text(entry, {.unit = std::string(task_.unit()),
+                                .last_step = steps_,
+                                .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed_part_)}));
   add_to_log(entry);
   call(&TrainerCallback::on_log, &entry);
   if (is_master_ && arguments_.prints_metrics()) bar_.print(metrics_report());

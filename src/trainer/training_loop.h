@@ -121,6 +121,7 @@ class Trainer::Run {
   double shown_speed_ = 0;
   ExposedCommunication exposed_before_;  // at the last entry of the log
   double exposed_of_update_ = 0;         // seconds
+  double exposed_part_ = 0;              // of the time between the last two entries of the log
   double loss_of_run_ = 0;
   std::int64_t steps_of_run_ = 0;
   std::size_t first_program_ = 0;  // of this training

@@ -14,14 +14,14 @@ struct Case {
   std::string label;
   DType dtype = DType::kF64;
   std::int64_t batch = 2, rows = 5, heads = 3, key_heads = 3, keys = 7, depth = 4, value_depth = 5;
-  ops::AttentionOptions options{};
+  ops::AttentionOperands options{};
   std::vector<SampleOperand> mask{};
   bool has_offset = false;
   bool has_start = false;
 };
 
-ops::AttentionOptions with_operands(const Case& c, const Values& v, std::size_t next) {
-  ops::AttentionOptions options = c.options;
+ops::AttentionOperands with_operands(const Case& c, const Values& v, std::size_t next) {
+  ops::AttentionOperands options = c.options;
   if (!c.mask.empty()) options.mask = v[next++];
   if (c.has_offset) options.offset = v[next++];
   if (options.dropout > 0) options.key = v[next++];

@@ -321,7 +321,8 @@ def main():
         check(result.returncode == 0, result.stdout + result.stderr)
         lines = result.stdout.splitlines()
         first = lines.index("memory of a device:")
-        return lines[first:first + 6]
+        counts = [line for line in lines if " collectives that carry " in line or line.startswith("1 collective ")]
+        return lines[first:first + 6] + counts
 
     # A dry run prints the memory that the executed step holds, even with chunks and with several programs per step.
     os.environ.update(TESSERA_LARGEST_VALUE="3000", TESSERA_LARGEST_SCORES="1000")
@@ -331,6 +332,7 @@ def main():
             ranks = ["--virtual_ranks", mesh[1][-1], "--max_steps", 1, "--sample_tokens", 0, "--do_eval", "false"]
             planned, executed = memory(*step, "--dry_run"), memory(*step, *ranks)
             check(planned == executed, f"{step}: planned {planned}, executed {executed}")
+            check(len(planned) == 7, planned)
     del os.environ["TESSERA_LARGEST_VALUE"], os.environ["TESSERA_LARGEST_SCORES"]
 
     def notes(*arguments):

@@ -102,7 +102,7 @@ TEST(Divergence, ShardsAndResultsMayDifferBetweenRanks) {
   on_ranks(4, [](int rank) {
     const Mesh mesh({{"data", 2}, {"model", 2}});
     const Tensor own = Tensor::from_local_shards(Type::array(DType::kF32, {2}), mesh, {"data"},
-                                                 Literal::from<float>({1}, {static_cast<float>(rank)}));
+                                                 Literal::from<float>({1}, {static_cast<float>(rank / 2)}));
     Tensor w = Tensor::from<float>({2}, {1, 2});
     w.assign(w + sum(own));
     mark_step();
@@ -114,6 +114,69 @@ TEST(Divergence, ShardsAndResultsMayDifferBetweenRanks) {
       EXPECT_TRUE(y.is_materialized());
     }
   });
+}
+
+// One rank loads weights after the first step, the others keep theirs.
+TEST(Divergence, AValueThatOneRankPassesInPlaceOfAResultIsADifference) {
+  for (const bool is_sharded : {false, true}) {
+    const std::string text = message_of(3, [&](int rank) {
+      const Mesh mesh({{"data", 3}});
+      Tensor w = Tensor::from<float>({5}, {1, 2, 3, 4, 5});
+      if (is_sharded) mark_sharding(w, mesh, {"data"});
+      w.assign(w * 2.0);
+      mark_step();
+      if (rank == 1) w.assign(Tensor::from<float>({5}, {2, 4, 6, 8, 11}));
+      const Tensor y = w + 1.0;
+      mark_step();
+    });
+    EXPECT_NE(text.find("is not the same on all ranks: rank 1 passes a value of the host, "), std::string::npos)
+        << text;
+    // Under {data}, only the tile of rank 2 differs.
+    EXPECT_NE(text.find(is_sharded ? "rank 2 uses a different result" : "ranks 0, 2 use a different result"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(Divergence, AShardedResultThatOneRankPassesAgainIsNoDifference) {
+  on_ranks(3, [](int rank) {
+    const Mesh mesh({{"data", 3}});
+    Tensor w = Tensor::from<float>({5}, {1, 2, 3, 4, 5});
+    mark_sharding(w, mesh, {"data"});
+    w.assign(w * 2.0);
+    mark_step();
+    const Literal complete = w.to_host();
+    if (rank == 2) w.assign(Tensor::from_host(complete));
+    for (int step = 0; step < 2; ++step) {
+      const Tensor y = w + 1.0;
+      mark_step();
+      EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{3, 5, 7, 9, 11}));
+    }
+  });
+}
+
+// A sampler that depends on the rank, beside tensor parallelism.
+TEST(Divergence, ShardsThatDifferWhereTheShardingPlacesTheSameElementsAreADifference) {
+  const auto message = [](bool is_replicated, auto value) {
+    return message_of(4, [=](int rank) {
+      const Mesh mesh({{"data", 2}, {"model", 2}});
+      const PartitionSpec spec = is_replicated ? PartitionSpec{{}, {}} : PartitionSpec{"data", {}};
+      const std::int64_t rows = is_replicated ? 3 : 2;
+      const Tensor own = Tensor::from_local_shards(
+          Type::array(DType::kF32, {3, 1}), mesh, spec,
+          Literal::from<float>({rows, 1}, std::vector<float>(static_cast<std::size_t>(rows), value(rank))));
+      (void)sum(own).item();
+    });
+  };
+  const auto of_rank = [](int rank) { return static_cast<float>(rank); };
+  const std::string text = message(false, of_rank);
+  EXPECT_NE(text.find("ranks 0 and 1 pass different shards to Tensor::from_local_shards, but {data,-} over "
+                      "mesh<data=2, model=2> places the same elements on both"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(message(true, of_rank).find("ranks 0 and 1 pass different shards"), std::string::npos);
+  EXPECT_EQ(message(false, [](int rank) { return static_cast<float>(rank / 2); }), "no error");
+  EXPECT_EQ(message(true, [](int) { return 1.0F; }), "no error");
 }
 
 TEST(Divergence, CompleteValuesAreNotComparedIfTheUserDisablesIt) {

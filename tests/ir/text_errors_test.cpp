@@ -175,6 +175,48 @@ TEST(ProgramTextErrors, OfModuleHeadersAndComputations) {
       "in.hlo:2:36: device 4 in a module over 4 devices");
 }
 
+// Of programs that state neither partitions nor replicas, only a run knows the number of devices.
+TEST(ProgramTextErrors, ACollectiveNamesOnlyDevicesOfTheProgram) {
+  const auto with = [](const std::string& counts, const std::string& collective) {
+    const auto error =
+        error_of("HloModule m" + counts + "\nadd { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s " +
+                 "= f32[] add(a, b) }\nf { y = f32[4] parameter(0)\n  ROOT r = f32[4] " + collective +
+                 " }\nENTRY e { x = f32[4] parameter(0) ROOT c = f32[4] call(x), to_apply=f }");
+    return error.substr(0, error.find('\n'));
+  };
+  const auto sum = [](const std::string& groups) {
+    return "all-reduce(y), channel_id=1, replica_groups=" + groups + ", use_global_device_ids=true, to_apply=add";
+  };
+  const auto permute = [](const std::string& pairs) {
+    return "collective-permute(y), channel_id=1, source_target_pairs=" + pairs;
+  };
+  EXPECT_EQ(with(", num_partitions=4", sum("{{0,9},{1,3}}")),
+            "in.hlo: all-reduce %r names device 9 in replica_groups={{0,9},{1,3}}, but the program is for 4 devices, "
+            "numbered from 0");
+  EXPECT_EQ(with(", num_partitions=4", permute("{{0,1},{3,4}}")),
+            "in.hlo: collective-permute %r names device 4 in source_target_pairs={{0,1},{3,4}}, but the program is for "
+            "4 devices, numbered from 0");
+  EXPECT_NE(with("", permute("{{-1,2}}")).find("a device number is negative: {{-1,2}}"), std::string::npos);
+  EXPECT_NE(with(", num_partitions=4", sum("[2,4]<=[8]")).find("names device 7 in replica_groups=[2,4]<=[8]"),
+            std::string::npos);
+  EXPECT_EQ(with(", num_partitions=4", sum("[2,2]<=[4]")), "no error");
+  EXPECT_EQ(with(", num_partitions=2, replica_count=2", sum("{{0,3},{1,2}}")), "no error");
+  EXPECT_NE(with(", num_partitions=2, replica_count=2", sum("{{0,4},{1,2}}")).find("for 4 devices"), std::string::npos);
+  EXPECT_EQ(with("", sum("{{0,9},{1,3}}")), "no error");
+}
+
+TEST(ProgramTextErrors, TheVerifierRefusesDevicesThatDoNotExist) {
+  Program program = parse_program(
+      "HloModule m\nENTRY e { x = f32[4] parameter(0) ROOT r = f32[8] all-gather(x), channel_id=1, "
+      "replica_groups={{0,9}}, use_global_device_ids=true, dimensions={0} }",
+      op_table());
+  EXPECT_NO_THROW(verify(program));
+  program.num_partitions = 10;
+  EXPECT_NO_THROW(verify(program));
+  program.num_partitions = 9;
+  EXPECT_THROW(verify(program), InternalError);
+}
+
 TEST(ProgramTextErrors, DeepNestingIsAnErrorNotAnOverflow) {
   std::string deep = "HloModule m\nENTRY e { x = ";
   for (int i = 0; i < 100'000; ++i) deep += '(';

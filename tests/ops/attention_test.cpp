@@ -29,7 +29,7 @@ std::vector<double> doubles(const Literal& x) {
 // One head, depth 1: scores are products of numbers.
 struct Small {
   std::vector<double> q, k, v;
-  ops::AttentionOptions options{};
+  ops::AttentionOperands options{};
   std::optional<Literal> mask{};
   std::optional<std::int32_t> offset{};
 
@@ -39,7 +39,7 @@ struct Small {
     const auto column = [&](const std::vector<double>& x) {
       return ops::constant(main, Literal::from<double>({1, isize(x), 1, 1}, x));
     };
-    ops::AttentionOptions given = options;
+    ops::AttentionOperands given = options;
     if (mask) given.mask = ops::constant(main, *mask);
     if (offset) given.offset = ops::constant(main, Literal::scalar(*offset));
     const Value root = ops::attention(column(q), column(k), column(v), given);

@@ -79,6 +79,8 @@ TEST(SourceTargetPairs, ReadAndPrint) {
   EXPECT_EQ(field_text(pairs), "{{0,1},{1,0}}");
   EXPECT_THROW(parse_field("{{0,1},{2,1}}", pairs), Error);
   EXPECT_THROW(parse_field("{{0,1,2}}", pairs), Error);
+  EXPECT_THROW(parse_field("{{-1,2}}", pairs), Error);
+  EXPECT_THROW(parse_field("{{1,-2}}", pairs), Error);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class Checks(unittest.TestCase):
     def test_names_of_ops_belong_to_their_rows_and_to_texts(self):
         self.write("include/tessera/ops/rows.h", "extern const OpDef kAdd, kAllGather, kTanh;\n")
         self.write("src/ops/a.cpp", 'if (view.op.name == "add") return;\n')
-        self.write("src/ir/read_program.cpp", 'if (raw.op->name == "add") return;\n')
+        self.write("src/ir/text/read_program.cpp", 'if (raw.op->name == "add") return;\n')
         self.write("src/nn/models/gpt2.cpp", 'if (name == "tanh") return;\n')
         self.write("partitioner/a.cpp", 'note = fmt::format("{} stays", instruction.op->name);\nreturn op == &rows::kAdd;\n')
         self.assertEqual(run("check_layers.py", self.root)[0], 0, run("check_layers.py", self.root)[1])

@@ -190,6 +190,59 @@ ENTRY e {
   EXPECT_NE(outcome.error.find("; the machine has "), std::string::npos) << outcome.error;
 }
 
+// mimalloc's operators new end the process without a message, and its malloc promises more memory than there is.
+TEST_F(TesseraCommand, MemoryThatRunsOutIsAnErrorWithAMessage) {
+  const auto module = file("large.hlo", R"(HloModule large
+ENTRY e {
+  x = f32[1000000000] iota(), iota_dimension=0
+  y = f32[1000000000] negate(x)
+  ROOT z = f32[1000000000] add(x, y)
+})");
+  for (const std::string verb : {"check", "run --engine reference"}) {
+    const auto outcome = run(verb + " " + module, "ulimit -v 3000000;");
+    EXPECT_EQ(outcome.code, 1) << outcome.error;
+    EXPECT_NE(outcome.error.find("out of memory"), std::string::npos) << outcome.error;
+  }
+  const auto more_than_the_machine_has = file("huge.hlo", R"(HloModule huge
+ENTRY e {
+  x = f32[1099511627776] iota(), iota_dimension=0
+  ROOT y = f32[1099511627776] negate(x)
+})");
+  const auto outcome = run("check " + more_than_the_machine_has);
+  EXPECT_EQ(outcome.code, 1) << outcome.error;
+  EXPECT_NE(outcome.error.find("out of memory: cannot allocate 4.00TB"), std::string::npos) << outcome.error;
+}
+
+TEST_F(TesseraCommand, RunShowsAResultOfOneDevice) {
+  const auto module = file("maximal.hlo", R"(HloModule maximal
+ENTRY e {
+  x = f32[4] parameter(0), sharding={maximal device=1}
+  ROOT y = f32[4] negate(x), sharding={maximal device=2}
+})");
+  const auto expected = run("run " + module + " --engine reference");
+  EXPECT_EQ(expected.code, 0) << expected.error;
+  const auto three = run("run " + module + " --virtual-ranks 3");
+  EXPECT_EQ(three.code, 0) << three.error;
+  EXPECT_EQ(three.out, expected.out);
+}
+
+TEST_F(TesseraCommand, WarningsOfATextAppearOnceForAllVirtualRanks) {
+  const auto module = file("signature.hlo", R"(HloModule signature
+%e (a: f32[3]) -> f32[3] {
+  %a = f32[3] parameter(0)
+  ROOT %b = f32[3] negate(%a)
+}
+ENTRY %main (x: f32[3], y: f32[3]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  ROOT %c = f32[3] call(%x), to_apply=%e
+})");
+  const auto outcome = run("run " + module + " --virtual-ranks 3");
+  EXPECT_EQ(outcome.code, 0) << outcome.error;
+  const auto first = outcome.error.find("lists the parameters");
+  EXPECT_NE(first, std::string::npos) << outcome.error;
+  EXPECT_EQ(outcome.error.find("lists the parameters", first + 1), std::string::npos) << outcome.error;
+}
+
 TEST_F(TesseraCommand, RunGivesTheSameResultsOnOneRankAndOnTwo) {
   allow_mpirun();
   const auto one = run("run sum.hlo --outputs " + path("out.safetensors"));

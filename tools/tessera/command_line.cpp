@@ -257,6 +257,10 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
     if (!takes_program) check_given_once(option, values);  // scripts give defaults to a launcher, and replace them
   }
   if (takes_program) given.positional.assign(is_separated ? program + 1 : program, words.end());
+  if (!no_input_with.empty() && out.has(no_input_with)) {
+    if (given.positional.empty()) return out;
+    throw UsageError(fmt::format("{} takes no input, got \"{}\"", dashed(no_input_with), given.positional[0]));
+  }
   if (given.positional.empty()) throw UsageError(fmt::format("an input is missing: {}", input_meaning));
   if (given.positional.size() > 1 && !takes_several && !takes_program)
     throw UsageError(

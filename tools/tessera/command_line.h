@@ -67,6 +67,7 @@ struct Verb {
   std::string_view input_meaning = "a file of HLO text, or - for standard input";
   bool takes_several = false;  // inputs
   bool takes_program = false;  // the words after the options, or after --, are a program and its arguments: the inputs
+  std::string_view no_input_with{};  // the option with which there is no input
 
   /// Parses the words. Throws a UsageError unless all options are known and have valid values. Reads no files.
   [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;

@@ -262,7 +262,8 @@ std::string unused_axes_note(const Program& program) {
 std::string elided_constants_warning(const Program& program) {
   if (!has_elided_constants(program)) return "";
   return fmt::format(
-      "warning: the text of {} leaves out the elements of constants, {{...}}: {}; they stay elided, and `tessera run` "
+      "warning: the text of {} leaves out the elements of constants, {{...}}: {}; those that remain stay elided, and "
+      "`tessera run` "
       "needs all of them (docs/guide.md says how to dump them)\n",
       program.name, elided_constants_text(program));
 }

@@ -67,8 +67,8 @@ std::vector<Option> options() {
 
 const Verb kOptimize = {"optimize", "improves the collectives of a partitioned program",
                         "Takes any per-device program, also one from XLA. Simplifies, merges and combines collectives "
-                        "and moves them out of loops;\n"
-                        "does not change results, except that floats may be added in another order, and never "
+                        "and moves them out of loops.\n"
+                        "Does not change results, except that floats may be added in another order, and never "
                         "increases the bytes. `tessera partition` does the same to its output.",
                         options(), run};
 

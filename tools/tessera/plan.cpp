@@ -12,6 +12,7 @@
 #include "tessera/base/memory_limit.h"
 #include "tessera/base/text.h"
 #include "tessera/trainer/layout_search.h"
+#include "tessera/trainer/published_table.h"
 
 namespace tessera::command {
 namespace {
@@ -77,7 +78,17 @@ int run_for_configuration(const Arguments& arguments) {
   return plans.front().fits ? kGood : kCheckFailed;
 }
 
+int run_for_published_table(const Arguments& arguments) {
+  for (const char* name : {"devices", "axes", "rows", "block-size", "memory", "machine", "bf16", "optim", "top"})
+    if (arguments.has(name)) throw UsageError(fmt::format("--table1 has its own --{}", name));
+  const trainer::PublishedTable table = trainer::model_published_table();
+  if (const auto json = arguments.value("json")) write_text(*json, table.json());
+  if (arguments.value_or("json", "") != "-") write_standard_output(table.str());
+  return kGood;
+}
+
 int run(const Arguments& arguments) {
+  if (arguments.has("table1")) return run_for_published_table(arguments);
   const bool is_folder = std::filesystem::is_directory(arguments.input());
   const std::string text = is_folder ? "" : read_input(arguments);
   if (!is_program(text)) return run_for_configuration(arguments);
@@ -110,9 +121,13 @@ const Verb kPlan = {
      {"optim", "NAME", "the optimizer, as in run_clm; default: adamw_torch"},
      {"config-overrides", "KEY=VALUE,..", "replaces values of the configuration"},
      {"top", "N", "the number of layouts shown; default: 10", whole_number(1)},
+     {"table1", "", "models the six published trainings of GPT-2 under FSDP on TPU v4 instead of an input"},
      {"json", "FILE", "writes the layouts as JSON; - is standard output, instead of the table", {}, true}},
     run,
     "config.json|IN.hlo",
-    "the configuration of a causal language model (gpt2, llama, mixtral), or a file of HLO text"};
+    "the configuration of a causal language model (gpt2, llama, mixtral), or a file of HLO text",
+    /*takes_several=*/false,
+    /*takes_program=*/false,
+    "table1"};
 
 }  // namespace tessera::command

@@ -219,12 +219,15 @@ Results run_global(const Program& program, const std::vector<Literal>& arguments
   Results out;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Sharding sharding = sharding_of_leaf(entry[entry.root], i, types[i]);
-    if (!is_sharded(sharding) || !types[i].is_array()) {
+    const bool has_owner = sharding.kind == Sharding::Kind::kMaximal;  // the value is undefined on all others
+    if ((!is_sharded(sharding) && !has_owner) || !types[i].is_array()) {
       add_result(out, names[i], leaves[i]);
       continue;
     }
-    const auto shards = reduced_shards(sharding, gathered(leaves[i], world));
-    add_result(out, names[i], assemble(types[i], sharding.without_partial(), shards));
+    const auto all = gathered(leaves[i], world);
+    add_result(out, names[i],
+               has_owner ? at(all, sharding.device)
+                         : assemble(types[i], sharding.without_partial(), reduced_shards(sharding, all)));
   }
   return out;
 }
@@ -275,6 +278,7 @@ void check_same_options(const Arguments& given, ProcessGroup& world) {
       values.emplace_back(option.name, option.value.empty()
                                            ? (given.has(option.name) ? "given" : "")
                                            : fmt::format("{}", fmt::join(given.values(option.name), " ")));
+  values.emplace_back("TESSERA_CHECK_INPUTS", options().text("TESSERA_CHECK_INPUTS"));  // it decides about collectives
   check_same_on_all_ranks(values);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/nn/activation_split.h"
+#include "tessera/nn/activation_sharding.h"
 #include "tessera/nn/linear.h"
 
 namespace tessera::nn {
@@ -48,13 +48,13 @@ class SwiGLU : public Callable<SwiGLU> {
   [[nodiscard]] Linear& up_proj() { return up_proj_; }
   [[nodiscard]] Linear& down_proj() { return down_proj_; }
   /// Shards the inner dim over an axis, and the time of the result [b, t, c].
-  void shard_tensor_parallel(const ActivationSplit& split);
+  void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "SwiGLU"; }
 
  private:
   std::string activation_;
   Linear gate_proj_, up_proj_, down_proj_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 }  // namespace tessera::nn

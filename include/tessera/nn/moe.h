@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/nn/activation_split.h"
+#include "tessera/nn/activation_sharding.h"
 #include "tessera/nn/module.h"
 
 namespace tessera::nn {
@@ -80,10 +80,10 @@ class SparseMoe : public Callable<SparseMoe> {
   /// least 1 and at most `time`.
   [[nodiscard]] std::int64_t capacity(std::int64_t time) const;
   /// Call shard_experts() and shard_tensor_parallel(), which also shard the weights.
-  void split_experts(const ActivationSplit& split) { split_ = split; }
-  void split_activations(const ActivationSplit& split) { inner_split_ = split; }
-  [[nodiscard]] const std::optional<ActivationSplit>& experts_split() const { return split_; }
-  [[nodiscard]] const std::optional<ActivationSplit>& activations_split() const { return inner_split_; }
+  void shard_experts(const ActivationSharding& split) { split_ = split; }
+  void shard_activations(const ActivationSharding& split) { inner_split_ = split; }
+  [[nodiscard]] const std::optional<ActivationSharding>& experts_sharding() const { return split_; }
+  [[nodiscard]] const std::optional<ActivationSharding>& activations_sharding() const { return inner_split_; }
   [[nodiscard]] std::string_view class_name() const override { return "SparseMoe"; }
 
  private:
@@ -100,7 +100,7 @@ class SparseMoe : public Callable<SparseMoe> {
   Tensor w1_, w2_, w3_;
   TopKRouter gate_;
   Experts experts_;
-  std::optional<ActivationSplit> split_, inner_split_;
+  std::optional<ActivationSharding> split_, inner_split_;
 };
 
 /// Shards the experts over an axis. With a capacity, tokens travel to the devices of their experts and back by all-to-all
@@ -108,7 +108,7 @@ class SparseMoe : public Callable<SparseMoe> {
 void shard_experts(SparseMoe& moe, const Mesh& mesh, const std::string& axis);
 /// Shards the inner dim of each expert over an axis, and the time of the result. The experts may be sharded over another
 /// axis.
-void shard_tensor_parallel(SparseMoe& moe, const ActivationSplit& split);
+void shard_tensor_parallel(SparseMoe& moe, const ActivationSharding& split);
 
 /// The load-balancing loss of Switch Transformers (Fedus et al., 2022) in Mixtral's form: experts * sum over choices and
 /// experts of (fraction of the tokens with this choice) * (mean probability), both over the tokens of all layers. It is

@@ -42,7 +42,7 @@ AttentionForm attention_form(const OpView& view);
 namespace ops {
 
 /// The optional operands of attention; null values are absent.
-struct AttentionOptions {
+struct AttentionOperands {
   bool causal = false;
   double scale = 1;
   double dropout = 0;
@@ -57,11 +57,11 @@ struct AttentionOptions {
 /// [batch, keys, key heads, value depth] -> (output [batch, rows, heads, value depth], log-sum-exp of the scores
 /// [batch, rows, heads], in f32 at least). Head h reads key head h / (heads / key heads). A row without visible keys
 /// gives 0 and log-sum-exp -inf.
-Value attention(Value q, Value k, Value v, const AttentionOptions& options);
+Value attention(Value q, Value k, Value v, const AttentionOperands& options);
 /// The gradients (d_q, d_k, d_v) from d_output, the log-sum-exp, and delta [batch, rows, heads] = sum(d_output *
 /// output) minus the gradient of the log-sum-exp.
 Value attention_backward(Value q, Value k, Value v, Value d_output, Value log_sum, Value delta,
-                         const AttentionOptions& options);
+                         const AttentionOperands& options);
 
 }  // namespace ops
 }  // namespace tessera

@@ -16,7 +16,6 @@
 
 #include "tessera/fsdp/options.h"
 #include "tessera/nn/models/gpt2.h"
-#include "tessera/sharding/machine.h"
 #include "tessera/sharding/mesh.h"
 
 namespace tessera::trainer {
@@ -32,7 +31,6 @@ struct TrainingPlanOptions {
   FsdpOptions fsdp{};               // mesh and compute_dtype are those above
   double peak_flops = 137.5e12;     // of a device: half a chip of TPU v4
   double bytes_per_second = 100e9;  // that a device receives
-  MachineModel machine{};           // of modelled_seconds
 };
 
 struct PlannedCollective {
@@ -50,10 +48,10 @@ struct TrainingPlan {
   std::int64_t arena_bytes = 0;         // activations, gathered parameters, gradients, scratch
   std::int64_t peak_bytes = 0;
   double flops_per_device = 0;
+  std::int64_t traffic_bytes = 0;  // that a device reads and writes in memory, with elementwise ops in fused groups
   std::vector<PlannedCollective> collectives;
   double compute_seconds = 0;        // at the peak
   double communication_seconds = 0;  // none of it hidden
-  double modelled_seconds = 0;       // of the program on the machine: work, memory traffic and communication in turn
   /// 6 * parameters * tokens over all devices, in PFLOP.
   [[nodiscard]] double nominal_pflop() const;
   /// All communication hidden; none hidden.

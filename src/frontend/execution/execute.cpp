@@ -10,6 +10,7 @@
 #include "tessera/ops/rows.h"
 #include "tessera/runtime/metrics/metrics.h"
 #include "tessera/sharding/placement.h"
+#include "tessera/sharding/shard_data.h"
 #include "tracing/step_under_way.h"
 
 namespace tessera {
@@ -41,6 +42,14 @@ DeviceArray device_shard(Node& node) {
 void note_given(Node& node) {
   if (!node.is_given || node.given_hash || !node.host || session().world->size() == 1) return;
   if (options().flag("TESSERA_CHECK_INPUTS")) node.given_hash = node.host->hash();
+}
+
+void note_given_shard(Node& node, const Literal& shard) {
+  if (session().world->size() == 1 || !options().flag("TESSERA_CHECK_INPUTS") || node.sharding->is_partial()) return;
+  std::int64_t tiles = 1;
+  for (const DimPlacement& dim : placement_of(node.type, *node.sharding).dims) tiles *= dim.tiles;
+  if (tiles < node.sharding->mesh.device_count())
+    node.shard_hash = unpadded_shard(shard, node.type, *node.sharding, RankContext::current().rank()).hash();
 }
 
 RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what) {

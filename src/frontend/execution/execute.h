@@ -124,6 +124,8 @@ DeviceArray device_shard(Node& node);
 /// Records the hash of a value from the host before the value is sharded. Does nothing if the ranks do not compare such
 /// values.
 void note_given(Node& node);
+/// The same for a shard that this rank passes, if the sharding of the node places it on other ranks too.
+void note_given_shard(Node& node, const Literal& shard);
 /// Returns the sharding of a node. A node without a sharding is fully replicated on the default mesh.
 Sharding storage_of(const Node& node);
 

@@ -23,6 +23,7 @@ Tensor sharded_variable(const Type& global, const Sharding& sharding, const Lite
   auto node = trace().make_node(global);
   node->sharding = sharding;
   node->shard = DeviceArray::from_literal(padded_shard(shard, global, sharding, RankContext::current().rank()));
+  note_given_shard(*node, node->shard.to_literal());
   return new_tensor(std::move(node));
 }
 

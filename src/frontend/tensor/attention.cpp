@@ -21,8 +21,8 @@ Value mask_of_scores(Value mask, DType dtype) {
   return is_other_float ? ops::convert(out, dtype) : out;
 }
 
-ops::AttentionOptions options_of(const AttentionSettings& settings, const Type& q, const Type& k) {
-  ops::AttentionOptions out{.causal = settings.causal, .dropout = settings.dropout};
+ops::AttentionOperands options_of(const AttentionSettings& settings, const Type& q, const Type& k) {
+  ops::AttentionOperands out{.causal = settings.causal, .dropout = settings.dropout};
   require(settings.dropout >= 0 && settings.dropout < 1, "the probability of dropout must be in [0, 1), got {}",
           settings.dropout);
   require(settings.query_offset.is_null() || settings.causal, "query_offset is for causal attention");

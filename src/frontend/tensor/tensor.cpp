@@ -68,6 +68,7 @@ Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const Par
   auto node = trace().make_node(global);
   node->sharding = sharding;
   node->shard = DeviceArray::from_literal(shard);
+  note_given_shard(*node, shard);
   return new_variable(std::move(node));
 }
 

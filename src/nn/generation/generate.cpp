@@ -62,7 +62,7 @@ class Generator::State {
  private:
   void make_cache() {
     const Type type = Type::array(sizes_.dtype, {options_.batch, slots_, sizes_.key_heads, sizes_.head_size});
-    const auto split = model_.head_split();
+    const auto split = model_.head_sharding();
     const Mesh mesh = split ? split->mesh : options_.mesh;
     for (std::int64_t layer = 0; layer < sizes_.layers; ++layer)
       for (auto* side : {&cache_.keys, &cache_.values}) {
@@ -180,7 +180,7 @@ class Generator::State {
   }
   // On every device, so that reading it needs no further program.
   [[nodiscard]] Tensor everywhere(const Tensor& x) const {
-    const auto split = model_.head_split();
+    const auto split = model_.head_sharding();
     const Mesh mesh = split ? split->mesh : options_.mesh;
     if (mesh.axis_count() == 0) return x;
     return with_sharding_constraint(x, mesh, PartitionSpec(std::vector<PartitionSpec::Entry>(x.dims().size())));

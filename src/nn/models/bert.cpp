@@ -79,12 +79,12 @@ BertLayer::BertLayer(const BertConfig& config)
 }
 
 Tensor BertLayer::forward(const Tensor& x, const Tensor& mask) {
-  const Tensor attended = attention_norm_(dropout_(whole(attention_dense_(self_(x, mask)), split_)) + x);
-  const Tensor inner = over_dim(intermediate_dense_(whole(attended, split_)), 2, split_);
-  return output_norm_(dropout_(whole(output_dense_(activation(inner, activation_)), split_)) + attended);
+  const Tensor attended = attention_norm_(dropout_(gathered(attention_dense_(self_(x, mask)), split_)) + x);
+  const Tensor inner = over_dim(intermediate_dense_(gathered(attended, split_)), 2, split_);
+  return output_norm_(dropout_(gathered(output_dense_(activation(inner, activation_)), split_)) + attended);
 }
 
-void BertLayer::shard(const ActivationSplit& split) {
+void BertLayer::shard(const ActivationSharding& split) {
   split_ = split;
   self_.shard(split);
   shard_inputs(attention_dense_, split);

@@ -93,7 +93,7 @@ Tensor BertForMaskedLM::logits(const BertInputs& inputs) {
   const Tensor transformed = transform_norm_(activation(transform_dense_(hidden), config_.hidden_act));
   const TraceScope scope(predictions_.path(), predictions_.unit());
   const Tensor products =
-      dot(whole(transformed, split_), head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}});
+      dot(gathered(transformed, split_), head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}});
   return over_dim(products + head_bias_, 2, split_);
 }
 
@@ -186,7 +186,7 @@ void shard_tensor_parallel(BertModel& model, const Mesh& mesh, const std::string
 
 void shard_tensor_parallel(BertForMaskedLM& model, const Mesh& mesh, const std::string& axis) {
   shard_tensor_parallel(model.bert(), mesh, axis);
-  model.split_activations({mesh, axis});
+  model.shard_activations({mesh, axis});
   const PartitionSpec::Entry rows(axis);
   if (!same_variable(model.head_weight(), model.bert().embeddings().word_embeddings().weight()))
     mark_sharding(model.head_weight(), mesh, PartitionSpec({rows, {}}));

@@ -80,7 +80,7 @@ Tensor DecoderAttention::mixed(const Tensor& q, const Tensor& k, const Tensor& v
 }
 
 Tensor DecoderAttention::forward(const Tensor& x, const DecoderContext& context) {
-  const Tensor given = whole(x, split_);
+  const Tensor given = gathered(x, split_);
   const Tensor q = apply_rotary(projected(given, q_proj_), context.rotary);  // [b, t, g, r, d]
   const Tensor k = apply_rotary(projected(given, k_proj_), context.rotary);  // [b, t, g, d]
   const Tensor heads = mixed(q, k, projected(given, v_proj_), context);
@@ -89,7 +89,7 @@ Tensor DecoderAttention::forward(const Tensor& x, const DecoderContext& context)
   return over_dim(o_proj_.bias().is_null() ? out : out + o_proj_.bias(), 1, split_);
 }
 
-void DecoderAttention::shard_tensor_parallel(const ActivationSplit& split) {
+void DecoderAttention::shard_tensor_parallel(const ActivationSharding& split) {
   split_ = split;
   for (const Projection* in : {&q_proj_, &k_proj_, &v_proj_}) {
     mark_sharding(in->weight(), split.mesh, one_dim_over(in->weight().ndim(), 0, split.axis));
@@ -126,7 +126,7 @@ Tensor LanguageModelHead::forward(const Tensor& x) {
   return over_dim(dot(at_call(x), weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2, split_);
 }
 
-void LanguageModelHead::shard_tensor_parallel(const ActivationSplit& split) {
+void LanguageModelHead::shard_tensor_parallel(const ActivationSharding& split) {
   split_ = split;
   if (!is_tied_) mark_sharding(weight_, split.mesh, one_dim_over(2, 0, split.axis));
 }

@@ -10,7 +10,7 @@
 namespace tessera::nn {
 namespace {
 
-void mark_dim(const Tensor& tensor, int dim, const ActivationSplit& split) {
+void mark_dim(const Tensor& tensor, int dim, const ActivationSharding& split) {
   if (tensor.is_null()) return;
   std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(tensor.ndim()));
   at(entries, dim) = PartitionSpec::Entry(split.axis);
@@ -44,7 +44,7 @@ EncoderSelfAttention::EncoderSelfAttention(const Options& options)
 }
 
 Tensor EncoderSelfAttention::forward(const Tensor& x, const Tensor& mask) {
-  const Tensor complete = whole(x, split_);
+  const Tensor complete = gathered(x, split_);
   const Tensor q = over_dim(query_(complete), 2, split_);
   const Tensor k = over_dim(key_(complete), 2, split_);
   const Tensor v = over_dim(value_(complete), 2, split_);
@@ -53,7 +53,7 @@ Tensor EncoderSelfAttention::forward(const Tensor& x, const Tensor& mask) {
   return over_dim(mixed.reshape({x.dim(0), x.dim(1), heads_ * head_size_}), 2, split_);
 }
 
-void EncoderSelfAttention::shard(const ActivationSplit& split) {
+void EncoderSelfAttention::shard(const ActivationSharding& split) {
   split_ = split;
   for (const HeadsLinear* layer : {&query_, &key_, &value_}) {
     mark_dim(layer->weight(), 0, split);
@@ -61,10 +61,10 @@ void EncoderSelfAttention::shard(const ActivationSplit& split) {
   }
 }
 
-void shard_outputs(const Linear& layer, const ActivationSplit& split) {
+void shard_outputs(const Linear& layer, const ActivationSharding& split) {
   mark_dim(layer.weight(), 0, split);
   mark_dim(layer.bias(), 0, split);
 }
-void shard_inputs(const Linear& layer, const ActivationSplit& split) { mark_dim(layer.weight(), 1, split); }
+void shard_inputs(const Linear& layer, const ActivationSharding& split) { mark_dim(layer.weight(), 1, split); }
 
 }  // namespace tessera::nn

@@ -55,7 +55,7 @@ GPT2Attention::GPT2Attention(const GPT2Config& config)
 
 GPT2Attention::Projections GPT2Attention::project(const Tensor& x) const {
   // [b, t, 3, h, d]
-  const Tensor projected = dot(whole(x, split_), qkv_weight_, {.lhs_contracting = {2}, .rhs_contracting = {0}});
+  const Tensor projected = dot(gathered(x, split_), qkv_weight_, {.lhs_contracting = {2}, .rhs_contracting = {0}});
   const Tensor qkv = over_dim(projected + qkv_bias_, 3, split_);
   return {qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2)};
 }
@@ -89,7 +89,7 @@ GPT2MLP::GPT2MLP(const GPT2Config& config)
   add_module("dropout", dropout_);
 }
 Tensor GPT2MLP::forward(const Tensor& x) {
-  const Tensor inner = over_dim(c_fc_(whole(x, split_)), 2, split_);
+  const Tensor inner = over_dim(c_fc_(gathered(x, split_)), 2, split_);
   return dropout_(over_dim(c_proj_(activated(inner, activation_)), 1, split_));
 }
 
@@ -137,21 +137,21 @@ Tensor GPT2Model::forward(const Tensor& tokens) {
   const Tensor positions = t == positions_ ? wpe_.weight() : wpe_.weight().slice(0, 0, t);
   Tensor x = over_dim(drop_(wte_(tokens) + positions), 1, split_);
   for (auto& block : h_) x = (*block)(x);
-  return whole(ln_f_(x), split_);
+  return gathered(ln_f_(x), split_);
 }
 
 Tensor GPT2Model::step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache) {
   const TraceScope scope(path(), unit());
   Tensor x = over_dim(wte_(tokens) + wpe_(place.positions), 1, split_);
   for (int i = 0; i < h_.size(); ++i) x = h_[i].step(x, i, place, cache);
-  return whole(ln_f_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_).select(1, 0);
+  return gathered(ln_f_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_).select(1, 0);
 }
 
-void GPT2Model::split_activations(const ActivationSplit& split) {
+void GPT2Model::shard_activations(const ActivationSharding& split) {
   split_ = split;
   for (auto& block : h_) {
-    block->attn().split_activations(split);
-    block->mlp().split_activations(split);
+    block->attn().shard_activations(split);
+    block->mlp().shard_activations(split);
   }
 }
 
@@ -188,7 +188,7 @@ CausalLM::Output GPT2LMHeadModel::compute(const Tensor& tokens, const CausalInpu
   const Tensor hidden = transformer_(tokens);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
   return {over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
-                   transformer_.activation_split())};
+                   transformer_.activation_sharding())};
 }
 
 Tensor GPT2LMHeadModel::step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) {
@@ -196,7 +196,7 @@ Tensor GPT2LMHeadModel::step(const Tensor& ids, const StepPlace& place, KeyValue
   const Tensor hidden = transformer_.step(ids, place, cache);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
   return over_dim(dot(hidden, head_weight_, {.lhs_contracting = {1}, .rhs_contracting = {1}}), 1,
-                  transformer_.activation_split());
+                  transformer_.activation_sharding());
 }
 
 CacheSizes GPT2LMHeadModel::cache_sizes() const {
@@ -225,7 +225,7 @@ void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::
     mark_sharding(block.mlp().c_fc().bias(), mesh, spec(1, 0));
     mark_sharding(block.mlp().c_proj().weight(), mesh, spec(2, 0));
   }
-  model.transformer().split_activations({mesh, axis});
+  model.transformer().shard_activations({mesh, axis});
   mark_sharding(model.transformer().wte().weight(), mesh, spec(2, 0));
   if (!same_variable(model.head_weight(), model.transformer().wte().weight()))
     mark_sharding(model.head_weight(), mesh, spec(2, 0));

@@ -48,7 +48,7 @@ Tensor LlamaDecoderLayer::forward(const Tensor& x, const DecoderContext& context
   return attended + mlp_(post_attention_layernorm_(attended));
 }
 
-void LlamaDecoderLayer::shard_tensor_parallel(const ActivationSplit& split) {
+void LlamaDecoderLayer::shard_tensor_parallel(const ActivationSharding& split) {
   self_attn_.shard_tensor_parallel(split);
   mlp_.shard_tensor_parallel(split);
 }
@@ -71,7 +71,7 @@ Tensor LlamaModel::forward(const Tensor& tokens, const CausalInputs& inputs) {
   Tensor x = over_dim(embed_tokens_(tokens), 1, split_);
   const DecoderContext context = decoder_context(rotary_, tokens, inputs, positions_, x.dtype());
   for (auto& layer : layers_) x = (*layer)(x, context);
-  return whole(norm_(x), split_);
+  return gathered(norm_(x), split_);
 }
 
 Tensor LlamaModel::step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache) {
@@ -82,10 +82,10 @@ Tensor LlamaModel::step(const Tensor& tokens, const StepPlace& place, KeyValueCa
     x = (*layer)(x, context);
     ++context.layer;
   }
-  return whole(norm_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_);
+  return gathered(norm_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_);
 }
 
-void LlamaModel::shard_tensor_parallel(const ActivationSplit& split) {
+void LlamaModel::shard_tensor_parallel(const ActivationSharding& split) {
   split_ = split;
   for (auto& layer : layers_) layer->shard_tensor_parallel(split);
   mark_sharding(embed_tokens_.weight(), split.mesh, {PartitionSpec::Entry(split.axis), PartitionSpec::Entry()});

@@ -57,7 +57,7 @@ MixtralDecoderLayer::Output MixtralDecoderLayer::forward(const Tensor& x, const 
   return {attended + mixed.output, mixed.routing};
 }
 
-void MixtralDecoderLayer::shard_tensor_parallel(const ActivationSplit& split) {
+void MixtralDecoderLayer::shard_tensor_parallel(const ActivationSharding& split) {
   self_attn_.shard_tensor_parallel(split);
   nn::shard_tensor_parallel(block_sparse_moe_, split);
 }
@@ -85,7 +85,7 @@ MixtralModel::Output MixtralModel::forward(const Tensor& tokens, const CausalInp
     x = next.hidden;
     out.routing.push_back(next.routing);
   }
-  out.hidden = whole(norm_(x), split_);
+  out.hidden = gathered(norm_(x), split_);
   return out;
 }
 
@@ -97,10 +97,10 @@ Tensor MixtralModel::step(const Tensor& tokens, const StepPlace& place, KeyValue
     x = (*layer)(x, context).hidden;
     ++context.layer;
   }
-  return whole(norm_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_);
+  return gathered(norm_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_);
 }
 
-void MixtralModel::shard_tensor_parallel(const ActivationSplit& split) {
+void MixtralModel::shard_tensor_parallel(const ActivationSharding& split) {
   split_ = split;
   for (auto& layer : layers_) layer->shard_tensor_parallel(split);
   mark_sharding(embed_tokens_.weight(), split.mesh, {PartitionSpec::Entry(split.axis), PartitionSpec::Entry()});

@@ -58,6 +58,9 @@ std::unique_ptr<PretrainedModel> make_model(const std::string& config, const std
   const JsonObject json = JsonObject::parse(config, origin);
   std::vector<std::string> architectures;
   if (!json.is_null("architectures")) json.read("architectures", architectures);
+  require(fallback.empty() || row_of(&ModelRow::model_type, fallback) != nullptr,
+          "there is no model of model_type \"{}\"{}", fallback,
+          [&] { return suggest_name(fallback, known_values(&ModelRow::model_type)); });
   std::string type = architectures.empty() ? fallback : "";
   if (!json.is_null("model_type")) json.read("model_type", type);
   for (const std::string& architecture : architectures)

@@ -72,12 +72,12 @@ ViTLayer::ViTLayer(const ViTConfig& config)
 }
 
 Tensor ViTLayer::forward(const Tensor& x) {
-  const Tensor attended = dropout_(whole(attention_dense_(self_(layernorm_before_(x), Tensor())), split_)) + x;
-  const Tensor inner = over_dim(intermediate_dense_(whole(layernorm_after_(attended), split_)), 2, split_);
-  return dropout_(whole(output_dense_(activation(inner, activation_)), split_)) + attended;
+  const Tensor attended = dropout_(gathered(attention_dense_(self_(layernorm_before_(x), Tensor())), split_)) + x;
+  const Tensor inner = over_dim(intermediate_dense_(gathered(layernorm_after_(attended), split_)), 2, split_);
+  return dropout_(gathered(output_dense_(activation(inner, activation_)), split_)) + attended;
 }
 
-void ViTLayer::shard(const ActivationSplit& split) {
+void ViTLayer::shard(const ActivationSharding& split) {
   split_ = split;
   self_.shard(split);
   shard_inputs(attention_dense_, split);

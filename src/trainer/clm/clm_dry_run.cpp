@@ -22,18 +22,21 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
   constexpr std::int64_t kKinds = 3;
   const std::int64_t planned = std::min(count, kKinds);
   std::vector<PlannedProgram> out;
+  Tensor loss;
   Tensor loss_sum = Tensor::scalar(DType::kF64, 0);
   for (std::int64_t i = 0; i < planned; ++i) {
     std::optional<MicroBatch> part;
     if (count > 1) part.emplace(i * rows);
     const Tensor tokens = Tensor::abstract(batch, "tokens");
     const Tensor labels = Tensor::abstract(batch, "labels");
-    loss_sum = loss_sum + record_micro_batch(setup, tokens, labels, Tensor::scalar(DType::kF64, label_count));
+    loss = record_micro_batch(setup, tokens, labels, Tensor::scalar(DType::kF64, label_count));
+    if (count > 1) loss_sum = loss_sum + loss;
     if (i + 1 == planned) break;
     out.push_back({plan_step().partitioned, i == 0 ? 1 : count - 2});
     skip_step();
   }
   const Tensor norm = record_update(arguments, setup);
+  if (count == 1) loss_sum = loss_sum + loss;  // as in StepRunner: the order of ops decides what is combined
   out.push_back({plan_step().partitioned, 1});
   return out;
 }

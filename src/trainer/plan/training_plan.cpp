@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "plan/memory_traffic.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/control/checkpoint.h"
@@ -112,7 +113,7 @@ TrainingPlan plan_of_this_rank(const TrainingPlanOptions& options) {
   out.arena_bytes = memory.arena;
   out.peak_bytes = memory.held_bytes();
   out.flops_per_device = execution_stats(step.partitioned.program, how).flops_per_device;
-  out.modelled_seconds = program_cost(step.partitioned.program, options.machine).seconds;
+  out.traffic_bytes = memory_traffic(step.partitioned.program);
   add_collectives(out, step.partitioned);
   add_times(out, options);
   return out;
@@ -156,10 +157,9 @@ TrainingPlan plan_gpt2_training(const TrainingPlanOptions& options) {
   TrainingPlan out = three;
   const auto extend = [&](auto member) { out.*member = extended(two.*member, three.*member, layers); };
   for (const auto member : {&TrainingPlan::parameters, &TrainingPlan::parameter_bytes, &TrainingPlan::state_bytes,
-                            &TrainingPlan::arena_bytes, &TrainingPlan::peak_bytes})
+                            &TrainingPlan::arena_bytes, &TrainingPlan::peak_bytes, &TrainingPlan::traffic_bytes})
     extend(member);
   extend(&TrainingPlan::flops_per_device);
-  extend(&TrainingPlan::modelled_seconds);
   for (PlannedCollective& kind : out.collectives) {
     const auto before = std::find_if(two.collectives.begin(), two.collectives.end(),
                                      [&](const PlannedCollective& other) { return other.opcode == kind.opcode; });

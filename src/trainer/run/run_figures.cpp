@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::trainer {
@@ -27,10 +29,18 @@ std::optional<double> ExposedCommunication::seconds_per_program(const ExposedCom
   return (seconds - earlier.seconds) / static_cast<double>(programs - earlier.programs);
 }
 
+std::optional<double> ExposedCommunication::part_of_time(const ExposedCommunication& earlier) const {
+  if (programs == earlier.programs) return std::nullopt;
+  // The first program may have begun before `earlier`.
+  return std::min(1.0, (seconds - earlier.seconds) / std::chrono::duration<double>(time - earlier.time).count());
+}
+
 ExposedCommunication exposed_communication() {
   constexpr double kNanosecond = 1e-9;
   const auto data = metrics().metric_data("ExposedCommunicationTime");
-  return data ? ExposedCommunication{data->accumulator * kNanosecond, data->total_samples} : ExposedCommunication{};
+  ExposedCommunication out{.time = std::chrono::steady_clock::now()};
+  if (data) out.seconds = data->accumulator * kNanosecond, out.programs = data->total_samples;
+  return out;
 }
 
 ExecutableMemory most_memory_of_steps(std::size_t first) {

@@ -2,6 +2,7 @@
 // Speed and memory of a run.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,8 +22,11 @@ std::string peak_line(const ComputePeak& peak);
 struct ExposedCommunication {
   double seconds = 0;  // including the time it waited for other ranks
   std::int64_t programs = 0;
+  std::chrono::steady_clock::time_point time;  // of these figures
   /// Returns the seconds of a program since `earlier`, and nullopt if none has ended since then.
   [[nodiscard]] std::optional<double> seconds_per_program(const ExposedCommunication& earlier) const;
+  /// Returns the part of the time since `earlier` that was exposed communication; nullopt as above.
+  [[nodiscard]] std::optional<double> part_of_time(const ExposedCommunication& earlier) const;
 };
 ExposedCommunication exposed_communication();
 /// Of the programs of training steps, starting with number `first`, returns the memory of the one that holds most. With

@@ -216,5 +216,118 @@ TEST(Check, IntegersThatFollowFromNoiseAreIllConditioned) {
   EXPECT_FALSE(check_against(right, program("i, b"), {}).passed);
 }
 
+// Values outside the range that other roundings give are faults, also if the result is an integer.
+TEST(Check, IllConditionedIntegersStayWithinTheirRange) {
+  const auto program = [](int offset) {
+    return program_of_three(
+        "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+        "ENTRY main { q = f32[66,64] parameter(0), sharding={devices=[3,1]<=[3]} z = f32[] constant(0)\n"
+        "n = f32[] constant(66) s = f32[64] reduce(q, z), dimensions={0}, to_apply=add\n"
+        "nn = f32[64] broadcast(n), dimensions={} mean = f32[64] divide(s, nn)\n"
+        "mb = f32[66,64] broadcast(mean), dimensions={1} c = f32[66,64] subtract(q, mb)\n"
+        "g = f32[64] reduce(c, z), dimensions={0}, to_apply=add sg = f32[64] sign(g) i = s32[64] convert(sg)\n"
+        "k = s32[] constant(" +
+        fmt::format("{}", offset) + ") kb = s32[64] broadcast(k), dimensions={} ROOT o = s32[64] add(i, kb) }");
+  };
+  const CheckReport right = check_against(program(5), program(5), run_in_own_types);
+  EXPECT_TRUE(right.passed) << fmt::format("{}", fmt::join(right.failures, "\n"));
+  EXPECT_FALSE(right.ill_conditioned.empty());
+  EXPECT_FALSE(check_against(program(5), program(1000005), run_in_own_types).passed);
+  EXPECT_FALSE(check_against(program(5), program(15), run_in_own_types).passed);
+}
+
+// The index of the largest of numbers that are 0 except for rounding errors, and the sum of the rows with these
+// indices. The sums of f32 numbers are exact in double precision, so there are no errors, and no fault may be explained
+// by them.
+TEST(Check, ExactSumsAreNotIllConditioned) {
+  const auto program = [](const char* total) {
+    return program_of_three(
+        "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+        "arg { v = f32[] parameter(0) i = s32[] parameter(1) w = f32[] parameter(2) j = s32[] parameter(3)\n"
+        "ge = pred[] compare(v, w), direction=GE mv = f32[] select(ge, v, w) mi = s32[] select(ge, i, j)\n"
+        "ROOT t = (f32[], s32[]) tuple(mv, mi) }\n"
+        "ENTRY main { q = f32[30,30] parameter(0), sharding={devices=[3,1]<=[3]} e = f32[99,8] parameter(1),\n"
+        "sharding={devices=[3,1]<=[3]} z = f32[] constant(0) low = f32[] constant(-inf) zi = s32[] constant(0)\n"
+        "i = s32[30,30] iota(), iota_dimension=1 s = f32[30] reduce(q, z), dimensions={0}, to_apply=add\n"
+        "sb = f32[30,30] broadcast(s), dimensions={1} q2 = f32[30,30] add(q, sb) q3 = f32[30,30] subtract(q2, q)\n"
+        "q4 = f32[30,30] subtract(q3, sb)\n"
+        "am = (f32[30], s32[30]) reduce(q4, i, low, zi), dimensions={1}, to_apply=arg\n"
+        "idx = s32[30] get-tuple-element(am), index=1 ii = s32[30,1] reshape(idx)\n"
+        "rows = f32[30,8] gather(e, ii), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},\n"
+        "index_vector_dim=1, slice_sizes={1,8} col = f32[8] reduce(rows, z), dimensions={0}, to_apply=add\n"
+        "neg = f32[8] negate(col) ROOT o = (s32[30], f32[8]) tuple(idx, " +
+        std::string(total) + ") }");
+  };
+  const CheckReport right = check_against(program("col"), program("col"), {});
+  EXPECT_TRUE(right.passed) << fmt::format("{}", fmt::join(right.failures, "\n"));
+  EXPECT_FALSE(check_against(program("col"), program("neg"), {}).passed);
+  EXPECT_TRUE(check_against(program("col"), program("col"), run_in_own_types).passed);
+}
+
+// A gradient whose exact value is 0 may be exactly 0 in one order of the sum, and then divides 0 by 0.
+TEST(Check, NoiseMayBeExactlyZero) {
+  const auto program = [](const std::string& type) {
+    const auto of = [&](const char* dims) { return type + "[" + dims + "]"; };
+    return program_of_three(
+        "add { a = " + of("") + " parameter(0) b = " + of("") + " parameter(1) ROOT s = " + of("") +
+        " add(a, b) }\nENTRY main { q = " + of("66,64") + " parameter(0), sharding={devices=[3,1]<=[3]} b = " +
+        of("64") + " parameter(1) z = " + of("") + " constant(0) n = " + of("") + " constant(66)\ns = " + of("64") +
+        " reduce(q, z), dimensions={0}, to_apply=add nn = " + of("64") + " broadcast(n), dimensions={} mean = " +
+        of("64") + " divide(s, nn)\nmb = " + of("66,64") + " broadcast(mean), dimensions={1} c = " + of("66,64") +
+        " subtract(q, mb)\ng = " + of("64") + " reduce(c, z), dimensions={0}, to_apply=add g2 = " + of("64") +
+        " multiply(g, g) r = " + of("64") + " sqrt(g2) u = " + of("64") + " divide(g, r)\nnb = " + of("64") +
+        " subtract(b, u) l = " + of("64") + " log(r) v = " + of("64") + " rsqrt(g)\nROOT o = (" + of("64") + ", " +
+        of("64") + ", " + of("64") + ") tuple(nb, l, v) }");
+  };
+  int ill_conditioned = 0;
+  for (const std::string type : {"f32", "bf16"})
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const CheckReport report = check_partition(program(type), {.seed = seed, .run = run_in_own_types});
+      EXPECT_TRUE(report.passed) << type << ", seed " << seed << "\n"
+                                 << fmt::format("{}", fmt::join(report.failures, "\n"));
+      ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
+    }
+  EXPECT_GE(ill_conditioned, 8);
+}
+
+// ---- constants -----------------------------------------------------------------------------------------------------------
+
+// One of the two programs computes with whole constants, the other with shards that it cuts at run time.
+TEST(Check, ConstantsAreRoundedAlikeInBothPrograms) {
+  const auto text = [](const std::string& dtype, const std::string& left, const std::string& right, const char* op) {
+    return fmt::format(
+        "ENTRY main {{ x = {0}[6] parameter(0), sharding={{devices=[3]<=[3]}} c = {0}[6] constant({{{1}}}) d = {0}[6] "
+        "constant({{{2}}})\n m = {0}[6] {3}(c, d) ROOT t = {0}[6] add(m, x) }}",
+        dtype, left, right, op);
+  };
+  const std::string tens = "10, 10, 10, 10, 10, 10";
+  const std::string eighths = "0.125, 0.125, 0.125, 0.125, 0.125, 0.125";
+  for (const std::string& body :
+       {text("f32", "1e38, 2e38, 3e38, -3e38, 1, 2", tens, "multiply"),
+        text("f16", "60000, 30000, 3, -60000, 1, 2", tens, "multiply"),
+        text("bf16", "256, 512, 3, 5, 1024, 2048", "1, 1, 1, 1, 1, 1", "add"),
+        text("f8e5m2", "1, 1.25, 1.5, 1.75, 2, 2.5", eighths, "add"),
+        text("f8e4m3fn", "1, 1.125, 1.5, 1.75, 2, 2.5", "0.06, 0.06, 0.06, 0.06, 0.06, 0.06", "subtract")}) {
+    const CheckReport report = check_partition(program_of_three(body));
+    EXPECT_TRUE(report.passed) << body << "\n" << fmt::format("{}", fmt::join(report.failures, "\n"));
+  }
+}
+
+// The partitioner inlines calls and then folds scalars, in their own types: 1e38 times 10 is infinite.
+TEST(Check, ConstantsInCallsAreRoundedLikeFoldedOnes) {
+  const auto program = [](const char* small) {
+    return program_of_three(
+        "f { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] multiply(a, b) }\n"
+        "g { c = f32[] parameter(0) d = f32[] constant(10) ROOT m = f32[] call(c, d), to_apply=f }\n"
+        "ENTRY main { x = f32[6] parameter(0), sharding={devices=[3]<=[3]} c = f32[] constant(1e38)\n"
+        "m = f32[] call(c), to_apply=g mb = f32[6] broadcast(m), dimensions={} s = f32[] constant(" +
+        std::string(small) +
+        ")\nsb = f32[6] broadcast(s), dimensions={} q = f32[6] multiply(mb, sb) ROOT t = f32[6] add(q, x) }");
+  };
+  const CheckReport report = check_partition(program("1e-5"));
+  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));
+  EXPECT_FALSE(check_against(program("1e-5"), program("-1e-5"), {}).passed);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
+#include "tessera/ops/collectives.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
 #include "tessera/partitioner/pipeline/partition.h"
@@ -253,6 +254,23 @@ TEST(ManualRegion, ACollectiveDoesNotCrossTheAxesLeftToThePartitioner) {
             std::string::npos);
 }
 
+// A text with such groups is refused when it is read; this program is made otherwise.
+TEST(ManualRegion, ACollectiveNamesOnlyDevicesOfTheProgram) {
+  const std::string sharding = ", sharding={devices=[1,2,2]<=[4] last_tile_dims={manual}}";
+  Program program = parsed(
+      "HloModule m, num_partitions=4\nENTRY e { x = f32[8,4] parameter(0)" + sharding +
+      "\n  ROOT r = f32[8,4] collective-permute(x), channel_id=1, source_target_pairs={{1,0},{3,2}}" + sharding + " }");
+  Computation entry = program.entry_computation();
+  entry.instructions.back().attributes = make_attributes(PermuteAttributes{1, {{{1, 0}, {3, 9}}}});
+  at(program.computations, program.entry) = std::make_shared<const Computation>(std::move(entry));
+  try {
+    partition(program);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "collective-permute %r names device 9, but the program is for 4 devices");
+  }
+}
+
 TEST(ManualRegion, AResultMustHaveLeftTheRegion) {
   const std::string text = R"(HloModule m, num_partitions=2
 ENTRY e {
@@ -372,18 +390,6 @@ ENTRY e {
   ROOT s = f32[8,4] sine(b)
 })";
   checked_collectives(text);
-}
-
-TEST(Shardings, MaximalUnreducedAndTuplesArePartitioned) {
-  checked_collectives(R"(HloModule m, num_partitions=4
-ENTRY e {
-  x = f32[7,4] parameter(0), sharding={maximal device=2}
-  y = f32[7,4] parameter(1), sharding={devices=[4,1]2,0,3,1}
-  z = f32[7,4] parameter(2), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate}
-  a = f32[7,4] add(x, y)
-  b = f32[7,4] multiply(a, z), sharding={devices=[2,2]0,3,1,2}
-  ROOT t = (f32[7,4], f32[7,4]) tuple(a, b), sharding={{maximal device=1}, {devices=[1,4]<=[4]}}
-})");
 }
 
 }  // namespace

@@ -159,5 +159,14 @@ TEST(ShardingForms, AParameterIsFoundWithoutItsNumberIfUnambiguous) {
   }
 }
 
+TEST(ShardingForms, MaximalOrderedAndPartlyReplicatedOnesMeet) {
+  expect_passes(4, "", "", R"(x = f32[7,4] parameter(0), sharding={maximal device=2}
+  y = f32[7,4] parameter(1), sharding={devices=[4,1]2,0,3,1}
+  z = f32[7,4] parameter(2), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate}
+  a = f32[7,4] add(x, y)
+  b = f32[7,4] multiply(a, z), sharding={devices=[2,2]0,3,1,2}
+  ROOT t = (f32[7,4], f32[7,4]) tuple(a, b), sharding={{maximal device=1}, {devices=[1,4]<=[4]}})");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants with elided elements, `{...}`, in partitioned programs: they stay elided and replicated, and both sides of
+// Constants with elided elements, `{...}`, in partitioned programs: those that remain stay elided and replicated, and both sides of
 // a check draw the same values for them.
 #include "tessera/ops/elided_constants.h"
 

@@ -22,16 +22,16 @@ struct Sizes {
   std::int64_t batch, rows, heads, key_heads, keys, depth, value_depth;
 };
 
-using Extend = std::function<ops::AttentionOptions(Builder&, ops::AttentionOptions)>;
+using Extend = std::function<ops::AttentionOperands(Builder&, ops::AttentionOperands)>;
 
 // (output, log-sum-exp, d_q, d_k, d_v).
-Program attention_program(const Sizes& s, DType dtype, const ops::AttentionOptions& options, const Extend& extend) {
+Program attention_program(const Sizes& s, DType dtype, const ops::AttentionOperands& options, const Extend& extend) {
   const std::vector<Type> types{Type::array(dtype, {s.batch, s.rows, s.heads, s.depth}),
                                 Type::array(dtype, {s.batch, s.keys, s.key_heads, s.depth}),
                                 Type::array(dtype, {s.batch, s.keys, s.key_heads, s.value_depth}),
                                 Type::array(dtype, {s.batch, s.rows, s.heads, s.value_depth})};
   return testing::program_of(types, [&](Builder& b, auto& v) {
-    const ops::AttentionOptions all = extend ? extend(b, options) : options;
+    const ops::AttentionOperands all = extend ? extend(b, options) : options;
     const Value forward = ops::attention(v[0], v[1], v[2], all);
     const Value log_sum = ops::get_tuple_element(forward, 1);
     const Value delta = ops::multiply(log_sum, ops::full(b, log_sum.type(), 0.1));
@@ -45,7 +45,7 @@ Program attention_program(const Sizes& s, DType dtype, const ops::AttentionOptio
 }
 
 // Compares results for random operands. 16-bit results are compared in f32, with a bound for their rounding.
-void expect_as_reference(const Sizes& s, DType dtype, const ops::AttentionOptions& options, double units,
+void expect_as_reference(const Sizes& s, DType dtype, const ops::AttentionOperands& options, double units,
                          const Extend& extend = {}) {
   const Program program = attention_program(s, dtype, options, extend);
   expect_on_each_isa(program, testing::random_arguments(program, 5), units);
@@ -72,7 +72,7 @@ TEST(AttentionKernels, OfSixteenBitsRoundOnlyWeightsAndResults) {
 // bf16 has kernels for pairs of numbers and for tile registers.
 TEST(AttentionKernels, OfBf16AgreeForAllInstructionSets) {
   const auto world = make_single_rank_world();
-  const auto expect = [&](const Sizes& sizes, const ops::AttentionOptions& options, const Extend& extend = {}) {
+  const auto expect = [&](const Sizes& sizes, const ops::AttentionOperands& options, const Extend& extend = {}) {
     const Program program = attention_program(sizes, DType::kBF16, options, extend);
     const auto arguments = testing::random_arguments(program, 7);
     const Literal expected = evaluate(program, arguments);
@@ -82,7 +82,7 @@ TEST(AttentionKernels, OfBf16AgreeForAllInstructionSets) {
   expect({1, 200, 4, 2, 333, 32, 48}, {.causal = true, .scale = 0.2});
   expect({1, 5, 1, 1, 7, 1, 3}, {.scale = 0.5});
   expect({1, 130, 2, 1, 97, 80, 33}, {.causal = true, .scale = 0.1});
-  expect({1, 70, 2, 2, 140, 34, 16}, {.scale = 0.2}, [](Builder& b, ops::AttentionOptions options) {
+  expect({1, 70, 2, 2, 140, 34, 16}, {.scale = 0.2}, [](Builder& b, ops::AttentionOperands options) {
     options.mask = ops::constant(b, testing::random_literal(Type::array(DType::kPred, {1, 2, 70, 140}), 3));
     return options;
   });
@@ -90,12 +90,12 @@ TEST(AttentionKernels, OfBf16AgreeForAllInstructionSets) {
 
 TEST(AttentionKernels, HideKeysByMasks) {
   const auto with_mask = [](Type type) {
-    return [type](Builder& b, ops::AttentionOptions options) {
+    return [type](Builder& b, ops::AttentionOperands options) {
       options.mask = ops::constant(b, testing::random_literal(type, 3));
       return options;
     };
   };
-  const ops::AttentionOptions causal{.causal = true, .scale = 0.2};
+  const ops::AttentionOperands causal{.causal = true, .scale = 0.2};
   const Sizes sizes{2, 70, 4, 2, 140, 8, 8};
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     expect_as_reference(sizes, dtype, {.scale = 0.2}, 400, with_mask(Type::array(DType::kPred, {2, 1, 1, 140})));
@@ -107,7 +107,7 @@ TEST(AttentionKernels, HideKeysByMasks) {
 }
 
 TEST(AttentionKernels, HideAllKeysOfARow) {
-  const auto offset = [](Builder& b, ops::AttentionOptions options) {
+  const auto offset = [](Builder& b, ops::AttentionOperands options) {
     options.offset = ops::constant(b, Literal::scalar<std::int32_t>(-100));
     return options;
   };
@@ -115,7 +115,7 @@ TEST(AttentionKernels, HideAllKeysOfARow) {
 }
 
 TEST(AttentionKernels, DropTheSameWeightsAsTheReference) {
-  const auto with_key = [](Builder& b, ops::AttentionOptions options) {
+  const auto with_key = [](Builder& b, ops::AttentionOperands options) {
     options.key = ops::constant(b, Literal::from<std::uint32_t>({2}, {11, 12}));
     options.start = ops::constant(b, Literal::from<std::int32_t>({4}, {70000, 3, 5, 7}));  // beyond 2^32 scores
     options.dropout_dims = {8, 100, 500};
@@ -147,7 +147,7 @@ TEST(AttentionKernels, ReadOperandsInPlaceFromATransposedSlice) {
 
 // A step of generation: a few rows, of which the offset gives the position in a cache.
 TEST(AttentionKernels, OfAFewRowsReadTheUsedPartOfACache) {
-  const auto cache = [](Builder& b, ops::AttentionOptions options) {
+  const auto cache = [](Builder& b, ops::AttentionOperands options) {
     options.offset = ops::constant(b, Literal::scalar<std::int32_t>(90));
     std::vector<bool> visible(2 * 150, true);
     for (int j = 0; j < 20; ++j) visible[static_cast<std::size_t>(j)] = false;  // padding of the first text

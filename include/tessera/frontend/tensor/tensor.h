@@ -80,6 +80,8 @@ class Tensor {
   /// The same, with the result of `value`. Within a compiled function it is called at every call of the function.
   static Tensor scalar(DType dtype, const std::function<double()>& value);
   /// Every rank passes its shard under `spec`: a literal of the shard's type, with padding at the end of uneven dims.
+  /// Ranks to which the spec gives the same elements must pass equal shards; the next step that uses the value compares
+  /// them (TESSERA_CHECK_INPUTS).
   static Tensor from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec,
                                   const Literal& shard);
   /// A variable whose initial value `initializer` computes at the first use.

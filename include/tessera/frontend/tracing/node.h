@@ -30,6 +30,7 @@ struct Node {
   bool is_abstract = false;                 // data without a value, for plans
   bool is_given = false;                    // data from the host, which must be equal on every rank
   std::optional<std::uint64_t> given_hash;  // of the complete value, once it was needed; the ranks compare it
+  std::optional<std::uint64_t> shard_hash;  // of this rank's shard from the host, if other ranks hold it too
   bool is_under_way = false;  // data that the running step computes: call await_execution() before using the shard
   std::function<Literal()> refresh;  // data from the host that a compiled function requests at each call
 

@@ -85,7 +85,7 @@ class BertLayer : public Callable<BertLayer> {
   /// x [b, t, hidden]; `mask` [b, t] as for EncoderSelfAttention.
   Tensor forward(const Tensor& x, const Tensor& mask);
   /// Shards the weights and the activations between them over the axis of the split.
-  void shard(const ActivationSplit& split);
+  void shard(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "BertLayer"; }
 
  private:
@@ -98,7 +98,7 @@ class BertLayer : public Callable<BertLayer> {
   ModuleGroup attention_{"BertAttention", {{"self", &self_}, {"output", &attention_output_}}};
   ModuleGroup intermediate_{"BertIntermediate", {{"dense", &intermediate_dense_}}};
   ModuleGroup output_{"BertOutput", {{"dense", &output_dense_}, {"LayerNorm", &output_norm_}}};
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// How the vector of a text is made of those of its tokens.
@@ -162,7 +162,7 @@ class BertForMaskedLM : public Callable<BertForMaskedLM, PretrainedModel> {
   /// The matrix and the bias over the vocabulary.
   [[nodiscard]] Tensor head_weight() const { return head_weight_; }
   [[nodiscard]] Tensor head_bias() const { return head_bias_; }
-  void split_activations(const ActivationSplit& split) { split_ = split; }
+  void shard_activations(const ActivationSharding& split) { split_ = split; }
   [[nodiscard]] std::string config_json() const override;
   ModelOutput run(const ModelInputs& inputs) override;
   [[nodiscard]] std::string_view block_class() const override { return "BertLayer"; }
@@ -195,7 +195,7 @@ class BertForMaskedLM : public Callable<BertForMaskedLM, PretrainedModel> {
   Predictions predictions_;
   ModuleGroup cls_{"BertOnlyMLMHead", {{"predictions", &predictions_}}};
   Tensor head_weight_, head_bias_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// BERT with a linear classifier over the pooled first token.

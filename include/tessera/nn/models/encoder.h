@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/nn/activation_split.h"
+#include "tessera/nn/activation_sharding.h"
 #include "tessera/nn/layers.h"
 
 namespace tessera::nn {
@@ -46,7 +46,7 @@ class EncoderSelfAttention : public Callable<EncoderSelfAttention> {
   /// x [b, t, c] -> [b, t, c]. `mask` is [b, t], true for the positions that are attended to, or null: all.
   Tensor forward(const Tensor& x, const Tensor& mask);
   /// Shards the weights and the products by heads over the axis of the split.
-  void shard(const ActivationSplit& split);
+  void shard(const ActivationSharding& split);
   [[nodiscard]] HeadsLinear& query() { return query_; }
   [[nodiscard]] HeadsLinear& key() { return key_; }
   [[nodiscard]] HeadsLinear& value() { return value_; }
@@ -56,11 +56,11 @@ class EncoderSelfAttention : public Callable<EncoderSelfAttention> {
   std::int64_t heads_, head_size_;
   double dropout_;
   HeadsLinear query_, key_, value_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// Shards a linear layer over the axis of the split: its outputs and bias, or its inputs.
-void shard_outputs(const Linear& layer, const ActivationSplit& split);
-void shard_inputs(const Linear& layer, const ActivationSplit& split);
+void shard_outputs(const Linear& layer, const ActivationSharding& split);
+void shard_inputs(const Linear& layer, const ActivationSharding& split);
 
 }  // namespace tessera::nn

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/nn/activation_split.h"
+#include "tessera/nn/activation_sharding.h"
 #include "tessera/nn/layers.h"
 #include "tessera/nn/models/model.h"
 
@@ -55,8 +55,8 @@ class GPT2Attention : public Callable<GPT2Attention> {
   [[nodiscard]] Tensor qkv_weight() const { return qkv_weight_; }
   [[nodiscard]] Tensor qkv_bias() const { return qkv_bias_; }
   [[nodiscard]] Conv1D& c_proj() { return c_proj_; }
-  /// See GPT2Model::split_activations.
-  void split_activations(const ActivationSplit& split) { split_ = split; }
+  /// See GPT2Model::shard_activations.
+  void shard_activations(const ActivationSharding& split) { split_ = split; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Attention"; }
 
  private:
@@ -77,7 +77,7 @@ class GPT2Attention : public Callable<GPT2Attention> {
   Conv1D c_proj_;
   double attn_pdrop_;
   Dropout resid_dropout_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 class GPT2MLP : public Callable<GPT2MLP> {
@@ -86,15 +86,15 @@ class GPT2MLP : public Callable<GPT2MLP> {
   Tensor forward(const Tensor& x);
   [[nodiscard]] Conv1D& c_fc() { return c_fc_; }
   [[nodiscard]] Conv1D& c_proj() { return c_proj_; }
-  /// See GPT2Model::split_activations.
-  void split_activations(const ActivationSplit& split) { split_ = split; }
+  /// See GPT2Model::shard_activations.
+  void shard_activations(const ActivationSharding& split) { split_ = split; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2MLP"; }
 
  private:
   Conv1D c_fc_, c_proj_;
   std::string activation_;
   Dropout dropout_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 class GPT2Block : public Callable<GPT2Block> {
@@ -128,8 +128,8 @@ class GPT2Model : public Callable<GPT2Model> {
   /// of a block, activations are sharded by heads and columns. Between them they are sharded by time, so that norms,
   /// dropout and residual sums are not computed twice. The all-reduce of a block becomes a reduce-scatter and a later
   /// all-gather of the same bytes.
-  void split_activations(const ActivationSplit& split);
-  [[nodiscard]] const std::optional<ActivationSplit>& activation_split() const { return split_; }
+  void shard_activations(const ActivationSharding& split);
+  [[nodiscard]] const std::optional<ActivationSharding>& activation_sharding() const { return split_; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Model"; }
 
  private:
@@ -138,7 +138,7 @@ class GPT2Model : public Callable<GPT2Model> {
   Dropout drop_;
   ModuleList<GPT2Block> h_;
   LayerNorm ln_f_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// GPT-2 with the language-model head. The head is tied to the token embedding unless tie_word_embeddings is false.
@@ -152,7 +152,9 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel, CausalLM> {
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
   [[nodiscard]] CacheSizes cache_sizes() const override;
-  [[nodiscard]] std::optional<ActivationSplit> head_split() const override { return transformer_.activation_split(); }
+  [[nodiscard]] std::optional<ActivationSharding> head_sharding() const override {
+    return transformer_.activation_sharding();
+  }
   [[nodiscard]] GPT2Model& transformer() { return transformer_; }
   [[nodiscard]] GPT2Block& block(int i) { return transformer_.blocks()[i]; }
   [[nodiscard]] const GPT2Config& config() const { return config_; }
@@ -177,7 +179,7 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel, CausalLM> {
 };
 
 /// Shards a model over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary, and the
-/// activations between them by time (GPT2Model::split_activations).
+/// activations between them by time (GPT2Model::shard_activations).
 void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::string& axis);
 
 }  // namespace tessera::nn

@@ -85,7 +85,7 @@ class DecoderAttention : public Callable<DecoderAttention> {
   explicit DecoderAttention(const DecoderAttentionOptions& options, std::string_view class_name = "LlamaAttention");
   Tensor forward(const Tensor& x, const DecoderContext& context);  // [b, t, c] -> [b, t, c]
   /// Shards the groups of heads over the axis, and the time of the result.
-  void shard_tensor_parallel(const ActivationSplit& split);
+  void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return class_name_; }
 
  private:
@@ -106,7 +106,7 @@ class DecoderAttention : public Callable<DecoderAttention> {
   DecoderAttentionOptions options_;
   std::string_view class_name_;
   Projection q_proj_, k_proj_, v_proj_, o_proj_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 class LlamaDecoderLayer : public Callable<LlamaDecoderLayer> {
@@ -115,7 +115,7 @@ class LlamaDecoderLayer : public Callable<LlamaDecoderLayer> {
   Tensor forward(const Tensor& x, const DecoderContext& context);
   [[nodiscard]] DecoderAttention& self_attn() { return self_attn_; }
   [[nodiscard]] SwiGLU& mlp() { return mlp_; }
-  void shard_tensor_parallel(const ActivationSplit& split);
+  void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "LlamaDecoderLayer"; }
 
  private:
@@ -135,10 +135,10 @@ class LlamaModel : public Callable<LlamaModel> {
   Tensor forward(const Tensor& tokens, const CausalInputs& inputs = {});  // [b, t] -> [b, t, c]
   /// The hidden states of the last tokens of a step of generation, [b, 1, c].
   Tensor step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache);
-  [[nodiscard]] const std::optional<ActivationSplit>& activation_split() const { return split_; }
+  [[nodiscard]] const std::optional<ActivationSharding>& activation_sharding() const { return split_; }
   [[nodiscard]] Embedding& embed_tokens() { return embed_tokens_; }
   [[nodiscard]] ModuleList<LlamaDecoderLayer>& layers() { return layers_; }
-  void shard_tensor_parallel(const ActivationSplit& split);
+  void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "LlamaModel"; }
 
  private:
@@ -147,7 +147,7 @@ class LlamaModel : public Callable<LlamaModel> {
   ModuleList<LlamaDecoderLayer> layers_;
   RMSNorm norm_;
   RotaryEmbedding rotary_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// The language-model head, which may be tied to an embedding: `lm_head`.
@@ -156,14 +156,14 @@ class LanguageModelHead : public Callable<LanguageModelHead> {
   LanguageModelHead(const Embedding& embedding, bool is_tied, double initializer_range);
   Tensor forward(const Tensor& x);  // [b, t, c] -> [b, t, vocabulary]
   /// Shards the vocabulary over the axis.
-  void shard_tensor_parallel(const ActivationSplit& split);
+  void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] std::string_view class_name() const override { return "Linear"; }
 
  private:
   bool is_tied_;
   Tensor weight_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// Llama with the language-model head.
@@ -182,7 +182,9 @@ class LlamaForCausalLM : public Callable<LlamaForCausalLM, CausalLM> {
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
   [[nodiscard]] CacheSizes cache_sizes() const override;
-  [[nodiscard]] std::optional<ActivationSplit> head_split() const override { return model_.activation_split(); }
+  [[nodiscard]] std::optional<ActivationSharding> head_sharding() const override {
+    return model_.activation_sharding();
+  }
   [[nodiscard]] std::string_view class_name() const override { return "LlamaForCausalLM"; }
   [[nodiscard]] FileNames file_names() const override { return {"model.", {".rotary_emb.inv_freq"}}; }
 

@@ -70,7 +70,7 @@ class MixtralDecoderLayer : public Callable<MixtralDecoderLayer> {
   Output forward(const Tensor& x, const DecoderContext& context);
   [[nodiscard]] DecoderAttention& self_attn() { return self_attn_; }
   [[nodiscard]] SparseMoe& block_sparse_moe() { return block_sparse_moe_; }
-  void shard_tensor_parallel(const ActivationSplit& split);
+  void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "MixtralDecoderLayer"; }
 
  private:
@@ -90,10 +90,10 @@ class MixtralModel : public Callable<MixtralModel> {
   Output forward(const Tensor& tokens, const CausalInputs& inputs = {});
   /// The hidden states of the last tokens of a step of generation, [b, 1, c].
   Tensor step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache);
-  [[nodiscard]] const std::optional<ActivationSplit>& activation_split() const { return split_; }
+  [[nodiscard]] const std::optional<ActivationSharding>& activation_sharding() const { return split_; }
   [[nodiscard]] Embedding& embed_tokens() { return embed_tokens_; }
   [[nodiscard]] ModuleList<MixtralDecoderLayer>& layers() { return layers_; }
-  void shard_tensor_parallel(const ActivationSplit& split);
+  void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "MixtralModel"; }
 
  private:
@@ -102,7 +102,7 @@ class MixtralModel : public Callable<MixtralModel> {
   ModuleList<MixtralDecoderLayer> layers_;
   RMSNorm norm_;
   RotaryEmbedding rotary_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// Mixtral with the language-model head. The loss contains the load-balancing loss if output_router_logits is set, as in
@@ -124,7 +124,9 @@ class MixtralForCausalLM : public Callable<MixtralForCausalLM, CausalLM> {
   void shard_experts(const Mesh& mesh, const std::string& axis) override;
   Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
   [[nodiscard]] CacheSizes cache_sizes() const override;
-  [[nodiscard]] std::optional<ActivationSplit> head_split() const override { return model_.activation_split(); }
+  [[nodiscard]] std::optional<ActivationSharding> head_sharding() const override {
+    return model_.activation_sharding();
+  }
   [[nodiscard]] std::string_view class_name() const override { return "MixtralForCausalLM"; }
   [[nodiscard]] FileNames file_names() const override { return {"model.", {".rotary_emb.inv_freq"}}; }
 

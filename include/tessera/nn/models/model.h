@@ -11,7 +11,7 @@
 
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/nn/activation_split.h"
+#include "tessera/nn/activation_sharding.h"
 #include "tessera/nn/generation/key_value_cache.h"
 #include "tessera/nn/module.h"
 
@@ -87,7 +87,7 @@ class CausalLM : public PretrainedModel {
   /// Error unless the model overrides it.
   [[nodiscard]] virtual CacheSizes cache_sizes() const;
   /// The axis over which the heads are sharded, if there is one: the cache is sharded like them.
-  [[nodiscard]] virtual std::optional<ActivationSplit> head_split() const { return std::nullopt; }
+  [[nodiscard]] virtual std::optional<ActivationSharding> head_sharding() const { return std::nullopt; }
 
  protected:
   struct Output {

@@ -78,7 +78,7 @@ class ViTLayer : public Callable<ViTLayer> {
   explicit ViTLayer(const ViTConfig& config);
   Tensor forward(const Tensor& x);
   /// Shards the weights and the activations between them over the axis of the split.
-  void shard(const ActivationSplit& split);
+  void shard(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "ViTLayer"; }
 
  private:
@@ -91,7 +91,7 @@ class ViTLayer : public Callable<ViTLayer> {
   ModuleGroup output_{"ViTOutput", {{"dense", &output_dense_}}};
   LayerNorm layernorm_before_, layernorm_after_;
   Dropout dropout_;
-  std::optional<ActivationSplit> split_;
+  std::optional<ActivationSharding> split_;
 };
 
 /// The encoder with its embeddings and last norm: `vit`.

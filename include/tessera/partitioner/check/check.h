@@ -65,8 +65,8 @@ struct CheckReport {
 /// may differ by 2^-30 of their magnitudes. With `run` the other side is still the reference evaluation of the
 /// unpartitioned program as given, and the bound depends on the narrowest dtype in the program and on the effect of
 /// its types on the results. If an element is outside its bound, the global program is evaluated again with changed
-/// roundings, and the element may differ as much as these change it (docs/internals/debugging.md, ill-conditioned
-/// results).
+/// roundings, and the element must then be among the values that these runs give, or near them (docs/internals/debugging.md,
+/// ill-conditioned results).
 CheckReport check_partition(const Program& program, const CheckOptions& options = {});
 
 /// The same for a program that is already partitioned. Padding is poisoned if PartitionOptions::keep_shardings was

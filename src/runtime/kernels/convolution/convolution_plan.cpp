@@ -20,9 +20,9 @@ void add(Side& side, const Axis& axis) {
   side.strides.push_back(axis.stride);
 }
 
-class Planner {
+class ConvolutionPlanner {
  public:
-  explicit Planner(const OpView& view)
+  explicit ConvolutionPlanner(const OpView& view)
       : view_(view), a_(view.as<ConvolutionAttributes>()), lhs_(view.operands[0]), rhs_(view.operands[1]) {}
 
   std::optional<Plan> plan() {
@@ -165,6 +165,6 @@ class Planner {
 
 }  // namespace
 
-std::optional<Plan> plan_convolution(const OpView& view) { return Planner(view).plan(); }
+std::optional<Plan> plan_convolution(const OpView& view) { return ConvolutionPlanner(view).plan(); }
 
 }  // namespace tessera::convolution

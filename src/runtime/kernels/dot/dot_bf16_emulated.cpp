@@ -11,11 +11,11 @@ namespace tessera {
 namespace {
 
 // Converts a 16-bit operand to f32. The result has its elements in memory order, without gaps and repetitions.
-class Widening {
+class WideningProduct {
  public:
-  Widening() = default;
+  WideningProduct() = default;
   // Replaces `strides` by those of the converted operand.
-  Widening(DType from, const Dims& sizes, Dims& strides) : bytes_(dtype_size(from)) {
+  WideningProduct(DType from, const Dims& sizes, Dims& strides) : bytes_(dtype_size(from)) {
     std::vector<std::size_t> order;
     for (std::size_t d = 0; d < sizes.size(); ++d)
       if (sizes[d] > 1 && strides[d] != 0) order.push_back(d);
@@ -126,13 +126,13 @@ class EmulatedProduct final : public ProductKernel {
       if (sizes[d] > 1 && strides[d] != plain[d]) return false;
     return true;
   }
-  static Widening widen(DType from, const Dims& batch, Dims& batch_strides, std::int64_t rows, std::int64_t& row_stride,
-                        std::int64_t columns, std::int64_t& column_stride) {
+  static WideningProduct widen(DType from, const Dims& batch, Dims& batch_strides, std::int64_t rows,
+                               std::int64_t& row_stride, std::int64_t columns, std::int64_t& column_stride) {
     Dims sizes = batch;
     sizes.insert(sizes.end(), {rows, columns});
     Dims strides = batch_strides;
     strides.insert(strides.end(), {row_stride, column_stride});
-    Widening out(from, sizes, strides);
+    WideningProduct out(from, sizes, strides);
     std::copy_n(strides.begin(), batch.size(), batch_strides.begin());
     row_stride = strides[batch.size()];
     column_stride = strides[batch.size() + 1];
@@ -141,8 +141,8 @@ class EmulatedProduct final : public ProductKernel {
 
   DType result_;
   bool widens_ = false;  // else the product reads 16-bit operands
-  Widening lhs_;
-  Widening rhs_;
+  WideningProduct lhs_;
+  WideningProduct rhs_;
   std::int64_t out_count_ = 0;
   std::unique_ptr<ProductKernel> product_;
   struct {

@@ -23,12 +23,12 @@ constexpr TileConfiguration kTileConfiguration;
 
 // Gives all tile registers 16 rows of 64 bytes, until it is destroyed. Registers 0 to 3 hold sums, 4 and 5 parts of the
 // left operand, 6 and 7 parts of the right operand.
-class TileRegisters {
+class AmxRegisters {
  public:
-  TileRegisters() { _tile_loadconfig(&kTileConfiguration); }
-  ~TileRegisters() { _tile_release(); }
-  TileRegisters(const TileRegisters&) = delete;
-  TileRegisters& operator=(const TileRegisters&) = delete;
+  AmxRegisters() { _tile_loadconfig(&kTileConfiguration); }
+  ~AmxRegisters() { _tile_release(); }
+  AmxRegisters(const AmxRegisters&) = delete;
+  AmxRegisters& operator=(const AmxRegisters&) = delete;
 };
 
 // g++ 12 does not know either that loads and stores of tile registers access memory. Call this between them and other

@@ -13,7 +13,7 @@ namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
 struct AmxWords : PairWords {
-  using Registers = TileRegisters;
+  using Registers = AmxRegisters;
   static constexpr bool kUsesAmx = true;
 };
 

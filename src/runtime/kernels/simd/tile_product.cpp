@@ -316,7 +316,7 @@ void tile_product(const TileProductArgs& args) {
   auto* const partial = reinterpret_cast<float*>(right + blocks.right());
   float* const sums = blocks.keeps_sums ? partial + blocks.partial() : nullptr;
   const bool streams = streams_result(args);
-  const TileRegisters registers;
+  const AmxRegisters registers;
   const auto multiply = [&](std::int64_t first_row, std::int64_t end_row, std::int64_t n, std::int64_t k) {
     const std::int64_t columns = std::min(blocks.columns, args.n - n);
     const std::int64_t depths = std::min(blocks.depth, args.k - k);

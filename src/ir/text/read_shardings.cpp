@@ -4,11 +4,11 @@
 #include <type_traits>
 
 #include "emit_checks.h"
-#include "maximal_meshes.h"
 #include "tessera/base/text.h"
 #include "tessera/sharding/hlo_sharding.h"
 #include "tessera/sharding/placement.h"
-#include "text_reader.h"
+#include "text/maximal_meshes.h"
+#include "text/text_reader.h"
 
 namespace tessera {
 namespace {

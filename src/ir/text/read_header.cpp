@@ -8,7 +8,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
-#include "text_reader.h"
+#include "text/text_reader.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sharding_texts.h"
+#include "text/sharding_texts.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "maximal_meshes.h"
+#include "text/maximal_meshes.h"
 
 #include <string_view>
 

@@ -7,12 +7,12 @@
 #include <set>
 #include <utility>
 
-#include "sharding_texts.h"
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/sharding/hlo_sharding.h"
-#include "text_reader.h"
+#include "text/sharding_texts.h"
+#include "text/text_reader.h"
 
 namespace tessera {
 namespace {

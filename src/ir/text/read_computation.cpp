@@ -2,9 +2,9 @@
 // Reads computations and their instructions.
 #include <algorithm>
 
-#include "raw_instruction.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
+#include "text/raw_instruction.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/nn/activation_split.h"
+#include "tessera/nn/activation_sharding.h"
 
 #include "tessera/base/text.h"
 
@@ -15,15 +15,15 @@ std::vector<PartitionSpec::Entry> batch_only(const Tensor& x) {
 
 }  // namespace
 
-Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSplit>& split) {
+Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSharding>& split) {
   if (!split) return x;
-  if (x.dim(dim) == 1) return whole(x, split);  // a single token
+  if (x.dim(dim) == 1) return gathered(x, split);  // a single token
   auto entries = batch_only(x);
   at(entries, dim) = PartitionSpec::Entry(split->axis);
   return mark_sharding_with_gradients(x, split->mesh, PartitionSpec(std::move(entries)));
 }
 
-Tensor whole(const Tensor& x, const std::optional<ActivationSplit>& split) {
+Tensor gathered(const Tensor& x, const std::optional<ActivationSharding>& split) {
   if (!split) return x;
   return with_sharding_constraint(x, split->mesh, PartitionSpec(batch_only(x)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "not_hlo_text.h"
+#include "text/not_hlo_text.h"
 
 #include <algorithm>
 #include <cstdint>

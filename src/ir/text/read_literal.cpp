@@ -7,7 +7,7 @@
 
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
-#include "text_reader.h"
+#include "text/text_reader.h"
 
 namespace tessera {
 namespace {

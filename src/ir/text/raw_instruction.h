@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "text_reader.h"
+#include "text/text_reader.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "propagation/local_search.h"
+#include "propagation/change_search.h"
 
 #include <algorithm>
 
@@ -24,8 +24,8 @@ const TensorFactors* factors_at(const PropagationEdge& edge, int slot) {
 
 }  // namespace
 
-LocalSearch::LocalSearch(const Variant& variant, DecisionMemo& memo, const ProgramEstimator& estimator,
-                         const MachineModel& machine)
+ChangeSearch::ChangeSearch(const Variant& variant, DecisionMemo& memo, const ProgramEstimator& estimator,
+                           const MachineModel& machine)
     : program_(variant.program), graph_(variant.graph), memo_(memo), estimator_(estimator), machine_(machine) {
   const auto counts = run_counts(program_);
   for (const PropagationEdge& edge : graph_.edges) {
@@ -38,13 +38,13 @@ LocalSearch::LocalSearch(const Variant& variant, DecisionMemo& memo, const Progr
     is_free_.push_back(!slot.fixed && slot.open && slot.type.is_array() && slot.sharding.manual.empty());
 }
 
-void LocalSearch::start_from(const Slots& slots) {
+void ChangeSearch::start_from(const Slots& slots) {
   slots_ = slots;
   ids_.clear();
   for (const PropagationSlot& slot : slots) ids_.push_back(memo_.shardings.id_of(make_sharding(slot.sharding)));
 }
 
-LocalSearch::Changes LocalSearch::changed(const ReshardTrial& trial) {
+ChangeSearch::Changes ChangeSearch::changed(const ReshardTrial& trial) {
   Changes changes;
   std::vector<int> front = trial.slots;
   for (const int slot : trial.slots) {
@@ -59,7 +59,7 @@ LocalSearch::Changes LocalSearch::changed(const ReshardTrial& trial) {
   return changes;
 }
 
-LocalSearch::Changes LocalSearch::changes_to(const Slots& slots) {
+ChangeSearch::Changes ChangeSearch::changes_to(const Slots& slots) {
   Changes changes;
   for (int s = 0; s < isize(slots); ++s)
     if (!(at(slots, s).sharding == at(slots_, s).sharding))
@@ -67,7 +67,7 @@ LocalSearch::Changes LocalSearch::changes_to(const Slots& slots) {
   return changes;
 }
 
-Slots LocalSearch::slots_after(const Changes& changes) const {
+Slots ChangeSearch::slots_after(const Changes& changes) const {
   Slots out = slots_;
   for (const auto& [slot, to] : changes) {
     at(out, slot).sharding = memo_.shardings.of(to.sharding)->front();
@@ -76,7 +76,7 @@ Slots LocalSearch::slots_after(const Changes& changes) const {
   return out;
 }
 
-double LocalSearch::difference(const Changes& changes) {
+double ChangeSearch::difference(const Changes& changes) {
   std::vector<int> edges;
   for (const auto& [slot, to] : changes)
     edges.insert(edges.end(), at(graph_.edges_of_slot, slot).begin(), at(graph_.edges_of_slot, slot).end());
@@ -88,7 +88,7 @@ double LocalSearch::difference(const Changes& changes) {
   return change;
 }
 
-void LocalSearch::spread(int slot, Changes& changes, std::vector<int>& front) {
+void ChangeSearch::spread(int slot, Changes& changes, std::vector<int>& front) {
   const auto offer = [&](int edge, int other) {
     for (const int sharding : suggested(edge, slot, other, changes)) {
       if (difference(other, sharding, changes) <= 0) {
@@ -105,7 +105,7 @@ void LocalSearch::spread(int slot, Changes& changes, std::vector<int>& front) {
         if (at(is_free_, other) && !changes.contains(other)) offer(edge, other);
 }
 
-std::vector<int> LocalSearch::suggested(int edge, int from, int to, const Changes& changes) {
+std::vector<int> ChangeSearch::suggested(int edge, int from, int to, const Changes& changes) {
   const PropagationEdge& e = at(graph_.edges, edge);
   const TensorFactors* known = factors_at(e, from);
   const TensorFactors* wanted = factors_at(e, to);
@@ -124,7 +124,7 @@ std::vector<int> LocalSearch::suggested(int edge, int from, int to, const Change
   return out;
 }
 
-double LocalSearch::difference(int slot, int sharding, Changes& changes) {
+double ChangeSearch::difference(int slot, int sharding, Changes& changes) {
   double out = 0;
   for (const int edge : at(graph_.edges_of_slot, slot)) out -= at(times_, edge) * cost_of(edge, changes);
   changes[slot].sharding = sharding;
@@ -132,7 +132,7 @@ double LocalSearch::difference(int slot, int sharding, Changes& changes) {
   return out;
 }
 
-double LocalSearch::cost_of(int edge, const Changes& changes) {
+double ChangeSearch::cost_of(int edge, const Changes& changes) {
   const PropagationEdge& e = at(graph_.edges, edge);
   const OpSignature* signature = at(signatures_, edge);
   key_ = {signature != nullptr ? signature->id : -1 - e.map_id};
@@ -149,19 +149,19 @@ double LocalSearch::cost_of(int edge, const Changes& changes) {
   return known_.emplace(key, cost).first->second;
 }
 
-double LocalSearch::moved(int slot, const Sharding& from, const Sharding& to) const {
+double ChangeSearch::moved(int slot, const Sharding& from, const Sharding& to) const {
   const Type& type = at(graph_.slots, slot).type;
   return type.is_array() ? reshard_cost(type, from, to, machine_.links()) : 0;
 }
 
-double LocalSearch::cost_of_flow(int edge, const Changes& changes) const {
+double ChangeSearch::cost_of_flow(int edge, const Changes& changes) const {
   const PropagationEdge& e = at(graph_.edges, edge);
   const auto settled = [&](int slot) { return sharding_of(slot, changes).closed().without_partial(); };
   const double bytes = moved(e.results.front(), settled(e.operands.front()), settled(e.results.front()));
   return machine_.links().is_uniform() ? bytes : machine_.seconds_of_moved(bytes);
 }
 
-double LocalSearch::cost_of_op(int edge, const Changes& changes) {
+double ChangeSearch::cost_of_op(int edge, const Changes& changes) {
   const PropagationEdge& e = at(graph_.edges, edge);
   const OpSignature& signature = *at(signatures_, edge);
   const auto settled = [&](int slot) { return sharding_of(slot, changes).closed().without_partial(); };

@@ -10,16 +10,16 @@
 namespace tessera::nn {
 
 /// The mesh axis over which the products of a model are sharded.
-struct ActivationSplit {
+struct ActivationSharding {
   Mesh mesh;
   std::string axis;
 };
 
 /// Returns `x` [b, ...], and constrains it and its gradient: dim `dim` is sharded over the axis; the sharding of the
-/// batch does not change. Returns `x` itself without a split.
-[[nodiscard]] Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSplit>& split);
+/// batch does not change. Returns `x` itself without a sharding.
+[[nodiscard]] Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSharding>& sharding);
 /// Returns `x` [b, ...] replicated over the axis. Its gradient is partial over the axis and may be reduce-scattered
 /// directly.
-[[nodiscard]] Tensor whole(const Tensor& x, const std::optional<ActivationSplit>& split);
+[[nodiscard]] Tensor gathered(const Tensor& x, const std::optional<ActivationSharding>& sharding);
 
 }  // namespace tessera::nn

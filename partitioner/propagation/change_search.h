@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-class LocalSearch {
+class ChangeSearch {
  public:
-  LocalSearch(const Variant& variant, DecisionMemo& memo, const ProgramEstimator& estimator,
-              const MachineModel& machine);
+  ChangeSearch(const Variant& variant, DecisionMemo& memo, const ProgramEstimator& estimator,
+               const MachineModel& machine);
   /// The outcome to which changed() refers.
   void start_from(const std::vector<PropagationSlot>& slots);
   /// The number of the sharding of each changed slot, and the edge through which the change came.

@@ -4,11 +4,12 @@
 #include <boost/container/flat_map.hpp>
 #include <boost/unordered/unordered_flat_map.hpp>
 
-#include "not_hlo_text.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
-#include "text_reader.h"
+#include "text/not_hlo_text.h"
+#include "text/text_reader.h"
+#include "verify_devices.h"
 
 namespace tessera {
 
@@ -187,7 +188,12 @@ Program parse_program(std::string_view text, const OpTable& table, const ParseOp
     state.program.name = entry == "_" ? entry : "module_" + entry;
   }
   check_header(state.in, header, state.program);
-  attach_shardings(state, header, options.meshes);
+  attach_shardings(state, header, options.meshes);  // may determine the number of devices
+  try {
+    check_devices_of_collectives(state.program);
+  } catch (Error& error) {
+    throw error.prefix(options.file_name + ": ");
+  }
   return std::move(state.program);
 }
 

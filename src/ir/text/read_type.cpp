@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.h"
-#include "text_reader.h"
+#include "text/text_reader.h"
 
 namespace tessera {
 namespace {

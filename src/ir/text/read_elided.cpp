@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "tessera/base/text.h"
-#include "text_reader.h"
+#include "text/text_reader.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "raw_instruction.h"
+#include "text/raw_instruction.h"
 
 #include <algorithm>
 #include <set>
@@ -264,9 +264,9 @@ void check_signature(const TextCursor& in, const Signature& signature, const Com
   const auto types = computation.parameter_types();
   const std::vector<Type> listed(signature.types.begin(), signature.types.end() - 1);
   if (listed != types)
-    log_warning("{}%{} lists the parameters {}, but its body has {}; the body is used",
-                in.place(signature.positions.front()), computation.name, Type::tuple(listed).str(),
-                Type::tuple(types).str());
+    log_shared_warning("{}%{} lists the parameters {}, but its body has {}; the body is used",
+                       in.place(signature.positions.front()), computation.name, Type::tuple(listed).str(),
+                       Type::tuple(types).str());
   if (!(signature.types.back() == computation.root_type()))
     in.fail_at(signature.positions.back(),
                fmt::format("the result is listed as {}, the root %{} is {}", signature.types.back().str(),
