@@ -210,7 +210,7 @@ ENTRY e {
 })");
   const auto outcome = run("check " + more_than_the_machine_has);
   EXPECT_EQ(outcome.code, 1) << outcome.error;
-  EXPECT_NE(outcome.error.find("out of memory: cannot allocate 4.00TB"), std::string::npos) << outcome.error;
+  EXPECT_NE(outcome.error.find("out of memory: cannot allocate "), std::string::npos) << outcome.error;
 }
 
 TEST_F(TesseraCommand, RunShowsAResultOfOneDevice) {
