@@ -77,7 +77,8 @@ def causal():
         --block_size 64 --optim adafactor --adafactor true --save_strategy no --logging_strategy no --fsdp full_shard
         --fsdp_config fsdp_config.json""")
     check("held out: loss" in out, out)
-    check("bf16" in out, f"computes in bf16:\n{out}")
+    block = re.search(r"transformer\.h\.0 \(GPT2Block\) +(\d+) +([\d.]+)KB", out)
+    check(block and abs(float(block[2]) * 1024 / int(block[1]) - 2) < 0.01, f"gathers two bytes for each parameter, in bf16:\n{out}")
 
 
 def masked():
