@@ -171,7 +171,7 @@ class Rematerialization {
   std::map<Id, Ids> late_;  // by reader: the members of which it reads the copy
 };
 
-// Rewrites the program such that no scores are needed after the product for which they are computed. LargeScores that cannot
+// Rewrites the program such that no scores are needed after the product for which they are computed. Scores that cannot
 // be rematerialized are given up.
 Traced rematerialize_scores(const Program& program, LargeScores& scores) {
   const Computation& entry = program.entry_computation();

@@ -22,8 +22,9 @@ Tensor sharded_variable(const Type& global, const Sharding& sharding, const Lite
   check_sharding(global, sharding);
   auto node = trace().make_node(global);
   node->sharding = sharding;
-  node->shard = DeviceArray::from_literal(padded_shard(shard, global, sharding, RankContext::current().rank()));
-  note_given_shard(*node, node->shard.to_literal());
+  const Literal padded = padded_shard(shard, global, sharding, RankContext::current().rank());
+  node->shard = DeviceArray::from_literal(padded);
+  note_given_shard(*node, padded);
   return new_tensor(std::move(node));
 }
 
