@@ -5,6 +5,7 @@
 //   for (const DeviceBatch& batch : loader) {
 //     model.loss(batch.at("input_ids"), batch.at("labels")).backward();
 //     optimizer.step();
+//     optimizer.zero_grad();
 //   }                                                   // each round ends with mark_step()
 #pragma once
 
