@@ -61,7 +61,9 @@ void check_same_on_all_ranks(const NamedValues& values) {
     std::vector<std::string> column;
     for (const auto& one : of_ranks) column.push_back(i < one.size() ? one[i] : "");
     const bool is_same = std::all_of(column.begin(), column.end(), [&](const auto& v) { return v == column.front(); });
-    if (!is_same) lines.push_back(fmt::format("--{} is {}", values[i].first, values_by_rank(column)));
+    if (!is_same)
+      lines.push_back(fmt::format("{}{} is {}", values[i].first.starts_with("TESSERA_") ? "" : "--", values[i].first,
+                                  values_by_rank(column)));
   }
   fail("ranks were started with different arguments; give every rank the same:\n  {}", fmt::join(lines, "\n  "));
 }
