@@ -329,7 +329,6 @@ def stopped():
     found = job.status(20)
     check(found not in (0, "no end"), f"stopped mpirun: status {found}\n{job.text()}")
     check((job.folder / "trainer_state.json").exists(), f"stopped mpirun: no state\n{job.text()}")
-
     # A step that takes many seconds.
     job = Job("stopped_twice", "--gradient_accumulation_steps", 4000, until="peak ")
     job.process.send_signal(signal.SIGINT)
