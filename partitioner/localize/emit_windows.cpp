@@ -57,6 +57,7 @@ NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const 
   std::vector<std::string> axes;
   for (const AxisRef& axis : merged_axes(at(now.dims, dim).axes)) axes.push_back(now.mesh.axis_text(axis));
   NotesRef notes = with_frontend_attribute(given, kWhyAttribute, std::nullopt);
+  notes = with_frontend_attribute(notes, kConsumerAttribute, std::nullopt);  // that of an earlier reshard
   notes = with_frontend_attribute(notes, "tessera.axes", fmt::format("{}", fmt::join(axes, "+")));
   notes = with_frontend_attribute(notes, kReasonAttribute, reason);
   notes = with_frontend_attribute(notes, kFromAttribute,

@@ -95,6 +95,7 @@ NotesRef notes_of(const NotesRef& given, const RealignedReshape& reshape, const 
   std::vector<std::string> names;
   for (const AxisRef& axis : run.axes) names.push_back(reshape.result.mesh.axis_text(axis));
   NotesRef notes = with_frontend_attribute(given, kWhyAttribute, std::nullopt);
+  notes = with_frontend_attribute(notes, kConsumerAttribute, std::nullopt);  // that of an earlier reshard
   notes = with_frontend_attribute(notes, "tessera.axes", fmt::format("{}", fmt::join(names, "+")));
   notes = with_frontend_attribute(
       notes, kReasonAttribute,

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "tessera/base/error.h"
 #include "tessera/base/memory.h"
@@ -19,14 +20,13 @@ namespace {
 
 std::shared_ptr<std::vector<std::byte>> zeros(const Type& type) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 30;  // smaller arrays need no question about the machine
-  const auto fail_on_size = [&] { fail_to_allocate(type.byte_size(), fmt::format("the host array {}", type.str())); };
-  if (type.byte_size() > kLarge && type.byte_size() > machine_memory()) fail_on_size();
+  const std::int64_t bytes = type.byte_size();
   try {
-    return std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(type.byte_size()));
+    if (bytes > kLarge && bytes > machine_memory()) throw std::bad_alloc();
+    return std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes));
   } catch (const std::exception&) {  // bad_alloc, or length_error
-    fail_on_size();
+    fail_to_allocate(bytes, fmt::format("the host array {}", type.str()));
   }
-  return nullptr;
 }
 
 }  // namespace

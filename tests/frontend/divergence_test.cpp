@@ -155,28 +155,32 @@ TEST(Divergence, AShardedResultThatOneRankPassesAgainIsNoDifference) {
   });
 }
 
-// A sampler that depends on the rank, beside tensor parallelism.
+// A sampler that depends on the rank, beside tensor parallelism. 3 rows over 2 tiles have a row of padding, which may
+// differ.
 TEST(Divergence, ShardsThatDifferWhereTheShardingPlacesTheSameElementsAreADifference) {
   const auto message = [](bool is_replicated, auto value) {
-    return message_of(4, [=](int rank) {
-      const Mesh mesh({{"data", 2}, {"model", 2}});
+    return message_of(6, [=](int rank) {
+      const Mesh mesh({{"data", 2}, {"model", 3}});
       const PartitionSpec spec = is_replicated ? PartitionSpec{{}, {}} : PartitionSpec{"data", {}};
-      const std::int64_t rows = is_replicated ? 3 : 2;
-      const Tensor own = Tensor::from_local_shards(
-          Type::array(DType::kF32, {3, 1}), mesh, spec,
-          Literal::from<float>({rows, 1}, std::vector<float>(static_cast<std::size_t>(rows), value(rank))));
+      std::vector<float> rows(is_replicated ? 3 : 2, value(rank));
+      if (!is_replicated && rank >= 3) rows.back() = static_cast<float>(-rank);
+      const auto count = static_cast<std::int64_t>(rows.size());
+      const Tensor own = Tensor::from_local_shards(Type::array(DType::kF32, {3, 1}), mesh, spec,
+                                                   Literal::from<float>({count, 1}, rows));
       (void)sum(own).item();
     });
   };
   const auto of_rank = [](int rank) { return static_cast<float>(rank); };
   const std::string text = message(false, of_rank);
   EXPECT_NE(text.find("ranks 0 and 1 pass different shards to Tensor::from_local_shards, but {data,-} over "
-                      "mesh<data=2, model=2> places the same elements on both"),
+                      "mesh<data=2, model=3> places the same elements on both"),
             std::string::npos)
       << text;
+  EXPECT_NE(message(false, [](int rank) { return rank == 5 ? 1.0F : 0.0F; }).find("ranks 3 and 5 pass different"),
+            std::string::npos);
   EXPECT_NE(message(true, of_rank).find("ranks 0 and 1 pass different shards"), std::string::npos);
-  EXPECT_EQ(message(false, [](int rank) { return static_cast<float>(rank / 2); }), "no error");
-  EXPECT_EQ(message(true, [](int) { return 1.0F; }), "no error");
+  EXPECT_EQ(message(false, [](int rank) { return static_cast<float>(rank / 3); }), "no error");
+  EXPECT_EQ(message(true, [](int) { return std::nanf("1"); }), "no error");
 }
 
 TEST(Divergence, CompleteValuesAreNotComparedIfTheUserDisablesIt) {

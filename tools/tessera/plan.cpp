@@ -80,7 +80,8 @@ int run_for_configuration(const Arguments& arguments) {
 
 int run_for_published_table(const Arguments& arguments) {
   for (const char* name : {"devices", "axes", "rows", "block-size", "memory", "machine", "bf16", "optim", "top"})
-    if (arguments.has(name)) throw UsageError(fmt::format("--table1 has its own --{}", name));
+    if (arguments.has(name))
+      throw UsageError(fmt::format("--table1 plans six published trainings; leave out --{}", name));
   const trainer::PublishedTable table = trainer::model_published_table();
   if (const auto json = arguments.value("json")) write_text(*json, table.json());
   if (arguments.value_or("json", "") != "-") write_standard_output(table.str());

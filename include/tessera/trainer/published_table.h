@@ -45,7 +45,7 @@ struct PublishedTable {
 };
 
 /// Plans the six trainings and fits the speed of computation, such that the relative errors of the two fitted rows (16b
-/// and 20b, of which the table has the largest contradiction) are equal and opposite. Takes some seconds.
+/// and 20b, which contradict each other most) are equal and opposite. Takes some seconds.
 PublishedTable model_published_table();
 
 }  // namespace tessera::trainer

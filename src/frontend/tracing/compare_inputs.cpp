@@ -109,20 +109,24 @@ std::string input_text(const ExtractedProgram& extracted, std::size_t i) {
                                 const std::string& difference) {
   fail(
       "{}: {} is not the same on all ranks: {}. Every rank must pass the same complete value to Tensor::from, "
-      "from_host "
-      "or scalar; use Tensor::from_local_shards if each rank has its own shard",
+      "from_host or scalar; use Tensor::from_local_shards if each rank has its own shard",
       reason.text, input_text(extracted, i), difference);
 }
 
-// Returns a rank that holds the same elements as `rank` but has another hash; -1: none.
-std::int64_t rank_with_other_shard(const Node& input, const std::vector<std::uint64_t>& hashes, std::size_t rank) {
-  const auto indices_of = [&](std::size_t device) {
-    return shard_indices(input.type, *input.sharding, static_cast<std::int64_t>(device));
-  };
-  for (std::size_t other = 0; other < rank; ++other)
-    if (hashes[other] != 0 && hashes[other] != hashes[rank] && indices_of(other) == indices_of(rank))
-      return static_cast<std::int64_t>(other);
-  return -1;
+// Returns two ranks that pass different shards of the same elements. Looks at each rank once, because this runs in every
+// step.
+std::optional<std::pair<std::size_t, std::size_t>> ranks_with_different_shards(
+    const Node& input, const std::vector<std::uint64_t>& hashes) {
+  std::map<std::vector<std::int64_t>, std::size_t> first_of;  // by start and limit of the shard along each dim
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == 0) continue;
+    std::vector<std::int64_t> elements;
+    for (const Interval& dim : shard_indices(input.type, *input.sharding, static_cast<std::int64_t>(rank)))
+      elements.insert(elements.end(), {dim.start, dim.limit});
+    const auto [first, is_new] = first_of.try_emplace(std::move(elements), rank);
+    if (!is_new && hashes[first->second] != hashes[rank]) return std::pair(first->second, rank);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -158,19 +162,17 @@ void compare_shards(ProcessGroup& world, const ExtractedProgram& extracted, cons
   std::vector<std::uint64_t> mine;
   for (const auto& input : extracted.inputs) mine.push_back(input->shard_hash.value_or(0));
   const auto all = gather_by_input(world, mine);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    for (std::size_t rank = 1; rank < all[i].size(); ++rank) {
-      const Node& input = *extracted.inputs[i];
-      if (all[i][rank] == 0 || !input.sharding) continue;
-      const std::int64_t other = rank_with_other_shard(input, all[i], rank);
-      if (other < 0) continue;
-      fail(
-          "{}: {}: ranks {} and {} pass different shards to Tensor::from_local_shards, but {} over {} places the same "
-          "elements on both. Ranks that differ only along axes that do not shard the tensor must pass the same shard: "
-          "a "
-          "sampler must depend on the coordinates along the axes of the batch, not on the number of the rank",
-          reason.text, input_text(extracted, i), other, rank, input.sharding->str(), input.sharding->mesh);
-    }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Node& input = *extracted.inputs[i];
+    const auto ranks = input.sharding ? ranks_with_different_shards(input, all[i]) : std::nullopt;
+    if (!ranks) continue;
+    fail(
+        "{}: {}: ranks {} and {} pass different shards to Tensor::from_local_shards, but {} over {} places the same "
+        "elements on both. Ranks that differ only along axes that do not shard the tensor must pass the same shard: a "
+        "sampler must depend on the coordinates along the axes of the batch, not on the number of the rank",
+        reason.text, input_text(extracted, i), ranks->first, ranks->second, input.sharding->str(),
+        input.sharding->mesh);
+  }
 }
 
 }  // namespace tessera
