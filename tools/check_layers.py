@@ -10,6 +10,7 @@ import sys
 # module: the modules that it may use directly. It may also use what those may use.
 USES = {
     "base": [],
+    "solver": ["base"],
     "tensor": ["base"],
     "sharding": ["tensor"],
     "collectives": ["sharding"],
@@ -18,8 +19,8 @@ USES = {
     "autodiff": ["ops"],
     "passes": ["ops"],
     "schedule": ["ops"],
-    "lowering": ["passes", "schedule"],
-    "partitioner": ["passes", "schedule", "lowering"],
+    "lowering": ["passes", "schedule", "solver"],
+    "partitioner": ["passes", "schedule", "lowering", "solver"],
     "runtime": ["ops", "passes", "schedule", "lowering", "collectives"],
     "frontend": ["autodiff", "partitioner", "runtime"],
     "nn": ["frontend"],

@@ -11,7 +11,7 @@
 #include "instances.h"
 #include "tessera/base/argument_parser.h"
 #include "tessera/base/error.h"
-#include "tessera/partitioner/solver/solve.h"
+#include "tessera/solver/solve.h"
 
 namespace tessera::bench {
 namespace {

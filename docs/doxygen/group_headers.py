@@ -31,6 +31,7 @@ GROUPS = {
     "autodiff/": "programs",
     "passes/": "partitioner",
     "partitioner/": "partitioner",
+    "solver/": "partitioner",
     "lowering/": "partitioner",
     "schedule/": "partitioner",
     "runtime/": "runtime",

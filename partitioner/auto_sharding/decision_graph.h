@@ -12,8 +12,8 @@
 
 #include "auto_sharding/op_choices.h"
 #include "propagation/trials.h"
-#include "tessera/partitioner/solver/problem.h"
-#include "tessera/partitioner/solver/solve.h"
+#include "tessera/solver/problem.h"
+#include "tessera/solver/solve.h"
 
 namespace tessera {
 

@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Readers, Fuzz,
                                          Case{"safetensors", 3000}, Case{"json", 3000}, Case{"bpe", 300},
                                          Case{"wordpiece", 3000}, Case{"idx", 3000}, Case{"tokens", 3000},
                                          Case{"images", 3000}, Case{"jsonl", 3000}, Case{"manifest", 2000},
-                                         Case{"index", 1000}, Case{"flags", 3000}),
+                                         Case{"index", 1000}, Case{"flags", 3000}, Case{"graph", 3000}),
                          [](const auto& info) { return std::string(info.param.reader); });
 
 }  // namespace

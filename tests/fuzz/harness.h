@@ -42,11 +42,12 @@ bool check_manifest(std::string_view text);
 bool check_index(std::string_view text);
 /// Lines of JSON with a text, a number and a list.
 bool check_jsonl(std::string_view text);
+/// Decision graphs. One that was read is solved, or refused with an Error.
+bool check_graph(std::string_view text);
 /// Flags, meshes and partition specs, one per line.
 bool check_flags(std::string_view text);
 
 // ---- helpers of the checks
-// ------------------------------------------------------------------------------------------------
 
 /// Throws std::logic_error unless `ok`.
 void demand(bool ok, const std::string& what);

@@ -38,7 +38,7 @@ const std::vector<Reader>& readers() {
       {"json", check_json},         {"bpe", check_bpe},           {"wordpiece", check_wordpiece},
       {"idx", check_idx},           {"tokens", check_tokens},     {"images", check_images},
       {"jsonl", check_jsonl},       {"flags", check_flags},       {"values", check_values},
-      {"manifest", check_manifest}, {"index", check_index}};
+      {"manifest", check_manifest}, {"index", check_index},       {"graph", check_graph}};
   return all;
 }
 

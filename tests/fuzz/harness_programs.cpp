@@ -9,6 +9,7 @@
 #include "tessera/partitioner/check/check.h"
 #include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/sharding/hlo_sharding.h"
+#include "tessera/solver/solve.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -120,6 +121,22 @@ bool check_values(std::string_view text) {
   // Sums in another order that cancel may differ by more than their error bound. Wrong values differ by much more.
   const double far_off = has_floats(program) ? 1e4 : 1;
   demand(report.worst < far_off, report.failures.empty() ? "values differ" : report.failures.front());
+  return true;
+}
+
+bool check_graph(std::string_view text) {
+  solver::Problem problem;
+  if (!reads([&] { problem = solver::parse_problem(text, "fuzz.json"); })) return false;
+  must("its own text", [&] {
+    const std::string printed = solver::problem_text(problem);
+    demand(solver::problem_text(solver::parse_problem(printed, "printed.json")) == printed, "reads back otherwise");
+  });
+  solver::Solution found;
+  if (!reads([&] { found = solver::solve(problem, {100'000, std::nullopt, 1}); })) return true;
+  must("a solution", [&] {
+    demand(solver::evaluate(problem, found.choices).cost == found.cost, "the cost is another one");
+    demand(found.lower_bound <= found.cost, "the bound is above the cost");
+  });
   return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change that would remove a collective, as data. Passes store it, trials evaluate it, and text() prints it for
-// users.
+// A change that would remove a collective. Passes record it as data, a trial partitioning evaluates it, and text()
+// prints it for users.
 //
 //   {.kind = kChange, .value = "x", .spec = "{-,-}"}    change the annotation of %x to {-,-}
 #pragma once
@@ -19,16 +19,16 @@ struct Remedy {
     kAnnotate,        // annotate `value` with `spec`
     kAnnotateResult,  // the same for a value that is the result of a computation
     kChange,          // change the annotation of `value`, or of the result if there is no name, to `spec`
-    kChangeEither,    // both sides are annotated: change one of `detail`
-    kGiveSharding,    // give `detail` the sharding `spec` in the text
-    kGiveSummed,      // give `value` summed, as `spec`
+    kChangeEither,    // both sides are annotated: change one of the annotations `detail`
+    kGiveSharding,    // in the HLO text, give `detail` the sharding `spec`
+    kGiveSummed,      // pass `value` to the program already summed, with the sharding `spec`
     kKeepDims,        // do not shard the dims that `detail` sums over: remove the axes `spec` from its operands
     kKeepDim          // do not shard a dim: `detail`
   };
   /// The result of partitioning with the remedy.
   enum class Trial : std::uint8_t {
-    kNone,        // it names no annotation, or no trial was requested
-    kSkipped,     // too many were tried before
+    kNone,        // the remedy names no annotation, or no trial was requested
+    kSkipped,     // too many remedies were tried before this one
     kImpossible,  // it contradicts other annotations
     kWorks,       // the collective is gone, with fewer collectives and bytes in all
     kHelps,       // fewer bytes
@@ -37,15 +37,14 @@ struct Remedy {
   Kind kind = Kind::kUnknown;
   std::string value{};   // as the argument of --annotate
   std::string spec{};    // a sharding: {data,-}
-  std::string mesh{};    // of which these are axes: mesh<data=2, model=2>
+  std::string mesh{};    // the mesh of the axes in `spec`: mesh<data=2, model=2>
   std::string detail{};  // text for people
   Trial trial = Trial::kNone;
-  bool removes_collective = false;  // of kHelps: the collective is gone, and others receive the remaining bytes
-  std::int64_t bytes_saved = 0;     // received by one device; negative: more
+  bool removes_collective = false;  // of kHelps: true if the collective is gone
+  std::int64_t bytes_saved = 0;     // fewer bytes received by one device; negative: more bytes
   double work = 1;                  // operations of a device with the remedy, divided by those without
 
-  /// The option value for --annotate, if the remedy is an annotation; nullopt if it is not, or cannot be written as
-  /// one.
+  /// The value of --annotate that applies the remedy; nullopt if --annotate cannot express it.
   [[nodiscard]] std::optional<std::string> annotation() const;
   /// The text for people; "" for kUnknown.
   [[nodiscard]] std::string text() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial parameters and results of a program: the values that tools pass to devices, and how they combine the
-// returned values.
+// Partial parameters and results of a program: functions with which tools create the arguments of devices and combine
+// their results.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,11 @@ namespace tessera {
 /// sharding is not partial.
 std::string unreduced_text(const Sharding& sharding);
 
-/// Splits `value` into a sum: one random partial value for each coordinate of the axes over which `sharding` is
-/// partial. Integers add up exactly (they wrap). Floats do so too if `value` contains multiples of `unit` that are
-/// small compared with the precision of the dtype (see in_units). For preds, narrow types and other reductions, one
-/// coordinate has the value and the others the identity of the reduction.
+/// Splits `value` into random partial values, one for each coordinate of the axes over which `sharding` is partial.
+/// Their sum is `value`. Sums of integers are exact, because integers wrap around. Sums of floats are exact if the
+/// elements of `value` are multiples of `unit` (in_units()) that are small compared with the precision of the element
+/// type. For preds, narrow types and other reductions than sums, one coordinate has the value and the others have the
+/// identity of the reduction.
 std::vector<Literal> random_partial_values(const Literal& value, const Sharding& sharding, double unit,
                                            std::uint64_t seed);
 

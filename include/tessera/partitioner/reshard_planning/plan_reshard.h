@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only planner of collectives: from any sharding of an array to any other, with the fewest bytes received, then
-// the fewest collectives, then the least peak memory. If links differ, modelled time comes before these. A collective
-// is a change of placement.
+// The planner of reshards: finds the collectives that change any sharding of an array to any other. It minimizes, in
+// this order: the bytes received, the number of collectives, peak memory. If links differ or have a latency, it
+// minimizes modelled time before these.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@
 namespace tessera {
 
 enum class StepKind : std::uint8_t {
-  kSlice,          // each device drops a part of its tile: no bytes
+  kSlice,          // each device keeps a part of its tile: no bytes
   kAllGather,      // axes leave a dim
   kAllToAll,       // axes move from one dim to another
   kPermute,        // complete shards move between devices (device order, axis order, another mesh with equal tiles)
   kReduceScatter,  // partial axes become axes of a dim
   kAllReduce,      // partial axes become replicated
-  kRealign,        // the boundaries of uneven tiles move: a few permutes of pieces
+  kRealign,        // the boundaries of uneven tiles change: a few permutes of pieces
   kPartialize,     // replicated axes become partial: one device keeps the value, the others the identity: no bytes
   kIntersect,      // each device receives exactly the pieces it lacks (permutes); also across meshes
 };
@@ -32,8 +32,8 @@ struct ReshardStep {
   int to_dim = -1;  // kAllToAll: the dim that gains them
   std::vector<AxisRef> axes;
   Sharding after;  // the sharding after the step
-  /// The tiles after the step. They are canonical, except within a plan for uneven sizes, where tiles that a gather
-  /// concatenates keep their boundaries.
+  /// The tiles after the step. They are canonical, except within a plan for uneven sizes: a gather concatenates tiles
+  /// and keeps their boundaries.
   std::vector<DimPlacement> tiles;
   std::int64_t bytes = 0;  // received by the device that receives the most
   int collectives = 0;     // instructions: 0 for kSlice and kPartialize, several for kRealign and kIntersect
@@ -55,22 +55,22 @@ struct ReshardPlan {
   [[nodiscard]] std::string str() const;
 };
 
-/// Finds a plan between any two shardings that fit the type: also for partial sources and targets, uneven sizes and
-/// different meshes over the same devices. A target may be partial only if the source is, or by kPartialize. Errors:
-/// some sources and targets of kMaximal and kManual.
+/// Finds a plan between any two shardings that are valid for the type. They may be partial, uneven, or on different
+/// meshes over the same devices. Errors: some sources and targets of kMaximal and kManual.
 ReshardPlan plan_reshard(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology = {});
-/// The first criterion for plans: bytes on a uniform topology, else modelled seconds. Cached.
+/// Returns the first criterion of the least expensive plan: bytes received on a uniform topology, else modelled
+/// seconds. The result is cached.
 double reshard_cost(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology = {});
 
-/// The number of successive messages in one collective among g devices: g-1, for an all-reduce 2(g-1), for a permute
-/// 1.
+/// The number of successive messages in one collective among g devices: 2(g-1) for an all-reduce, 1 for a permute, g-1
+/// for the others.
 std::int64_t messages_of(StepKind kind, std::int64_t group);
-/// latency * messages + bytes / bandwidth
+/// Returns latency * messages + bytes / bandwidth.
 double exchange_seconds(const Link& link, std::int64_t messages, std::int64_t bytes);
 
 /// Emits a plan in a per-device computation. `local` has the type shard_type(global, plan.from), and the result has
 /// shard_type(global, plan.to). The padding of the result is undefined. Collectives get channel numbers from
-/// next_channel, and the notes.
+/// `next_channel`, and `notes`.
 struct ReshardEmitter {
   Builder& builder;
   std::int64_t& next_channel;
@@ -81,8 +81,7 @@ struct ReshardEmitter {
 /// Emits this device's coordinate over the axes as s32[]: arithmetic on partition-id, or a table if the device order
 /// is not an iota.
 Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes);
-/// Replaces the padding of `local` by the scalar `fill`: the positions at or beyond the global size in unevenly
-/// sharded dims among `dims`.
+/// Replaces the padding of `local` in the dims `dims` by the scalar `fill`.
 Value emit_mask(Builder& builder, Value local, const Type& global, const Sharding& sharding,
                 const std::vector<int>& dims, Value fill);
 
