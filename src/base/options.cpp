@@ -51,6 +51,10 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_MEMORY_LIMIT", kBytes, "",
      "bytes that the process of a rank may hold, as in 2GB or 1.5GiB: a program that needs more does not start; 0: do "
      "not compare the need with the memory of the control group and the machine either"},
+    {"TESSERA_MEMORY_BUDGET", kBytes, "",
+     "bytes, as in 2GB: a program that needs more for parameters, results and intermediate values computes values of "
+     "the "
+     "forward pass again in the backward pass; 0 or empty: never"},
     {"TESSERA_ASYNC", kChoice, "auto",
      "1 runs a step while the next one is traced, 0 does not; auto: 1 if this rank has a core for it", "auto,0,1"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 completes each collective between nodes before the next step"},

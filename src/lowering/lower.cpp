@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
@@ -49,15 +50,18 @@ Program with_simple_control_flow(const Program& program) {
 
 LoweringOptions LoweringOptions::from_environment() {
   const Options& given = tessera::options();
+  const std::string& budget = given.text("TESSERA_MEMORY_BUDGET");
   return {.rewrite = given.flag("TESSERA_FUSE"),
           .largest_value = given.integer("TESSERA_LARGEST_VALUE"),
           .largest_scores = given.integer("TESSERA_LARGEST_SCORES"),
-          .excess_precision = given.flag("TESSERA_EXCESS_PRECISION")};
+          .excess_precision = given.flag("TESSERA_EXCESS_PRECISION"),
+          .memory_budget = budget.empty() ? 0 : parse_bytes(budget, "TESSERA_MEMORY_BUDGET")};
 }
 
 std::size_t LoweringOptions::hash() const {
   std::size_t out = hash_mix(rewrite ? 1U : 0U, excess_precision ? 1U : 0U);
   out = hash_mix(out, static_cast<std::size_t>(largest_value));
+  out = hash_mix(out, static_cast<std::size_t>(memory_budget));
   return hash_mix(out, static_cast<std::size_t>(largest_scores));
 }
 
@@ -65,6 +69,7 @@ Program lower(const Program& program, int ranks, const LoweringOptions& options)
   if (program.lowered) return program;
   Program out = expand_reductions(with_groups_of_devices(make_synchronous(with_simple_control_flow(program))), ranks);
   if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
+  if (options.rewrite && options.memory_budget > 0) out = rematerialize(out, options.memory_budget);
   out.lowered = true;
   verify(out, "invalid program after lowering");
   return out;

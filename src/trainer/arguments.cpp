@@ -82,7 +82,7 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("gradient_checkpointing", a.gradient_checkpointing,
             "keep only the inputs of each block for the backward pass")
       .flag("max_memory_per_rank", a.max_memory_per_rank,
-            "recompute as few blocks as possible such that the plan of a rank needs at most this, as in 2GB");
+            "recompute as little as possible such that the plan of a rank needs at most this, as in 2GB");
 }
 
 void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {

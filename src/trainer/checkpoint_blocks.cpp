@@ -28,14 +28,14 @@ void checkpoint_calls_of(nn::Module& block) {
 
 }  // namespace
 
-void checkpoint_blocks(nn::PretrainedModel& model, std::optional<std::int64_t> count) {
-  std::int64_t blocks = 0;
+void checkpoint_blocks(nn::PretrainedModel& model) {
+  bool has_block = false;
   for (const auto& [path, module] : model.named_modules()) {
     if (module->class_name() != model.block_class()) continue;
-    if (!count || blocks < *count) checkpoint_calls_of(*module);
-    ++blocks;
+    checkpoint_calls_of(*module);
+    has_block = true;
   }
-  require(blocks > 0, "--gradient_checkpointing: {} has no repeated block {}", model.class_name(), model.block_class());
+  require(has_block, "--gradient_checkpointing: {} has no repeated block {}", model.class_name(), model.block_class());
 }
 
 }  // namespace tessera::trainer

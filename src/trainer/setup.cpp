@@ -74,8 +74,7 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   if (mode.offload) out.notes.emplace_back("--fsdp: offload has no effect: weights already are in host memory");
   out.notes.insert(out.notes.end(), config.notes.begin(), config.notes.end());
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
-  if (arguments.gradient_checkpointing || config.activation_checkpointing)
-    checkpoint_blocks(*out.network, arguments.checkpointed_blocks);
+  if (arguments.gradient_checkpointing || config.activation_checkpointing) checkpoint_blocks(*out.network);
   const auto dtype = compute_dtype(arguments, config);
   out.compute_dtype = dtype;
   if (dtype) out.network->set_compute_dtype(*dtype);
@@ -88,6 +87,7 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   FsdpOptions options;
   options.mesh = out.mesh;
   options.auto_wrap_policy = wrap_policy(config, *out.network);
+  options.shard_param_on_dim_0 = config.shard_param_on_dim_0;
   options.disable_reshard_on_root = config.disable_reshard_on_root;
   options.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
   options.mixed_precision = {

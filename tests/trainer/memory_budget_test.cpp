@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "tessera/base/error.h"
+#include "support/error_of.h"
 #include "tessera/base/files.h"
 
 namespace tessera::trainer {
@@ -29,50 +29,39 @@ TrainingArguments six_blocks() {
   return out;
 }
 
-TEST(MemoryBudget, MoreRecomputedBlocksNeedLessMemoryAndMoreTime) {
-  const auto curve = budget_curve(six_blocks(), kDevices);
-  ASSERT_EQ(curve.size(), 5U);
-  EXPECT_EQ(curve.front().blocks, 0);
-  EXPECT_EQ(curve.back().blocks, 6);
+TEST(MemoryBudget, LessMemoryTakesMoreTime) {
+  const auto curve = BudgetPlanner(six_blocks(), kDevices).curve();
+  ASSERT_GE(curve.size(), 4U);
+  EXPECT_EQ(curve.front().budget, 0);
   for (std::size_t i = 1; i < curve.size(); ++i) {
-    EXPECT_GT(curve[i].blocks, curve[i - 1].blocks);
-    EXPECT_LT(curve[i].peak_bytes, curve[i - 1].peak_bytes);
-    EXPECT_GT(curve[i].seconds, curve[i - 1].seconds);
+    EXPECT_LT(curve[i].held_bytes, curve[i - 1].held_bytes);
+    EXPECT_GT(curve[i].seconds, curve.front().seconds);
   }
+  EXPECT_LT(static_cast<double>(curve.back().held_bytes), 0.8 * static_cast<double>(curve.front().held_bytes));
 }
 
-TEST(MemoryBudget, TheFewestBlocksThatFitAreRecomputed) {
-  const TrainingArguments arguments = six_blocks();
-  const auto curve = budget_curve(arguments, kDevices);
-  EXPECT_EQ(cheapest_point(arguments, kDevices, curve, curve.front().peak_bytes).blocks, 0);
-  // Every number of blocks, planned by itself: a list of two points whose second is all blocks searches between them.
-  const std::vector<BudgetPoint> ends = {curve.front(), curve.back()};
-  BudgetPoint before = curve.front();
-  for (std::int64_t bytes = curve.front().peak_bytes - 1; before.blocks < 6; bytes = before.peak_bytes - 1) {
-    const BudgetPoint point = cheapest_point(arguments, kDevices, ends, bytes);
-    EXPECT_EQ(point.blocks, before.blocks + 1);
-    EXPECT_LE(point.peak_bytes, bytes);
-    before = point;
+TEST(MemoryBudget, EachBudgetOfTheCurveIsKept) {
+  BudgetPlanner planner(six_blocks(), kDevices);
+  const auto curve = planner.curve();
+  EXPECT_EQ(planner.within(curve.front().held_bytes).budget, 0);
+  for (const BudgetPoint& point : curve) {
+    const BudgetPoint found = planner.within(point.held_bytes);
+    EXPECT_LE(found.held_bytes, point.held_bytes);
+    EXPECT_LE(found.seconds, 1.05 * point.seconds);
   }
-  EXPECT_EQ(before.peak_bytes, curve.back().peak_bytes);
 }
 
 TEST(MemoryBudget, TooLittleMemoryNamesTheLeastAndTheLargestValues) {
   TrainingArguments arguments = six_blocks();
   arguments.max_memory_per_rank = "10KB";
-  const auto curve = budget_curve(arguments, kDevices);
-  try {
-    (void)cheapest_point(arguments, kDevices, curve, 10 << 10);
-    FAIL();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    EXPECT_NE(
-        text.find("--max_memory_per_rank 10KB: no recomputation of blocks makes the step fit; the least memory is"),
-        text.npos)
-        << text;
-    EXPECT_NE(text.find(fmt::format("({} bytes)", curve.back().peak_bytes)), text.npos) << text;
-    EXPECT_NE(text.find("the largest parts of the arena"), text.npos) << text;
-  }
+  BudgetPlanner planner(arguments, kDevices);
+  const std::string text = testing::error_of([&] { (void)planner.within(10 << 10); });
+  EXPECT_NE(text.find("--max_memory_per_rank 10KB: even if all possible values are computed again, the step does not "
+                      "fit; the least memory is"),
+            text.npos)
+      << text;
+  EXPECT_NE(text.find(" bytes):\n"), text.npos) << text;
+  EXPECT_NE(text.find("the largest parts of the arena"), text.npos) << text;
 }
 
 }  // namespace

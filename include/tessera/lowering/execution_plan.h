@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a per-device program to the lowered program and its schedule. The runtime executes an ExecutionPlan, and code
-// that reports bytes or FLOPs (`stats`, the dry run) counts one, so both have the same numbers.
+// From a per-device program to the lowered program and its schedule. The runtime executes an ExecutionPlan.
+// `tessera stats` and the dry run count the bytes and FLOPs of an ExecutionPlan, so they report those that the runtime
+// executes.
 #pragma once
 
 #include <memory>
@@ -16,10 +17,10 @@ struct ExecutionOptions {
   LoweringOptions lowering;
   ScheduleOptions schedule;
 
-  /// The options in the variables TESSERA_…. `nodes`: the node of each rank, if ranks of a node can read each other's
-  /// memory in place; else empty.
+  /// The options that the environment variables TESSERA_… set. `nodes` as in ScheduleOptions.
   static ExecutionOptions from_environment(int ranks, std::vector<int> nodes);
-  /// For ranks that need not exist: on the nodes in TESSERA_NODE, else all on one node.
+  /// The options for a plan of `ranks` ranks, which need not exist. Their nodes are those in TESSERA_NODE, or else one
+  /// node.
   static ExecutionOptions for_plan(int ranks);
   /// The hash of everything except ranks and nodes.
   [[nodiscard]] std::size_t hash() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering: from the per-device program of the partitioner to the program that a rank executes. Pure passes Program
-// -> Program. The schedule, `stats`, the dry run and the runtime all start from the result, so the bytes and FLOPs
-// that they report are those executed.
+// Lowering: from the per-device program of the partitioner to the program that a rank executes. The passes are pure
+// functions. The schedule, `tessera stats`, the dry run and the runtime all use the result, so the reported bytes and
+// FLOPs are those that are executed.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace tessera {
 
 struct LoweringOptions {
-  /// Rewrite for speed and memory. False: only the passes that every backend needs (synchronous collectives, expanded
-  /// reductions).
+  /// Rewrites the program for speed and memory. False: runs only the passes without which the program cannot be
+  /// executed (synchronous collectives, expanded reductions).
   bool rewrite = true;
   /// Products with more bytes are computed in chunks if that lowers the planned memory. 0: never.
   std::int64_t largest_value = 0;
@@ -21,8 +21,12 @@ struct LoweringOptions {
   std::int64_t largest_scores = 0;
   /// Keep 16-bit floats in f32 inside of fused groups.
   bool excess_precision = false;
+  /// The most bytes for parameters, results, constants and intermediate values. If the program needs more, values are
+  /// rematerialized. 0: no limit.
+  std::int64_t memory_budget = 0;
 
-  /// The options in TESSERA_FUSE, TESSERA_LARGEST_VALUE, TESSERA_LARGEST_SCORES and TESSERA_EXCESS_PRECISION.
+  /// The options in TESSERA_FUSE, TESSERA_LARGEST_VALUE, TESSERA_LARGEST_SCORES, TESSERA_EXCESS_PRECISION and
+  /// TESSERA_MEMORY_BUDGET.
   static LoweringOptions from_environment();
   [[nodiscard]] std::size_t hash() const;
 };
@@ -32,37 +36,43 @@ Program lower(const Program& program, int ranks, const LoweringOptions& options)
 
 // ---- the passes, in the order in which they run ---------------------------------------------------------------------
 
-/// Replaces all-reduces and reduce-scatters whose computation process groups do not support by exchanges of equally
-/// many bytes, after which every member computes its part. In all computations.
+/// Expands all-reduces and reduce-scatters with a computation that process groups do not support. An exchange of as
+/// many bytes replaces the collective, and every member then reduces its part. Applies to all computations.
 Program expand_reductions(const Program& program, int world_size);
 
-/// Computes the same values with fewer passes over memory. Gradients of slices and lookups contain sums of padded
-/// parts, and scatters into zeros that are then added: they become a concatenation, or a scatter into the other
-/// summand. x + 0 may turn a negative zero positive or leave it, and sums may be taken in another order. Entry
-/// computation only, as all passes below.
+/// Computes the same values with fewer reads and writes of memory. In gradients of slices, a sum of padded parts
+/// becomes a concatenation. In gradients of lookups, a scatter into zeros that is added to another value becomes a
+/// scatter into that value. The sign of a zero and the order of sums may change. Like all passes below, it rewrites
+/// only the entry computation.
 Program prepare(const Program& program);
 
-/// Divides reductions of dims on both sides of a kept dim: inner dims first, because fused groups can contain
-/// reductions of rows.
+/// Splits a reduction over dims on both sides of a kept dim into two reductions. The first one reduces the inner dims,
+/// because fused groups can contain reductions of rows.
 Program reduce_rows_first(const Program& program);
 
-/// Computes attention in chunks if its scores (products of queries and keys over batches and heads, larger than both)
-/// have more than `most_bytes`: chunks of batches or heads, or of query rows if one batch and one head is still too
-/// large. The backward pass rematerializes the scores (FlashAttention, Dao et al., 2022). nullopt if no scores are
-/// that large or none can be chunked.
+/// Computes attention in chunks if its scores have more than `most_bytes`. (Scores are products of queries and keys,
+/// over batches and heads.) The chunks consist of batches or heads, or of query rows if the scores of one batch and one
+/// head are too large. The backward pass rematerializes the scores (FlashAttention, Dao et al., 2022). nullopt if no
+/// scores are that large or none can be divided into chunks.
 std::optional<Program> chunk_attention(const Program& program, std::int64_t most_bytes);
 
-/// Computes every product of more than `most_bytes`, and the values computed from it (the logits of a vocabulary,
-/// their softmax and gradient), in chunks along one dim or two, so that it never exists as one array. nullopt if
-/// there is no such product, if it leaves the computation, or if no dim can be chunked.
+/// Computes every product of more than `most_bytes` in chunks along one or two dims, together with the values that are
+/// computed from it, so that it never exists as one array. The logits of a vocabulary, with their softmax and gradient,
+/// are an example. nullopt if there is no such product, if it is a result of the computation, or if no dim can be
+/// divided into chunks.
 std::optional<Program> chunk_logits(const Program& program, std::int64_t most_bytes);
 
-/// Rematerializes elementwise values for later groups (the inner values of a GELU for its gradient) if their operands
-/// are in memory anyway.
+/// Rematerializes elementwise values in later fused groups if their operands are in memory in any case. Examples are
+/// the intermediate values of a GELU, which its gradient reads.
 Program rematerialize_elementwise(const Program& program);
 
-/// Keeps 16-bit floats that are computed and read inside of one fused group in f32 there (excess precision), if that
-/// saves conversions.
+/// Computes values of the forward pass again in the backward pass, so that the program needs at most `most_bytes`
+/// (Schedule::peak_bytes). Chooses the values with the least modelled cost. If the limit cannot be met, uses as little
+/// memory as it finds. Collectives, loops, and ops with side effects run only once. The results do not change.
+Program rematerialize(const Program& program, std::int64_t most_bytes);
+
+/// Keeps 16-bit floats that are computed and read inside of one fused group in f32 (excess precision), if that saves
+/// conversions.
 Program fused_excess_precision(const Program& program);
 
 }  // namespace tessera

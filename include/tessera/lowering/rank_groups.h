@@ -11,15 +11,16 @@ namespace tessera {
 /// Every rank of the world is in exactly one list. A rank without communication is alone in its list.
 using RankGroups = std::vector<std::vector<int>>;
 
-/// The groups of a collective. For a permute, the ranks that its pairs connect, directly or through others. Error if
-/// it names a rank that is not in the world.
+/// Returns the groups of a collective. For a permute, a group has the ranks that its pairs connect, directly or through
+/// other ranks. Error if the collective names a rank that is not in the world.
 RankGroups rank_groups(const Instruction& collective, int world_size);
-/// The groups that result from all collectives that run whenever all of these computations run.
+/// Returns the groups of ranks that the collectives in these computations connect, directly or through other ranks.
+/// Ignores collectives in branches and loops, because these may not run.
 RankGroups united_rank_groups(const Program& program, const std::vector<ComputationId>& computations, int world_size);
 
 /// The groups of ranks that must take the same branch. If all ranks reach the conditional, these are the ranks that
-/// collectives connect in all branches but at most one: two ranks that communicate in only one branch may take
-/// different branches. Otherwise, these are the ranks that collectives connect in all branches.
+/// collectives connect in all branches or in all but one, because they communicate in at least one of any two branches.
+/// Otherwise, these are the ranks that collectives connect in all branches.
 RankGroups agreeing_rank_groups(const Program& program, const std::vector<ComputationId>& branches, int world_size,
                                 bool all_are_here);
 

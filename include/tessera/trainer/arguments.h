@@ -13,7 +13,7 @@
 
 namespace tessera::trainer {
 
-/// The programs that train. Each has the flags that its users type. kModel: a Trainer with a model and data sets.
+/// The training programs. Each has its own flags. kModel is a Trainer with a model and data sets.
 enum class TrainingProgram { kClm, kMlm, kClassification, kImages, kModel };
 
 /// The defaults are Hugging Face's.
@@ -21,8 +21,8 @@ struct TrainingArguments {
   TrainingProgram program = TrainingProgram::kClm;
   // Model and data.
   std::string model_name_or_path;   // a folder with config.json and weights; "": initial values
-  std::string config_name;          // "": that of model_name_or_path
-  std::string model_type = "gpt2";  // of a configuration that names no model
+  std::string config_name;          // a config.json; "": that of model_name_or_path
+  std::string model_type = "gpt2";  // for a configuration without a model_type
   std::string config_overrides;     // n_embd=10,resid_pdrop=0.2: replaces values of the configuration
   std::string tokenizer_name = "bytes";
   std::string train_file;
@@ -35,20 +35,20 @@ struct TrainingArguments {
 
   // Masked language models and classification.
   std::optional<std::int64_t>
-      max_seq_length;              // tokens in a sample; nullopt: the positions of the model, at most 1024 or 128
-  bool pad_to_max_length = false;  // otherwise to the longest sample of a batch
+      max_seq_length;              // tokens in a sample; nullopt: the model's positions, at most 1024 (MLM) or 128
+  bool pad_to_max_length = false;  // false: pad to the longest sample of a batch
   bool line_by_line = false;       // each line of the text is a sample
   double mlm_probability = 0.15;
 
   // Images.
   std::string model = "resnet50";  // resnet18, resnet50, tiny, or a config.json of an image classifier
   std::string datadir;             // a folder with train and val
-  bool fake_data = false;          // images that are made up
+  bool fake_data = false;          // generated images, no files
   std::int64_t fake_data_samples = 1280;
   std::int64_t fake_data_classes = 1000;
   std::int64_t image_size = 224;
   std::string spatial_sharding;  // axis over which image rows are sharded
-  bool augment = true;           // random parts of images, scaled, and mirrored at random
+  bool augment = true;           // random crops, scaled and randomly mirrored
   double momentum = 0;           // of SGD
 
   // Batches and length.
@@ -64,7 +64,7 @@ struct TrainingArguments {
   std::int64_t dataloader_num_workers = 0;                 // threads that make batches
   std::optional<std::int64_t> dataloader_prefetch_factor;  // batches of each thread in advance; nullopt: 2
   std::string train_sampling_strategy = "random";          // random, sequential, group_by_length
-  bool group_by_length = false;                            // the older name of the last one
+  bool group_by_length = false;                            // the older name of train_sampling_strategy=group_by_length
 
   // Optimizer.
   std::string optim = "adamw_torch";
@@ -87,9 +87,8 @@ struct TrainingArguments {
   // Precision.
   bool bf16 = false;
   std::string dtype = "float32";
-  bool gradient_checkpointing = false;              // compute the values of a block again in the backward pass
-  std::string max_memory_per_rank;                  // 2GB: recompute as many blocks as that needs
-  std::optional<std::int64_t> checkpointed_blocks;  // the number that this chose; nullopt: all
+  bool gradient_checkpointing = false;  // compute the values of a block again in the backward pass
+  std::string max_memory_per_rank;      // such as 2GB: recompute as little as this limit allows
 
   // Mesh and sharding.
   std::string mesh;
@@ -100,7 +99,7 @@ struct TrainingArguments {
   std::string accelerate_config;  // --config_file: of Accelerate, in YAML
   std::string tensor_parallel;
   std::string expert_parallel;
-  std::string auto_shard;  // a machine model: find the mesh and the sharding; "": as the flags above specify
+  std::string auto_shard;  // a machine model: search for the fastest mesh and shardings; "": no search
   bool dry_run = false;
   std::int64_t virtual_ranks = 0;
 
@@ -110,18 +109,18 @@ struct TrainingArguments {
   std::string save_strategy = "steps";                  // no, steps, epoch
   std::int64_t save_steps = 500;                        // updates between two checkpoints
   std::optional<std::int64_t> save_total_limit;         // nullopt: all checkpoints stay
-  bool save_only_model = false;                         // without optimizer and run state: it cannot be resumed
+  bool save_only_model = false;                         // no optimizer and run state, so a run cannot be resumed
   std::string eval_strategy = "no";                     // no, steps, epoch: evaluations during the training
   double eval_delay = 0;                                // updates, or epochs, before the first evaluation
   bool eval_on_start = false;                           // evaluate before the first update
   std::optional<std::int64_t> eval_steps;               // updates between two evaluations; nullopt: logging_steps
-  bool load_best_model_at_end = false;                  // that of the checkpoint with the best metric
+  bool load_best_model_at_end = false;                  // the model of the checkpoint with the best metric
   std::string metric_for_best_model;                    // loss, perplexity or bits_per_byte
   bool greater_is_better = false;                       // the best checkpoint has the greatest metric
   std::optional<std::int64_t> early_stopping_patience;  // evaluations without progress after which training ends
-  double early_stopping_threshold = 0;                  // how much better a metric must be to count as progress
+  double early_stopping_threshold = 0;                  // the least improvement that counts as progress
   std::string resume_from_checkpoint;                   // a folder, or "true": the newest one in output_dir
-  bool ignore_data_skip = false;                        // a continued run begins with the first sample again
+  bool ignore_data_skip = false;                        // a resumed run begins with the first sample again
   std::string logging_strategy = "steps";               // no, steps, epoch
   std::int64_t logging_steps = 500;
   bool logging_first_step = false;
@@ -170,16 +169,16 @@ struct TrainingArguments {
   [[nodiscard]] std::int64_t warmup_count(std::int64_t total_steps) const;
 };
 
-/// Brings older names into the current ones (--adafactor, --group_by_length), and applies --config_file.
-/// Errors: those of the file; names that contradict each other. Flags of `parser` that were given win over the file.
+/// Replaces older flags (--adafactor, --group_by_length) by the current ones, and applies --config_file. Flags that
+/// were given on the command line override the file. Errors: those of the file; flags that contradict each other.
 void settle_arguments(TrainingArguments& arguments, const ArgumentParser& parser);
 
-/// Reads the command line of `program`, whose defaults are `standard`. If it contains --help, prints the help and returns
-/// nullopt.
+/// Reads a command line. `program` and `about` are for the help, and `standard` has the defaults. If the command line
+/// contains --help, prints the help and returns nullopt.
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
                                                           const std::string& about, TrainingArguments standard = {});
 
-/// The meaning of `--fsdp "full_shard auto_wrap"`.
+/// The options of --fsdp, such as `--fsdp "full_shard auto_wrap"`.
 struct FsdpMode {
   bool enabled = false;
   bool reshard_after_forward = true;  // full_shard; false is shard_grad_op
@@ -201,15 +200,15 @@ struct FsdpConfig {
   bool activation_checkpointing = false;                   // also xla_fsdp_grad_ckpt
   std::vector<std::pair<std::string, std::int64_t>> axes;  // of the mesh: data, fsdp, model with their sizes
   std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
-  std::string reduce_dtype;                                // of gradients; the same values
-  bool shard_param_on_dim_0 = true;
-  /// One line, with the reason, for each key that requests something without effect. To be shown to the user.
+  std::string reduce_dtype;                                // the type in which gradients are reduced; the same values
+  bool shard_param_on_dim_0 = false;                       // as in FsdpOptions
+  /// One line for the user, with the reason, for each key without effect.
   std::vector<std::string> notes;
 
   /// Errors: an unknown key (with the nearest one), both min_num_params and transformer_layer_cls_to_wrap, a value of
   /// another type.
   static FsdpConfig from_json(const JsonObject& json);
-  /// That of --fsdp_config, --config_file and the flags --fsdp_min_num_params and
+  /// Returns the configuration of --fsdp_config, --config_file, --fsdp_min_num_params and
   /// --fsdp_transformer_layer_cls_to_wrap.
   static FsdpConfig of(const TrainingArguments& arguments);
 };

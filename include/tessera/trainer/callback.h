@@ -16,7 +16,7 @@
 
 namespace tessera::trainer {
 
-/// What the run does next. Callbacks may set and clear the fields.
+/// The next actions of the run. Callbacks may set and clear the fields.
 struct TrainerControl {
   bool should_training_stop = false;  // after this update
   bool should_log = false;            // after this update
@@ -24,7 +24,7 @@ struct TrainerControl {
   bool should_save = false;
 };
 
-/// What a callback sees.
+/// The arguments of a callback.
 struct TrainerEvent {
   const TrainingArguments& arguments;
   const TrainerState& state;
@@ -34,26 +34,26 @@ struct TrainerEvent {
   const Metrics* metrics = nullptr;  // of on_evaluate
 };
 
-/// Every rank calls the functions, and all ranks must set the same fields of the control. Losses are read a few updates
-/// after they were computed, so on_log comes later than on_step_end of its update.
+/// Every rank calls the functions, and all ranks must set the same fields of the control. The host reads losses a few
+/// updates after they were computed, so on_log is called later than on_step_end of the same update.
 class TrainerCallback {
  public:
   virtual ~TrainerCallback() = default;
   virtual void on_train_begin(const TrainerEvent& /*event*/) {}
   virtual void on_epoch_begin(const TrainerEvent& /*event*/) {}
   virtual void on_step_begin(const TrainerEvent& /*event*/) {}
-  /// After an update has been started, before the log, the evaluation and the checkpoint that follow it.
+  /// Called after an update has been started, and before its log entry, evaluation and checkpoint.
   virtual void on_step_end(const TrainerEvent& /*event*/) {}
   virtual void on_log(const TrainerEvent& /*event*/) {}
   virtual void on_evaluate(const TrainerEvent& /*event*/) {}
-  /// After a checkpoint has been started.
+  /// Called after a checkpoint has been started.
   virtual void on_save(const TrainerEvent& /*event*/) {}
   virtual void on_epoch_end(const TrainerEvent& /*event*/) {}
   virtual void on_train_end(const TrainerEvent& /*event*/) {}
 
-  /// The name in trainer_state.json of a callback with state; "": it has none.
+  /// The name of the callback's state in trainer_state.json; "": the callback has no state.
   [[nodiscard]] virtual std::string_view name() const { return ""; }
-  /// What a checkpoint keeps, and a continued run receives.
+  /// The state that a checkpoint stores, and that a resumed run passes to set_state().
   [[nodiscard]] virtual JsonObject state() const { return JsonObject(); }
   virtual void set_state(const JsonObject& /*state*/) {}
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of a causal language model from the command line, as in examples/run_clm. Each rank runs it.
+// Training of a causal language model from the command line, as in examples/run_clm. Each rank calls these functions.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace tessera::trainer {
 
-/// The text as blocks.
+/// The training text and the held-out text, as blocks of tokens.
 struct ClmData {
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::optional<data::BlockDataset> train;
@@ -31,7 +31,7 @@ struct ClmData {
 };
 /// Reads the files that the arguments name: text, or token files. Errors name rank and path.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
-/// Checks that a file that is a token file on one rank is the same on all: the headers are compared. Collective.
+/// If a file is a token file on one rank, checks that it has the same header on all ranks. Collective.
 void check_token_files_on_all_ranks(const TrainingArguments& arguments);
 
 /// A causal language model on a mesh, ready to train.
@@ -41,9 +41,9 @@ struct ClmModel : TrainingSetup {
 };
 ClmModel make_clm_model(const TrainingArguments& arguments);
 
-/// Records a micro-batch with its gradients in the trace, and returns its part of the mean loss over `label_count` (an f64
-/// scalar) labels.
-/// A dry run uses the same functions, so that it plans the programs that training executes.
+/// Records a micro-batch with its gradients in the trace. Returns the sum of its losses divided by `label_count`, the
+/// number of labels of the update (an f64 scalar). A dry run calls the same function, so it plans the programs that
+/// training executes.
 Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, const Tensor& label_count);
 
 /// Runs the complete training. Returns the exit status of the program.
@@ -51,12 +51,12 @@ int run_clm(const TrainingArguments& arguments);
 /// Plans a step and prints memory and collectives.
 int dry_run_clm(const TrainingArguments& arguments);
 
-/// Returns text with which the model continues `prompt`: seeded sampling from the 40 most likely tokens at
-/// temperature 0.8. Each token follows from the last block_size - 1 at most: positions that training reaches.
+/// Continues `prompt` with the model. Samples, with a seed, from the 40 most probable tokens at temperature 0.8. The
+/// model reads at most the last block_size - 1 tokens, because training does not reach later positions.
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress = {});
 
-/// The lines about the model and its training that come first.
+/// The lines about the model and its training at the beginning of the output.
 std::string banner(const TrainingArguments& arguments, const ClmModel& setup);
 std::string clm_model_text(const ClmModel& setup);
 std::string clm_rows_text(const ClmModel& setup);

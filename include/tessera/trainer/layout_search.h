@@ -6,9 +6,9 @@
 //   options.devices = 8;
 //   const std::vector<LayoutPlan> plans = find_layouts(options);   // the best one first
 //
-// A layout is a mesh over the axes data, fsdp, model and expert, the FSDP mode, and whether blocks are recomputed. Each one
-// is traced, partitioned, lowered and scheduled as a training run does it, for models of two and of three layers: the
-// layers are equal, so each further layer adds the difference.
+// A layout is a mesh over the axes data, fsdp, model and expert, the FSDP mode, and whether blocks are recomputed. Each
+// layout is traced, partitioned, lowered and scheduled as in a training run, but only for models of two and three
+// layers. The layers are equal, so each further layer adds the difference.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ namespace tessera::trainer {
 
 struct LayoutSearchOptions {
   /// The model, the batch and the optimizer. The search sets the mesh, the sharding and gradient_checkpointing. The
-  /// batch over all devices is global_batch_size; if it is not set, it is one row for each device.
+  /// batch over all devices has global_batch_size rows, or one row for each device if it is not set.
   TrainingArguments arguments;
   std::int64_t devices = 1;
-  /// Gives the time of work and communication. Its memory is the limit if `memory` is not set.
+  /// The model of work and communication time. Its memory is the limit if `memory` is not set.
   MachineModel machine{};
-  std::optional<std::int64_t> memory;  // bytes of a device; nullopt, and none in the machine: no limit
+  std::optional<std::int64_t> memory;  // bytes of a device; nullopt: that of `machine`, or no limit
 };
 
-/// A choice of the search.
+/// A candidate of the search.
 struct Layout {
   std::int64_t data = 1;
   std::int64_t fsdp = 1;
@@ -45,7 +45,7 @@ struct Layout {
   [[nodiscard]] std::string mesh() const;
   /// The flags of run_clm: `--mesh data=2,fsdp=4 --fsdp full_shard`.
   [[nodiscard]] std::string flags() const;
-  /// Sets the fields of these flags.
+  /// Sets the fields of `arguments` for these flags.
   void apply_to(TrainingArguments& arguments) const;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
@@ -59,17 +59,17 @@ struct LayoutPlan {
   std::map<std::string, std::int64_t> received_bytes;   // by axes, on each device
 };
 
-/// Returns the plans in order of time, those that fit first. For each mesh it contains the fastest mode that fits, or the
-/// one with the least memory. Errors: those of the model's configuration; a batch or a number of devices below 1; no
-/// layout can be planned.
+/// Returns one plan for each mesh: the fastest mode that fits, or else the mode with the least memory. Plans that fit
+/// come first, in order of time. The others are in order of memory. Errors: those of the model's configuration; a batch
+/// or a number of devices below 1; no layout can be planned.
 std::vector<LayoutPlan> find_layouts(const LayoutSearchOptions& options);
 
-/// The least time first: a table of the best plans with their times by cause, and the flags of run_clm.
+/// Returns a table of the best plans, the fastest first, with their times by cause and the flags of run_clm.
 std::string layout_table(const std::vector<LayoutPlan>& plans, std::size_t most);
 /// The same as a JSON array.
 std::string layout_json(const std::vector<LayoutPlan>& plans, std::size_t most);
-/// The calls of mark_sharding that give the parameters the shardings of a layout, one for each parameter of the first
-/// block and outside of the blocks.
+/// Returns calls of mark_sharding() that give the parameters the shardings of a layout. There is one call for each
+/// parameter of the first block and each parameter outside of the blocks.
 std::string layout_calls(const LayoutSearchOptions& options, const Layout& layout);
 
 }  // namespace tessera::trainer

@@ -8,19 +8,19 @@
 
 namespace tessera::trainer {
 
-/// Returns the folder of the model with this name, "" if there is none or if `name` is a path that exists. It is searched in
-/// `cache_dir` and then in $HF_HOME/hub, in the layout of the package huggingface_hub:
-/// `models--ORGANIZATION--NAME/snapshots/REVISION`, with the revision in `refs/main`. NAME alone stands for ORGANIZATION/NAME if one
-/// organization in the folder has it. `cache_dir` may also have a folder NAME. Nothing is downloaded. Error, with `flag`: several
-/// organizations have the name.
+/// Returns the folder of the model with this name; "" if there is none, or if `name` is a path that exists. Searches
+/// `cache_dir` and then $HF_HOME/hub, in the layout of the package huggingface_hub:
+/// `models--ORGANIZATION--NAME/snapshots/REVISION`, with the revision in `refs/main`. NAME alone stands for
+/// ORGANIZATION/NAME if one organization in the folder has it. `cache_dir` may also have a folder NAME. Nothing is
+/// downloaded. Error, with `flag`: several organizations have the name.
 std::string named_model_folder(const std::string& name, const std::string& cache_dir, const std::string& flag);
 
-/// Replaces --model_name_or_path, --tokenizer_name and run_clm's --config_name by the folder of the model that they name. Paths that
-/// exist, and names of which there is no folder, stay as they are.
+/// Replaces --model_name_or_path, --tokenizer_name and run_clm's --config_name by the folder of the model that they
+/// name. Paths that exist, and names of which there is no folder, stay as they are.
 void find_named_models(TrainingArguments& arguments);
 
-/// Gives run_clm the tokenizer in the folder of --model_name_or_path, if there is one, as in Hugging Face. A token file records its
-/// own tokenizer and keeps it.
+/// Gives run_clm the tokenizer in the folder of --model_name_or_path, if there is one, as in Hugging Face. A token file
+/// records its own tokenizer and keeps it.
 void use_tokenizer_of_model(TrainingArguments& arguments);
 
 }  // namespace tessera::trainer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training programs besides run_clm. Each rank runs them; they return the exit status of the program.
+// The training programs other than run_clm. Each rank runs them; they return the exit status of the program.
 #pragma once
 
 #include <string>
@@ -8,19 +8,20 @@
 
 namespace tessera::trainer {
 
-/// The arguments of each program with its defaults, to be given to parse_training_arguments().
+/// The default arguments of each program, for parse_training_arguments().
 TrainingArguments mlm_defaults();
 TrainingArguments classification_defaults();
 TrainingArguments image_defaults();
 
-/// What a program that trains is called, does, and runs on each rank.
+/// The name of a training program, its description, its default arguments, and the function that each rank runs.
 struct TrainingMain {
   std::string program;
   std::string about;
   TrainingArguments standard{};
   int (*run)(const TrainingArguments& arguments) = nullptr;
 };
-/// main() of such a program: reads the command line, reports usage errors once, and runs the ranks. Returns the exit status.
+/// main() of such a program: reads the command line, reports usage errors once, and runs the ranks. Returns the exit
+/// status.
 int training_main(int argc, char** argv, const TrainingMain& main);
 
 /// Trains a BERT to predict masked tokens of text, as Hugging Face's run_mlm.py.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a run: a bar that is redrawn on a terminal, or a line from time to time elsewhere.
+// The progress of a run: a bar that is redrawn on a terminal, or separate lines if the output is not a terminal.
 //
 //    42%|████▉       | 420/1000 [01:03<01:27] loss 2.0812  8.12k tokens/s  MFU 31.2%
 #pragma once
@@ -31,9 +31,10 @@ std::string progress_text(const Progress& progress);
 struct LogStyle {
   std::string unit = "tokens";
   std::int64_t last_step = 0;            // of the run, which determines the width of steps
-  std::optional<double> exposed_part{};  // the part of the time that is exposed communication; nullopt: one rank
+  std::optional<double> exposed_part{};  // exposed communication as a fraction of the time; nullopt: one rank
 };
-/// The line of an entry of the log, at most 80 columns wide: `step  50  loss 2.0812  lr 0.001  norm 0.512  8.12k tokens/s  MFU 31.2%`.
+/// The line of an entry of the log, at most 80 columns wide:
+/// `step  50  loss 2.0812  lr 0.001  norm 0.512  8.12k tokens/s  MFU 31.2%`.
 std::string log_text(const LogEntry& entry, const LogStyle& style);
 /// 75.3 -> "01:15", 3700 -> "1:01:40".
 std::string duration_text(double seconds);
@@ -55,8 +56,8 @@ class ProgressBar {
   void update(const Progress& progress);
   /// Prints `line` above the bar.
   void print(const std::string& line);
-  /// Shows an activity in place of the bar until erase(): "held out: 64 of 1024 samples". Only on a terminal, at most
-  /// ten times a second.
+  /// Shows an activity, such as "held out: 64 of 1024 samples", in place of the bar until erase(). Only on a terminal,
+  /// at most ten times a second.
   void status(const std::string& text);
   void erase();
   /// Keeps the bar and begins a new line, for other output.

@@ -2,10 +2,10 @@
 // Table 1 of "Large scale training of Hugging Face Transformers on TPUs with PyTorch/XLA FSDP" (2022): six trainings of
 // GPT-2 under FSDP on TPU v4, as published, and as Tessera plans them.
 //
-// The modelled time of a step is the sum of the FLOPs that a chip executes divided by its speed, the bytes that it reads
-// and writes in memory divided by the speed of the memory, and the bytes that it receives divided by the speed of its
-// links: in that version of PyTorch/XLA, collectives did not run beside computation. The data sheet gives the speeds of
-// memory and links. The speed of computation is fitted to two rows.
+// The modelled time of a step is the sum of three quotients: FLOPs of a chip / speed of computation, bytes that it
+// reads and writes in memory / speed of memory, bytes that it receives / speed of links. They are added because
+// collectives did not overlap with computation in that version of PyTorch/XLA. The speeds of memory and links are those
+// of the data sheet. The speed of computation is fitted to two rows.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ struct PublishedTable {
   [[nodiscard]] std::string json() const;
 };
 
-/// Plans the six trainings and fits the speed of computation, such that the relative errors of the two fitted rows (16b
-/// and 20b, which contradict each other most) are equal and opposite. Takes some seconds.
+/// Plans the six trainings and fits the speed of computation. The fit makes the relative errors of the rows 16b and
+/// 20b, which contradict each other most, equal and opposite. Takes some seconds.
 PublishedTable model_published_table();
 
 }  // namespace tessera::trainer

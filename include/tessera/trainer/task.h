@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run trains. The training loop, checkpoints, continuation, evaluation and the search for the best model are
-// the same for every task.
+// Training tasks: a model, its data and its metrics. The training loop, checkpoints, resuming, evaluation and the
+// selection of the best model are the same for every task.
 #pragma once
 
 #include <algorithm>
@@ -29,16 +29,16 @@ struct TrainingSetup {
   std::int64_t data_shards = 1;
   nn::PretrainedModel* network = nullptr;  // the model, which the task owns
   std::vector<FsdpUnit> units;             // empty without FSDP
-  std::optional<DType> compute_dtype;      // of products and activations, if it differs from that of the weights
+  std::optional<DType> compute_dtype;      // of products and activations; nullopt: that of the weights
   std::unique_ptr<optim::Optimizer> optimizer;
   std::vector<std::string> notes;  // of the FSDP configuration, for the user
 };
 
-/// The mesh of --mesh, else one axis over all devices: `fsdp` with --fsdp, `data` without. A dry run uses the size of
-/// the mesh.
+/// The mesh of --mesh, or else one axis over all devices: `fsdp` if --fsdp is given, `data` if not. In a dry run, the
+/// mesh determines the number of devices.
 Mesh mesh_of(const TrainingArguments& arguments);
-/// Gives `out` its mesh and data axes, makes the mesh the default, and seeds the random numbers. To be called before the
-/// model is made.
+/// Sets the mesh and the data axes of `out`, makes the mesh the default, and seeds the random numbers. Must be called
+/// before the model is created.
 void begin_setup(const TrainingArguments& arguments, TrainingSetup& out);
 /// Shards out.network, makes the optimizer and adds the notes.
 void finish_setup(const TrainingArguments& arguments, TrainingSetup& out);
@@ -50,7 +50,7 @@ DType weight_dtype(const TrainingArguments& arguments);
 
 /// The sharding of batches: rows over the data axes.
 data::InputSharding batch_sharding(const TrainingSetup& setup);
-/// The options of the loader of the training batches, of `rows` rows over all ranks.
+/// The options of the loader of the training batches, which have `rows` rows over all ranks.
 data::LoaderOptions train_loader_options(const TrainingArguments& arguments, const TrainingSetup& setup,
                                          std::int64_t rows);
 /// Shards the rows of a batch over the data axes, unless it is sharded already.
@@ -73,7 +73,7 @@ class BatchTensors {
   std::vector<std::string> names_;
   std::vector<Tensor> tensors_;
 };
-/// Returns the array `name` of the batch with a name in programs and rows over the data axes.
+/// Returns the array `name` of the batch, with its rows sharded over the data axes, and sets its name in programs.
 Tensor input_of(const TrainingSetup& setup, const BatchTensors& batch, std::string_view name);
 
 /// Called on every rank with the completed and the total number of samples or tokens. Returning false ends the work
@@ -92,7 +92,7 @@ struct EvaluationSums {
   double count = 0;
   std::optional<double> correct{};
 };
-/// What an evaluation found.
+/// The result of an evaluation.
 struct Metrics {
   double loss = 0;
   std::vector<std::pair<std::string, double>> others;  // accuracy, perplexity, …
@@ -100,14 +100,14 @@ struct Metrics {
   /// The value of `name`, which may begin with `eval_`; nullopt if there is none. "" is the loss.
   [[nodiscard]] std::optional<double> find(std::string_view name) const;
 };
-/// True for metrics of which the best model has most.
+/// True for metrics whose greatest value is the best.
 bool greater_is_better(std::string_view metric);
-/// Whether the best model has the greatest --metric_for_best_model.
+/// True if the best model has the greatest --metric_for_best_model.
 bool wants_greater(const TrainingArguments& arguments);
-/// The value of --metric_for_best_model. Error, with the metrics that there are, if it is none of them.
+/// The value of --metric_for_best_model. Error, with the existing metrics, if there is no such metric.
 double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics);
 
-/// What is trained, on which data, and how it is measured.
+/// A model, its training data, its loss and its metrics.
 class Task {
  public:
   virtual ~Task() = default;
@@ -116,9 +116,9 @@ class Task {
   [[nodiscard]] virtual data::Loader& loader() = 0;
   /// The first line of the banner: GPT-2, 12 layers, ….
   [[nodiscard]] virtual std::string model_text() const = 0;
-  /// What a row of a batch is: sequences of 64 tokens.
+  /// The rows of a batch, as text: sequences of 64 tokens.
   [[nodiscard]] virtual std::string rows_text() const = 0;
-  /// What speeds count: tokens.
+  /// The unit of speeds: tokens.
   [[nodiscard]] virtual std::string_view unit() const = 0;
   [[nodiscard]] virtual std::int64_t units_per_row() const = 0;
   /// The floating-point operations of a training step over `units` units; nullopt: not known.
@@ -126,23 +126,24 @@ class Task {
 
   /// The labels of a batch, if the host knows them.
   [[nodiscard]] virtual std::optional<double> label_count(const data::Batch& batch) const = 0;
-  /// Records a micro-batch with its gradients in the trace, and returns its part of the mean loss over `labels` labels (an
-  /// f64 scalar) of an update, an f64 scalar. If `labels` is null, it is the mean of this batch divided by `micro_batches`.
+  /// Records a micro-batch with its gradients in the trace. Returns an f64 scalar: the sum of its losses divided by
+  /// `labels`, the number of labels of the update (an f64 scalar). If `labels` is null, returns the mean loss of this
+  /// micro-batch divided by `micro_batches`.
   virtual Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t micro_batches) = 0;
 
-  /// The held-out samples; 0: there are none.
+  /// The number of held-out samples.
   [[nodiscard]] virtual std::int64_t held_out() const = 0;
   /// The batches of the first `samples` held-out samples, once.
   [[nodiscard]] virtual std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) = 0;
   virtual LossParts record_evaluation(const BatchTensors& batch) = 0;
   [[nodiscard]] virtual Metrics metrics(const EvaluationSums& sums) const = 0;
 
-  /// What follows the last evaluation; returns text for the user, or "".
+  /// Called after the last evaluation. Returns text for the user, or "".
   virtual std::string finish(const OnProgress& /*on_progress*/) { return ""; }
 };
 
-/// The loader of the training samples: at most --max_train_samples of them, in the order of --train_sampling_strategy. The
-/// other options are those of train_loader_options().
+/// The loader of the training samples: at most --max_train_samples of them, in the order of --train_sampling_strategy.
+/// The other options are those of train_loader_options().
 std::unique_ptr<data::Loader> make_train_loader(const TrainingArguments& arguments,
                                                 std::shared_ptr<const data::Source> samples,
                                                 data::LoaderOptions options);
@@ -164,7 +165,7 @@ class FirstSamples final : public data::Source {
   std::int64_t count_;
 };
 
-/// Evaluates the first `samples` held-out samples, `rows` at a time; nullopt if on_progress ended it.
+/// Evaluates the first `samples` held-out samples, `rows` at a time. Nullopt if `on_progress` ended the evaluation.
 std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samples,
                                 const OnProgress& on_progress = {});
 

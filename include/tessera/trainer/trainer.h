@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer for any model and data set, as Hugging Face's Trainer. The training programs stand on it.
+// A trainer for any model and data set, as Hugging Face's Trainer. The training programs use it.
 //
 //   Trainer trainer({.model = model, .args = arguments, .train_dataset = train, .eval_dataset = held_out,
 //                    .callbacks = {std::make_shared<EarlyStoppingCallback>(3)}});
@@ -22,12 +22,13 @@
 
 namespace tessera::trainer {
 
-/// Returns the sum of the losses of a batch and the number of labels; with `correct`, evaluations have an accuracy.
+/// Returns the sum of the losses of a batch and the number of labels. If it sets `correct`, evaluations have an
+/// accuracy.
 using LossFunction = std::function<LossParts(nn::PretrainedModel& model, const BatchTensors& batch)>;
-/// Returns further metrics of an evaluation by name.
+/// Returns additional metrics of an evaluation by name.
 using MetricFunction = std::function<std::vector<std::pair<std::string, double>>(const EvaluationSums& sums)>;
 
-/// What a Trainer trains, with the names of Hugging Face's Trainer.
+/// The arguments of a Trainer, with the names of Hugging Face's Trainer.
 struct TrainerOptions {
   nn::PretrainedModel& model;
   TrainingArguments args{};
@@ -38,10 +39,10 @@ struct TrainerOptions {
   LossFunction compute_loss{};
   MetricFunction compute_metrics{};
   std::vector<std::shared_ptr<TrainerCallback>> callbacks{};
-  std::string_view unit = "samples";  // what speeds count
+  std::string_view unit = "samples";  // the unit of speeds
 };
 
-/// What train() did.
+/// The result of train().
 struct TrainOutput {
   std::int64_t global_step = 0;
   double training_loss = 0;  // the mean over the updates of this call
@@ -50,8 +51,8 @@ struct TrainOutput {
 
 class Trainer {
  public:
-  /// Puts the model on the mesh of the arguments and makes the optimizer. Errors: those of the arguments; a data set without
-  /// samples.
+  /// Puts the model on the mesh of the arguments and makes the optimizer. Errors: those of the arguments; a data set
+  /// without samples.
   explicit Trainer(TrainerOptions options);
   /// Trains a task. `arguments` and `task` must outlive the trainer.
   Trainer(const TrainingArguments& arguments, Task& task, std::vector<std::shared_ptr<TrainerCallback>> callbacks = {});
@@ -61,22 +62,23 @@ class Trainer {
 
   /// Adds a callback. It is called after the others.
   void add_callback(std::shared_ptr<TrainerCallback> callback);
-  /// Trains, with the evaluations, checkpoints and log entries of the arguments. Continues a checkpoint with
-  /// --resume_from_checkpoint.
+  /// Trains, with the evaluations, checkpoints and log entries of the arguments. With --resume_from_checkpoint, resumes
+  /// from a checkpoint.
   TrainOutput train();
-  /// Evaluates the held-out samples, prints the metrics and adds them to the log. Nullopt if a signal ended it. Error if
-  /// there are no held-out samples.
+  /// Evaluates the held-out samples, prints the metrics and adds them to the log. Nullopt if a signal ended the
+  /// evaluation. Error if there are no held-out samples.
   std::optional<Metrics> evaluate();
-  /// Writes a model folder; "": to --output_dir.
+  /// Writes a model folder to `folder`; "" means --output_dir.
   void save_model(const std::string& folder = "");
-  /// Does what the training programs do: banner, train(), the best model, save_model(), evaluate(). Returns the exit status.
+  /// Runs a training program: prints the banner, then calls train(), loads the best model if requested, and calls
+  /// save_model() and evaluate(). Returns the exit status.
   int run();
   [[nodiscard]] const TrainerState& state() const;
   [[nodiscard]] Task& task() const;
 
  private:
   class Run;
-  struct Owned;  // what a trainer that makes its task keeps
+  struct Owned;  // the objects of a trainer that creates its task
   std::unique_ptr<Owned> owned_;
   std::unique_ptr<Run> run_;
 };

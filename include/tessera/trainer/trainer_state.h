@@ -52,7 +52,7 @@ struct TrainerState {
   [[nodiscard]] JsonObject to_json() const;
   /// Error if a value has another type.
   static TrainerState from_json(const JsonObject& json);
-  /// Writes FOLDER/trainer_state.json, completely or not at all. Creates the folder.
+  /// Writes FOLDER/trainer_state.json atomically. Creates the folder.
   void save(const std::string& folder) const;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a training step of GPT-2 in any size, for any mesh, in seconds: parameters, memory, FLOPs, collectives and a
-// modelled time, without storage and without devices.
+// Plans a training step of GPT-2 of any size for any mesh: parameters, memory, FLOPs, collectives and modelled time. A
+// plan needs no devices and no storage for the model, and takes seconds.
 //
 //   const TrainingPlan plan = plan_gpt2_training({.config = nn::gpt2_config(nn::gpt2_preset("128b")),
 //                                                 .mesh = Mesh({{"fsdp", 512}}), .rows = 1024});
 //
-// The layers are equal. Therefore models of two and of three layers are traced, partitioned, lowered and scheduled as the
-// runtime does it, and each further layer adds the difference.
+// Only models of two and three layers are traced, partitioned, lowered and scheduled, as in a training run. The layers
+// are equal, so each further layer adds the difference.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct TrainingPlanOptions {
   bool bf16 = true;                 // compute in bf16, with f32 weights
   bool checkpoint_blocks = true;    // compute the values of a block again in the backward pass
   std::int64_t loss_chunks = 8;     // of linear_cross_entropy
-  FsdpOptions fsdp{};               // mesh and compute_dtype are those above
+  FsdpOptions fsdp{};               // its mesh and compute_dtype are replaced by those above
   double peak_flops = 137.5e12;     // of a device: half a chip of TPU v4
   double bytes_per_second = 100e9;  // that a device receives
 };
@@ -51,21 +51,21 @@ struct TrainingPlan {
   std::int64_t traffic_bytes = 0;  // that a device reads and writes in memory, with elementwise ops in fused groups
   std::vector<PlannedCollective> collectives;
   double compute_seconds = 0;        // at the peak
-  double communication_seconds = 0;  // none of it hidden
+  double communication_seconds = 0;  // without overlap
   /// 6 * parameters * tokens over all devices, in PFLOP.
   [[nodiscard]] double nominal_pflop() const;
-  /// All communication hidden; none hidden.
+  /// The time of a step if all communication is hidden (fastest), or if none is hidden (slowest).
   [[nodiscard]] double fastest_seconds() const { return std::max(compute_seconds, communication_seconds); }
   [[nodiscard]] double slowest_seconds() const { return compute_seconds + communication_seconds; }
-  /// Of the nominal FLOPs, at the fastest.
+  /// The MFU: nominal FLOPs / fastest_seconds() / peak of all devices.
   [[nodiscard]] double utilization(std::int64_t devices, double peak_flops) const;
   [[nodiscard]] std::string str() const;
 };
 
-/// This rank then only plans, for the devices of the mesh. Errors: those of fully_shard(); a configuration that is not
-/// valid.
+/// Plans a training step. Afterwards this rank can only plan, for the devices of the mesh (plan_for_devices). Errors:
+/// those of fully_shard(); a configuration that is not valid.
 TrainingPlan plan_gpt2_training(const TrainingPlanOptions& options);
-/// The same, with all layers in one program. It takes time and memory in proportion to the layers.
+/// The same, with all layers in one program. Its time and memory are proportional to the number of layers.
 TrainingPlan plan_all_layers(const TrainingPlanOptions& options);
 
 }  // namespace tessera::trainer

@@ -72,14 +72,10 @@ namespace {
 // Prints the curve of --max_memory_per_rank, and the plan of the point that it chooses.
 int dry_run_within_memory(TrainingArguments arguments) {
   const std::int64_t bytes = parse_bytes(arguments.max_memory_per_rank, "--max_memory_per_rank");
-  const std::int64_t devices = mesh_of(arguments).device_count();
-  const std::vector<BudgetPoint> curve = budget_curve(arguments, devices);
-  write_standard_output(budget_text(curve));
-  const BudgetPoint chosen = cheapest_point(arguments, devices, curve, bytes);
-  write_standard_output(fmt::format("{} blocks are recomputed\n\n", chosen.blocks));
+  BudgetPlanner planner(arguments, mesh_of(arguments).device_count());
+  write_standard_output(budget_text(planner.curve()) + "\n");
+  arguments = with_point(std::move(arguments), planner.within(bytes));
   arguments.max_memory_per_rank.clear();
-  arguments.gradient_checkpointing = chosen.blocks > 0;
-  arguments.checkpointed_blocks = chosen.blocks;
   return dry_run_clm(arguments);
 }
 

@@ -49,13 +49,14 @@ void check_memory_budget(const TrainingArguments& arguments) {
   if (arguments.max_memory_per_rank.empty()) return;
   (void)parse_bytes(arguments.max_memory_per_rank, "--max_memory_per_rank");
   require(!arguments.gradient_checkpointing,
-          "--max_memory_per_rank chooses which blocks to recompute, so it excludes --gradient_checkpointing");
+          "--max_memory_per_rank chooses what to recompute, so it excludes --gradient_checkpointing");
   require(arguments.program == TrainingProgram::kClm, "--max_memory_per_rank: only run_clm plans its memory");
 }
 
 // --auto_shard chooses what the other flags of the mesh specify.
 void check_auto_shard(const TrainingArguments& arguments) {
   if (arguments.auto_shard.empty()) return;
+  require(arguments.program == TrainingProgram::kClm, "--auto_shard: only run_clm searches for a layout");
   for (const auto& [flag, value] : std::initializer_list<std::pair<const char*, const std::string&>>{
            {"--mesh", arguments.mesh},
            {"--fsdp", arguments.fsdp},

@@ -6,100 +6,141 @@
 #include <algorithm>
 #include <span>
 
-#include "clm/clm_plan.h"
 #include "tessera/base/error.h"
 #include "tessera/base/memory_limit.h"
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
+#include "tessera/lowering/execution_plan.h"
+#include "tessera/passes/passes.h"
 #include "tessera/runtime/executable/executable.h"
 #include "tessera/sharding/machine.h"
 
 namespace tessera::trainer {
 namespace {
 
-struct PlannedPoint {
-  BudgetPoint point;
-  ExecutableMemory memory;
-};
+constexpr std::int64_t kLeastBudget = 1;  // bytes: as little memory as possible
 
-PlannedPoint plan_point(TrainingArguments arguments, std::int64_t devices, std::int64_t blocks) {
+// The memory of the program that needs most, within the budget.
+ExecutableMemory most_memory(const std::vector<LoweredProgram>& programs, std::int64_t devices, std::int64_t budget,
+                             double* seconds = nullptr) {
   static const MachineModel kMachine = MachineModel::load("cpu-node");
-  arguments.dry_run = true;
-  arguments.gradient_checkpointing = blocks > 0;
-  arguments.checkpointed_blocks = blocks;
   return as_planner([&] {
     plan_for_devices(devices);
-    ClmModel setup = make_clm_model(arguments);
     const ExecutionOptions how = ExecutionOptions::for_plan(static_cast<int>(devices));
-    PlannedPoint out;
-    out.point.blocks = blocks;
-    for (const PlannedProgram& program : plan_training_step(arguments, setup)) {
-      const Program& local = program.partitioned.program;
-      const ExecutableMemory memory = planned_memory(local, how.ranks, how.schedule.nodes);
-      if (memory.held_bytes() >= out.memory.held_bytes()) out.memory = memory;
-      out.point.seconds += program_cost(local, kMachine).seconds * static_cast<double>(program.runs);
+    ExecutableMemory most;
+    for (const LoweredProgram& program : programs) {
+      const Program within = budget > 0 ? rematerialize(program.program, budget) : program.program;
+      const ExecutableMemory memory = planned_memory(within, how.ranks, how.schedule.nodes);
+      if (memory.held_bytes() >= most.held_bytes()) most = memory;
+      if (seconds == nullptr) continue;
+      *seconds += modelled_seconds(remove_dead_code(within), kMachine) * static_cast<double>(program.runs);
     }
-    out.point.peak_bytes = out.memory.held_bytes();
-    return out;
-  });
-}
-
-std::int64_t block_count(TrainingArguments arguments, std::int64_t devices) {
-  arguments.dry_run = true;
-  return as_planner([&] {
-    plan_for_devices(devices);
-    return static_cast<std::int64_t>(block_paths(*make_clm_model(arguments).network).size());
+    return most;
   });
 }
 
 }  // namespace
 
-std::vector<BudgetPoint> budget_curve(const TrainingArguments& arguments, std::int64_t devices) {
-  constexpr std::int64_t kParts = 4;
-  const std::int64_t all = block_count(arguments, devices);
-  std::vector<std::int64_t> counts;
-  for (std::int64_t i = 0; i <= kParts; ++i)
-    if (const std::int64_t blocks = all * i / kParts; counts.empty() || blocks > counts.back())
-      counts.push_back(blocks);
-  std::vector<BudgetPoint> out(counts.size());
-  on_threads(counts.size(), [&](std::size_t i) { out[i] = plan_point(arguments, devices, counts[i]).point; });
+BudgetPlanner::BudgetPlanner(TrainingArguments arguments, std::int64_t devices)
+    : arguments_(std::move(arguments)), devices_(devices) {}
+
+const std::vector<LoweredProgram>& BudgetPlanner::programs(bool checkpoints_blocks) {
+  std::vector<LoweredProgram>& out = programs_[checkpoints_blocks ? 1 : 0];
+  if (!out.empty()) return out;
+  TrainingArguments arguments = arguments_;
+  arguments.dry_run = true;
+  arguments.gradient_checkpointing = checkpoints_blocks;
+  as_planner([&] {
+    plan_for_devices(devices_);
+    const ExecutionOptions how = ExecutionOptions::for_plan(static_cast<int>(devices_));
+    ClmModel setup = make_clm_model(arguments);
+    for (const PlannedProgram& program : plan_training_step(arguments, setup))
+      out.push_back({lower(program.partitioned.program, how.ranks, how.lowering), program.runs});
+  });
   return out;
 }
 
-BudgetPoint cheapest_point(const TrainingArguments& arguments, std::int64_t devices,
-                           const std::vector<BudgetPoint>& curve, std::int64_t bytes) {
-  const auto fits = [&](const BudgetPoint& point) { return point.peak_bytes <= bytes; };
-  const auto first = std::find_if(curve.begin(), curve.end(), fits);
-  if (first == curve.end()) {
-    const auto least = std::min_element(curve.begin(), curve.end(),
-                                        [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
-    fail(
-        "--max_memory_per_rank {}: no recomputation of blocks makes the step fit; the least memory is {} ({} bytes), "
-        "with {} "
-        "blocks recomputed:\n{}what helps: more ranks, --fsdp full_shard, fewer rows in a batch",
-        arguments.max_memory_per_rank, bytes_text(least->peak_bytes), least->peak_bytes, least->blocks,
-        plan_point(arguments, devices, least->blocks).memory.str());
+BudgetPoint BudgetPlanner::planned(bool checkpoints_blocks, std::int64_t budget) {
+  BudgetPoint out{checkpoints_blocks, budget};
+  const ExecutableMemory memory = most_memory(programs(checkpoints_blocks), devices_, budget, &out.seconds);
+  out.held_bytes = memory.held_bytes();
+  out.workspace = memory.workspace;
+  return out;
+}
+
+// The budget excludes the workspace of kernels, and the plan for the nodes of the job may need a little more or less
+// memory than the budget allows.
+BudgetPoint BudgetPlanner::nearest(bool checkpoints_blocks, std::int64_t bytes) {
+  constexpr int kTries = 4;
+  std::int64_t budget = std::max(kLeastBudget, bytes - workspace_);
+  BudgetPoint out = planned(checkpoints_blocks, budget);
+  for (int i = 1; i < kTries && out.held_bytes > bytes; ++i) {
+    budget -= out.held_bytes - bytes;
+    if (budget < kLeastBudget) break;
+    const BudgetPoint next = planned(checkpoints_blocks, budget);
+    if (next.held_bytes >= out.held_bytes) break;
+    out = next;
   }
-  BudgetPoint best = *first;
-  if (first == curve.begin()) return best;
-  // More recomputed blocks need less memory.
-  std::int64_t too_few = std::prev(first)->blocks;
-  while (best.blocks - too_few > 1) {
-    const BudgetPoint middle = plan_point(arguments, devices, (best.blocks + too_few) / 2).point;
-    if (fits(middle))
-      best = middle;
-    else
-      too_few = middle.blocks;
+  return out;
+}
+
+std::vector<BudgetPoint> BudgetPlanner::curve() {
+  constexpr int kParts = 4;
+  BudgetPoint ends[2];
+  (void)programs(false);
+  on_threads(2, [&](std::size_t i) { ends[i] = planned(false, i == 0 ? 0 : kLeastBudget); });
+  workspace_ = ends[0].workspace;
+  const std::int64_t step = (ends[0].held_bytes - ends[1].held_bytes) / kParts;
+  std::vector<BudgetPoint> between(step > 0 ? kParts - 1 : 0);
+  on_threads(between.size(), [&](std::size_t i) {
+    between[i] = nearest(false, ends[0].held_bytes - static_cast<std::int64_t>(i + 1) * step);
+  });
+  between.push_back(ends[1]);
+  std::vector<BudgetPoint> out = {ends[0]};
+  for (const BudgetPoint& point : between)
+    if (point.held_bytes < out.back().held_bytes) out.push_back(point);
+  return out;
+}
+
+BudgetPoint BudgetPlanner::within(std::int64_t bytes) {
+  const BudgetPoint without = planned(false, 0);
+  workspace_ = without.workspace;
+  if (without.held_bytes <= bytes) return without;
+  // Blocks that are computed again as a whole sometimes need less memory, but more time.
+  BudgetPoint least;
+  for (const bool checkpoints_blocks : {false, true}) {
+    const BudgetPoint found = nearest(checkpoints_blocks, bytes);
+    if (found.held_bytes <= bytes) return found;
+    const BudgetPoint smallest = planned(checkpoints_blocks, kLeastBudget);
+    if (smallest.held_bytes <= bytes) return smallest;
+    if (least.held_bytes == 0 || smallest.held_bytes < least.held_bytes) least = smallest;
   }
-  return best;
+  const ExecutableMemory memory = most_memory(programs(least.checkpoints_blocks), devices_, least.budget);
+  fail(
+      "--max_memory_per_rank {}: even if all possible values are computed again, the step does not fit; the least "
+      "memory is {} ({} bytes):\n{}what helps: more ranks, --fsdp full_shard, fewer rows in a batch",
+      arguments_.max_memory_per_rank, bytes_text(least.held_bytes), least.held_bytes, memory.str());
 }
 
 std::string budget_text(const std::vector<BudgetPoint>& curve) {
-  std::string out = "recomputed blocks, memory of a rank, time of a step relative to none recomputed:\n";
+  std::string out = "memory of a rank, modelled time of a step relative to no recomputation:\n";
   for (const BudgetPoint& point : curve)
-    out += fmt::format("  {:>4}  {:>10}  {:.3f}\n", point.blocks, bytes_text(point.peak_bytes),
-                       point.seconds / curve.front().seconds);
+    out += fmt::format("  {:>10}  {:.3f}{}\n", bytes_text(point.held_bytes), point.seconds / curve.front().seconds,
+                       point.checkpoints_blocks ? "  with every block recomputed" : "");
   return out;
+}
+
+TrainingArguments with_point(TrainingArguments arguments, const BudgetPoint& point) {
+  options().set("TESSERA_MEMORY_BUDGET", std::to_string(point.budget));
+  arguments.gradient_checkpointing = point.checkpoints_blocks;
+  arguments.notes.push_back(fmt::format("--max_memory_per_rank {}: {}, planned with {} for a rank",
+                                        arguments.max_memory_per_rank,
+                                        point.checkpoints_blocks ? "every block is recomputed"
+                                        : point.budget > 0       ? "some values are recomputed"
+                                                                 : "nothing is recomputed",
+                                        bytes_text(point.held_bytes)));
+  return arguments;
 }
 
 TrainingArguments within_memory(TrainingArguments arguments) {
@@ -107,15 +148,9 @@ TrainingArguments within_memory(TrainingArguments arguments) {
   const std::int64_t devices = device_count();
   const auto world = joined_world();
   BudgetPoint chosen;
-  if (world->rank() == 0) chosen = cheapest_point(arguments, devices, budget_curve(arguments, devices), bytes);
-  if (world->size() > 1)
-    world->broadcast(std::as_writable_bytes(std::span(&chosen, 1)), 0, {0, "the recomputed blocks"});
-  arguments.gradient_checkpointing = chosen.blocks > 0;
-  arguments.checkpointed_blocks = chosen.blocks;
-  arguments.notes.push_back(
-      fmt::format("--max_memory_per_rank {}: {} blocks are recomputed, planned with {} for a rank",
-                  arguments.max_memory_per_rank, chosen.blocks, bytes_text(chosen.peak_bytes)));
-  return arguments;
+  if (world->rank() == 0) chosen = BudgetPlanner(arguments, devices).within(bytes);
+  if (world->size() > 1) world->broadcast(std::as_writable_bytes(std::span(&chosen, 1)), 0, {0, "the memory budget"});
+  return with_point(std::move(arguments), chosen);
 }
 
 }  // namespace tessera::trainer

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rematerialize/recompute_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+using solver::kForbidden;
+
+constexpr int kNoStep = std::numeric_limits<int>::max();
+constexpr int kLongestTail = 4;          // longest chains between the first and the last need after the last read
+constexpr std::int32_t kAgainInGap = 1;  // the numbers of choices
+constexpr std::int32_t kAgainInTail = 2;
+
+std::int64_t picoseconds(double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1e12)); }
+
+constexpr double kDeep = 1.5;  // by this factor, what the forward pass needs rises on both sides of a boundary
+
+// The steps of a span that may need a value that is absent there.
+struct Need {
+  int first = kNoStep;
+  int last = -1;
+  bool can_recompute = false;
+  [[nodiscard]] bool exists() const { return last >= 0; }
+};
+
+class Maker {
+ public:
+  Maker(const Schedule& schedule, const std::vector<LiveValue>& values, int stride)
+      : schedule_(schedule),
+        values_(values),
+        gaps_(values.size()),
+        tails_(values.size()),
+        users_(values.size()),
+        is_kept_(values.size(), false),
+        used_(schedule.steps.size() + 1, 0) {
+    for (const Buffer& buffer : schedule_.buffers)
+      if (buffer.place == Place::kArena) use(buffer.first, buffer.last + 1, buffer.bytes);
+    peak_ = static_cast<int>(std::max_element(used_.begin(), used_.end()) - used_.begin());
+    for (int v = 0; v < isize(values); ++v)
+      for (const int input : at(values, v).inputs) at(users_, input).push_back(v);
+    keep_boundaries(stride);
+    for (int v = isize(values) - 1; v >= 0; --v) find_needs(v);
+  }
+
+  RecomputeProblem run() {
+    out_.problem.name = "recomputation";
+    out_.values.resize(values_.size());
+    for (int v = 0; v < isize(values_); ++v) {
+      if (at(gaps_, v).can_recompute) add_gap(v);
+      if (at(tails_, v).exists()) add_tail(v);
+    }
+    for (int v = 0; v < isize(values_); ++v) {
+      const ValueChoices& choices = at(out_.values, v);
+      if (choices.gap_node >= 0) add_edges(v, choices.gap_node, kAgainInGap, at(gaps_, v).first);
+      if (at(tails_, v).can_recompute) add_edges(v, choices.tail_node, kAgainInTail, at(tails_, v).first);
+    }
+    add_used();
+    return std::move(out_);
+  }
+
+ private:
+  [[nodiscard]] bool spans_peak(const LiveValue& value) const {
+    return value.gap_begin < peak_ && peak_ < value.gap_end;
+  }
+  // The last step before the peak that reads the value.
+  [[nodiscard]] int last_early_read(const LiveValue& value) const {
+    return std::min(peak_, spans_peak(value) ? value.gap_begin : value.last_read);
+  }
+
+  // Keeps the values that the forward pass needs at every `stride`-th boundary. A boundary is a step at which it needs
+  // few bytes: between two layers, only their common value.
+  void keep_boundaries(int stride) {
+    std::vector<std::int64_t> needed(used_.size() + 1, 0);
+    for (const LiveValue& value : values_) {
+      at(needed, value.made) += value.bytes;
+      at(needed, std::max(value.made, last_early_read(value))) -= value.bytes;
+    }
+    for (std::size_t t = 1; t < needed.size(); ++t) needed[t] += needed[t - 1];
+    int found = 0;
+    int lowest = 0;
+    double highest = 0;  // since the last boundary
+    for (int t = 0; t < peak_; ++t) {
+      const auto bytes = static_cast<double>(at(needed, t));
+      const auto least = static_cast<double>(at(needed, lowest));
+      if (bytes <= least) lowest = t;
+      if (bytes >= kDeep * least && highest >= kDeep * least) {
+        if (++found % stride == 0) keep_needed_at(lowest);
+        highest = bytes;
+        lowest = t;
+      } else if (bytes > highest) {
+        highest = bytes;
+        lowest = t;
+      }
+    }
+  }
+  void keep_needed_at(int step) {
+    for (std::size_t v = 0; v < values_.size(); ++v)
+      if (values_[v].made <= step && step < last_early_read(values_[v])) is_kept_[v] = true;
+  }
+
+  // Values are made in order, so the users of a value come after it and are known here.
+  void find_needs(int v) {
+    const LiveValue& value = at(values_, v);
+    Need& gap = at(gaps_, v);
+    Need& tail = at(tails_, v);
+    if (spans_peak(value)) gap.first = gap.last = value.gap_end;
+    for (const int user : at(users_, v))
+      for (const Need* theirs : {&at(gaps_, user), &at(tails_, user)}) {
+        if (!theirs->can_recompute) continue;
+        if (theirs->first > value.last_read) {
+          tail.first = std::min(tail.first, theirs->first);
+          tail.last = std::max(tail.last, theirs->last);
+        } else if (gap.exists() && theirs->first > value.gap_begin && theirs->first < value.gap_end) {
+          gap.first = std::min(gap.first, theirs->first);
+        }
+      }
+    const bool can_recompute = value.is_recomputable && !at(is_kept_, v);
+    gap.can_recompute = can_recompute && gap.exists();
+    tail.can_recompute = can_recompute && tail.exists() && value.last_read < peak_;
+  }
+
+  void use(int begin, int end, std::int64_t bytes) {
+    for (int t = std::max(0, begin); t < std::min(end, isize(used_)); ++t) at(used_, t) += bytes;
+  }
+
+  int add_node(int begin, int end, std::vector<std::int64_t> costs, std::vector<std::int64_t> usages) {
+    out_.problem.nodes.push_back({begin, end, std::move(costs), std::move(usages)});
+    return isize(out_.problem.nodes) - 1;
+  }
+
+  // The memory from the first need on is used in any case.
+  void add_gap(int v) {
+    const LiveValue& value = at(values_, v);
+    const int first = at(gaps_, v).first;
+    use(value.gap_begin + 1, first, -value.bytes);
+    at(out_.values, v).gap_first = first;
+    at(out_.values, v).gap_node =
+        add_node(value.gap_begin + 1, first, {0, picoseconds(value.seconds)}, {value.bytes, 0});
+  }
+
+  // While values that are computed again may need it, it is in memory unless it is dropped.
+  void add_tail(int v) {
+    const LiveValue& value = at(values_, v);
+    const Need& need = at(tails_, v);
+    std::vector<std::int64_t> costs = {0, 0};
+    std::vector<std::int64_t> usages = {0, value.bytes};
+    if (need.can_recompute) {
+      costs.push_back(picoseconds(value.seconds));
+      usages.push_back(0);
+    }
+    std::vector<std::int64_t> pairs(2 * costs.size(), 0);
+    for (std::size_t choice = 1; choice < costs.size(); ++choice) pairs[2 * choice] = kForbidden;
+    const int node = add_node(value.last_read + 1, need.first, std::move(costs), std::move(usages));
+    const int during = add_node(need.first, need.last + 1, {0, 0}, {0, value.bytes});
+    out_.problem.edges.push_back({node, during, std::move(pairs)});
+    at(out_.values, v).tail_node = node;
+    at(out_.values, v).tail_first = need.first;
+  }
+
+  // A value that is computed again in step `time` needs its inputs then: none may be dropped.
+  void add_edges(int v, int node, std::int32_t again, int time) {
+    for (const int input : at(values_, v).inputs) {
+      const int other = at(out_.values, input).tail_node;
+      if (other < 0 || time <= at(values_, input).last_read) continue;
+      const std::size_t columns = at(out_.problem.nodes, other).costs.size();
+      std::vector<std::int64_t> costs(at(out_.problem.nodes, node).costs.size() * columns, 0);
+      costs[static_cast<std::size_t>(again) * columns] = kForbidden;
+      out_.problem.edges.push_back({node, other, std::move(costs)});
+    }
+  }
+
+  // The memory that no choice changes: one node for each run of steps with equal use.
+  void add_used() {
+    for (int begin = 0, t = 1; t <= isize(used_); ++t) {
+      if (t < isize(used_) && at(used_, t) == at(used_, begin)) continue;
+      if (at(used_, begin) > 0) add_node(begin, t, {0}, {at(used_, begin)});
+      begin = t;
+    }
+  }
+
+  const Schedule& schedule_;
+  const std::vector<LiveValue>& values_;
+  std::vector<Need> gaps_;
+  std::vector<Need> tails_;
+  std::vector<std::vector<int>> users_;
+  std::vector<bool> is_kept_;
+  std::vector<std::int64_t> used_;  // per step: bytes
+  int peak_ = 0;                    // the step that uses most
+  RecomputeProblem out_;
+};
+
+}  // namespace
+
+RecomputeProblem recompute_problem(const Schedule& schedule, const std::vector<LiveValue>& values, int stride) {
+  return Maker(schedule, values, stride).run();
+}
+
+solver::Budget recompute_budget(const RecomputeProblem& graph) {
+  solver::Budget out;
+  out.work = 20'000'000 + 20'000 * isize(graph.problem.nodes);
+  return out;
+}
+
+Recomputed recomputed_values(const RecomputeProblem& graph, const std::vector<LiveValue>& values,
+                             const std::vector<std::int32_t>& choices) {
+  Recomputed out;
+  for (int v = 0; v < isize(values); ++v) {
+    const ValueChoices& one = at(graph.values, v);
+    const bool in_gap = one.gap_node >= 0 && at(choices, one.gap_node) == kAgainInGap;
+    const bool in_tail = one.tail_node >= 0 && at(choices, one.tail_node) == kAgainInTail;
+    out.in_gap.push_back(in_gap);
+    out.in_tail.push_back(in_tail);
+    out.seconds += at(values, v).seconds * (static_cast<int>(in_gap) + static_cast<int>(in_tail));
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rematerialization within a memory budget: values that the forward pass would keep for the backward pass are computed
+// again, so that the program needs at most a given memory, at the least cost that the solver finds.
+#include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <map>
+#include <optional>
+
+#include "rematerialize/recompute_problem.h"
+#include "tessera/base/text.h"
+#include "tessera/lowering/lowering.h"
+#include "tessera/passes/passes.h"
+#include "tessera/passes/rewriter.h"
+#include "tessera/solver/solve.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kSmallestShare = 4096;  // of the arena: smaller values are kept
+constexpr int kStrides[] = {1, 2, 4};          // see recompute_problem()
+constexpr int kCorrections = 3;                // of the modelled by the planned memory
+
+// Rewrites the entry computation such that late readers of some values read copies that are computed again.
+class RecomputeRewriter {
+ public:
+  RecomputeRewriter(const Program& program, const Schedule& schedule, const std::vector<LiveValue>& values,
+                    const RecomputeProblem& graph, const Recomputed& recomputed)
+      : computation_(program.entry_computation()),
+        values_(values),
+        graph_(graph),
+        recomputed_(recomputed),
+        step_of_(computation_.instructions.size(), -1),
+        value_of_(computation_.instructions.size(), -1) {
+    for (int t = 0; t < isize(schedule.steps); ++t)
+      for (const Id id : at(schedule.steps, t).instructions) at(step_of_, id) = t;
+    at(step_of_, computation_.root) = std::max(at(step_of_, computation_.root), isize(schedule.steps));
+    for (int v = 0; v < isize(values); ++v)
+      if (at(recomputed.in_gap, v) || at(recomputed.in_tail, v)) at(value_of_, at(values, v).id) = v;
+  }
+
+  void rewrite(ComputationRewriter& rewriter) {
+    rewriter_ = &rewriter;
+    for (Id id = 0; id < computation_.size(); ++id) {
+      if (computation_[id].op->role == Role::kParameter) continue;
+      Instruction made = rewriter.translated(id);
+      const int step = at(step_of_, id);
+      for (std::size_t i = 0; i < made.operands.size() && step >= 0; ++i)
+        made.operands[i] = read(computation_[id].operands[i], step).id;
+      rewriter.replace(id, rewriter.builder().append(std::move(made)));
+    }
+  }
+
+ private:
+  enum class Copy : std::uint8_t { kFirst, kInGap, kInTail };
+
+  // The copy of the value that a reader in step `time` reads.
+  [[nodiscard]] Copy copy_at(int v, int time) const {
+    const LiveValue& value = at(values_, v);
+    if (at(recomputed_.in_tail, v) && time > value.last_read) return Copy::kInTail;
+    return at(recomputed_.in_gap, v) && time > value.gap_begin ? Copy::kInGap : Copy::kFirst;
+  }
+
+  // The value as a reader in step `time` reads it, computed again if necessary.
+  Value read(Id id, int time) {
+    if (const int v = at(value_of_, id); v >= 0) {
+      const Copy copy = copy_at(v, time);
+      return copy == Copy::kFirst ? rewriter_->mapped(id) : computed_again(v, copy);
+    }
+    if (at(step_of_, id) >= 0) return rewriter_->mapped(id);
+    // A view of its operands.
+    std::vector<Id> operands;
+    bool is_same = true;
+    for (const Id operand : computation_[id].operands) {
+      operands.push_back(read(operand, time).id);
+      is_same &= operands.back() == rewriter_->mapped(operand).id;
+    }
+    if (is_same) return rewriter_->mapped(id);
+    const auto key = std::pair(id, operands);
+    if (const auto found = views_.find(key); found != views_.end()) return rewriter_->builder().value(found->second);
+    Instruction view = rewriter_->translated(id);
+    view.operands = std::move(operands);
+    const Value value = rewriter_->builder().append(std::move(view));
+    views_[key] = value.id;
+    return value;
+  }
+
+  Value computed_again(int v, Copy copy) {
+    const auto key = std::pair(v, copy);
+    if (const auto found = made_.find(key); found != made_.end()) return rewriter_->builder().value(found->second);
+    const ValueChoices& choices = at(graph_.values, v);
+    const int time = copy == Copy::kInGap ? choices.gap_first : choices.tail_first;
+    boost::unordered_flat_map<Id, Id> inner;
+    for (const Id id : at(values_, v).instructions) {
+      Instruction made = rewriter_->translated(id);
+      for (std::size_t i = 0; i < made.operands.size(); ++i) {
+        const Id operand = computation_[id].operands[i];
+        const auto found = inner.find(operand);
+        made.operands[i] = found != inner.end() ? found->second : read(operand, time).id;
+      }
+      made.control_predecessors.clear();
+      inner[id] = rewriter_->builder().append(std::move(made)).id;
+    }
+    const Id last = inner.at(at(values_, v).id);
+    made_[key] = last;
+    return rewriter_->builder().value(last);
+  }
+
+  const Computation& computation_;
+  const std::vector<LiveValue>& values_;
+  const RecomputeProblem& graph_;
+  const Recomputed& recomputed_;
+  std::vector<int> step_of_;
+  std::vector<int> value_of_;  // the live value that the instruction computes, if it is computed again, or -1
+  boost::unordered_flat_map<std::pair<int, Copy>, Id> made_;
+  std::map<std::pair<Id, std::vector<Id>>, Id> views_;
+  ComputationRewriter* rewriter_ = nullptr;
+};
+
+Program with_recomputed(const Program& program, const Schedule& schedule, const std::vector<LiveValue>& values,
+                        const RecomputeProblem& graph, const Recomputed& recomputed) {
+  RecomputeRewriter recomputing(program, schedule, values, graph, recomputed);
+  const Computation* entry = &program.entry_computation();
+  return remove_dead_code(rewrite_computations(
+      program, [&](ComputationRewriter& rewriter) { recomputing.rewrite(rewriter); },
+      [&](const Computation& computation) { return &computation == entry; }));
+}
+
+struct Candidate {
+  Program program;
+  double seconds = 0;  // of what is computed again
+  std::int64_t peak = 0;
+};
+
+class Planner {
+ public:
+  Planner(const Program& program, std::int64_t most_bytes)
+      : program_(program),
+        schedule_(make_schedule(program)),
+        arena_limit_(std::max<std::int64_t>(0, most_bytes - (schedule_->peak_bytes() - schedule_->arena_bytes))) {}
+
+  Program run() {
+    if (schedule_->arena_bytes <= arena_limit_) return program_;
+    static const MachineModel kMachine = MachineModel::load("cpu-node");
+    values_ = find_live_values(program_, *schedule_, kMachine, schedule_->arena_bytes / kSmallestShare);
+    std::optional<Candidate> best;
+    for (const Plan& plan : plans()) {
+      Candidate found = candidate(plan);
+      if (!best || is_better(found, *best)) best = std::move(found);
+      if (fits(best->peak)) break;
+    }
+    return best && best->peak < schedule_->arena_bytes ? std::move(best->program) : program_;
+  }
+
+ private:
+  struct Plan {
+    RecomputeProblem graph;
+    solver::Solution solution;
+  };
+
+  [[nodiscard]] bool fits(std::int64_t peak) const { return peak <= arena_limit_; }
+  // Whether the time and the peak are better than others: what fits is compared by time, the rest by peak.
+  [[nodiscard]] bool is_better(double seconds, std::int64_t peak, double other_seconds, std::int64_t other_peak) const {
+    if (fits(peak) != fits(other_peak)) return fits(peak);
+    return fits(peak) ? seconds < other_seconds : peak < other_peak;
+  }
+  [[nodiscard]] bool is_better(const Candidate& one, const Candidate& other) const {
+    return is_better(one.seconds, one.peak, other.seconds, other.peak);
+  }
+
+  static std::optional<solver::Solution> solve(const RecomputeProblem& graph, std::int64_t limit) {
+    return solver::solve_within(graph.problem, limit, recompute_budget(graph));
+  }
+
+  // The solutions for all strides, best first.
+  std::vector<Plan> plans() {
+    std::vector<Plan> out;
+    for (const int stride : kStrides) {
+      RecomputeProblem graph = recompute_problem(*schedule_, values_, stride);
+      if (auto solution = solve(graph, arena_limit_)) out.push_back({std::move(graph), *std::move(solution)});
+    }
+    std::stable_sort(out.begin(), out.end(), [&](const Plan& one, const Plan& other) {
+      return is_better(static_cast<double>(one.solution.cost), one.solution.peak,
+                       static_cast<double>(other.solution.cost), other.solution.peak);
+    });
+    return out;
+  }
+
+  // The modelled memory is that of the values; the plan of the arena may need a little more. So the limit of the problem
+  // follows the difference.
+  Candidate candidate(const Plan& plan) {
+    Candidate best = rewritten(plan.graph, plan.solution);
+    std::int64_t limit = arena_limit_;
+    for (int i = 0; i < kCorrections && !fits(best.peak) && fits(plan.solution.peak); ++i) {
+      limit -= best.peak - arena_limit_;
+      const auto solution = solve(plan.graph, limit);
+      if (!solution) break;
+      Candidate found = rewritten(plan.graph, *solution);
+      if (!is_better(found, best)) break;
+      best = std::move(found);
+    }
+    return best;
+  }
+
+  Candidate rewritten(const RecomputeProblem& graph, const solver::Solution& solution) {
+    const Recomputed recomputed = recomputed_values(graph, values_, solution.choices);
+    Candidate out;
+    out.seconds = recomputed.seconds;
+    out.program = with_recomputed(program_, *schedule_, values_, graph, recomputed);
+    out.peak = make_schedule(out.program)->arena_bytes;
+    return out;
+  }
+
+  const Program& program_;
+  std::shared_ptr<const Schedule> schedule_;
+  std::int64_t arena_limit_;
+  std::vector<LiveValue> values_;
+};
+
+}  // namespace
+
+Program rematerialize(const Program& program, std::int64_t most_bytes) { return Planner(program, most_bytes).run(); }
+
+}  // namespace tessera

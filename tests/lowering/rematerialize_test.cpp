@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rematerialization within a memory budget: the same values in less memory, and only what is needed is computed again.
+#include <gtest/gtest.h>
+
+#include "runtime/close.h"
+#include "tessera/autodiff/gradients.h"
+#include "tessera/base/options.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/lowering/lowering.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tessera/runtime/executable/executable.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+using testing::program_of;
+using testing::random_arguments;
+
+constexpr std::int64_t kRows = 67;
+constexpr std::int64_t kWidth = 12;
+
+Value product(Value a, Value b) { return ops::dot(a, b, {{}, {1}, {}, {0}}); }
+
+// The loss and the gradients of layers x + f(x A) B with inner values that are five times as large as x.
+Program residual_layers(int layers) {
+  std::vector<Type> types = {Type::array(DType::kF32, {kRows, kWidth})};
+  for (int i = 0; i < layers; ++i) {
+    types.push_back(Type::array(DType::kF32, {kWidth, 5 * kWidth}));
+    types.push_back(Type::array(DType::kF32, {5 * kWidth, kWidth}));
+  }
+  return program_of(types, [&](Builder& b, auto& v) {
+    Value x = v[0];
+    for (std::size_t i = 1; i < v.size(); i += 2) {
+      const Value inner = ops::tanh(product(x, v[i]));
+      x = ops::add(x, product(ops::multiply(inner, ops::exp(ops::negate(inner))), v[i + 1]));
+    }
+    const Value loss = ops::reduce(ops::multiply(x, x), Reduction::kSum, {0, 1});
+    std::vector<Value> results = gradients(b, loss, v);
+    results.push_back(loss);
+    return ops::tuple(b, results);
+  });
+}
+
+Program lowered(const Program& program) { return lower(program, 1, {}); }
+
+double flops(const Program& program) {
+  double sum = 0;
+  for (const Instruction& instruction : program.entry_computation().instructions)
+    if (!instruction.type.is_tuple() && instruction.op->role == Role::kPlain)
+      sum += flops_of(view_of(program, program.entry_computation(), instruction));
+  return sum;
+}
+
+class Rematerialize : public ::testing::Test {
+ protected:
+  Literal run(const Program& program) { return run_program(program, *world_, random_arguments(program, 3)); }
+  std::shared_ptr<ProcessGroup> world_ = make_single_rank_world();
+};
+
+TEST_F(Rematerialize, KeepsBudgetsAndValues) {
+  for (const int layers : {3, 7}) {
+    const Program program = lowered(residual_layers(layers));
+    const Literal expected = run(program);
+    const std::int64_t peak = peak_bytes(program);
+    const std::int64_t arena = make_schedule(program)->arena_bytes;
+    double before = flops(program);
+    for (const double share : {0.9, 0.75, 0.6}) {
+      const auto budget = peak - static_cast<std::int64_t>((1 - share) * static_cast<double>(arena));
+      const Program smaller = rematerialize(program, budget);
+      EXPECT_LE(peak_bytes(smaller), budget) << layers << " layers, " << share;
+      EXPECT_TRUE(testing::close(run(smaller), expected)) << layers << " layers, " << share;
+      EXPECT_GE(flops(smaller), before);
+      EXPECT_LT(flops(smaller), 1.34 * flops(program)) << "at most one more forward pass";
+      before = flops(smaller);
+    }
+  }
+}
+
+TEST_F(Rematerialize, DoesNothingIfTheProgramFits) {
+  const Program program = lowered(residual_layers(3));
+  EXPECT_EQ(rematerialize(program, peak_bytes(program)).entry_computation().size(), program.entry_computation().size());
+}
+
+TEST_F(Rematerialize, NeedsTheLeastMemoryIfTheBudgetIsTooSmall) {
+  const Program program = lowered(residual_layers(7));
+  const Program least = rematerialize(program, 1);
+  EXPECT_LT(make_schedule(least)->arena_bytes, make_schedule(program)->arena_bytes * 6 / 10);
+  EXPECT_TRUE(testing::close(run(least), run(program)));
+}
+
+// A small budget recomputes elementwise values: these cost less time for each byte than products.
+TEST_F(Rematerialize, InexpensiveValuesAreComputedAgainFirst) {
+  const Program program = lowered(residual_layers(7));
+  const std::int64_t value = kRows * 5 * kWidth * 4;
+  const Program smaller = rematerialize(program, peak_bytes(program) - value);
+  EXPECT_LE(peak_bytes(smaller), peak_bytes(program) - value);
+  EXPECT_LT(flops(smaller), 1.02 * flops(program));
+}
+
+// Large values of random numbers and small sums are read early, and late through a view (a transpose).
+TEST_F(Rematerialize, KeepsTheValuesOfRandomNumbersAndViews) {
+  const Type wide = Type::array(DType::kF32, {kRows, 5 * kWidth});
+  const Type column = Type::array(DType::kF32, {kRows});
+  const Program program =
+      lowered(program_of({column, Type::array(DType::kU32, {2})}, [&](Builder& b, const std::vector<Value>& v) {
+        std::vector<Value> large;
+        Value x = v[0];
+        for (int i = 0; i < 6; ++i) {
+          const Value noise = ops::random_uniform(v[1], wide.dims(), DType::kF32);
+          const Value y = ops::multiply(ops::broadcast(ops::tanh(x), wide.dims(), {0}), noise);
+          large.push_back(y);
+          x = ops::add(x, ops::reduce(ops::multiply(y, y), Reduction::kSum, {1}));
+        }
+        Value sum = product(ops::transpose(large.back(), {1, 0}), large.back());
+        for (std::size_t i = large.size() - 1; i-- > 0;)
+          sum = ops::add(product(ops::transpose(large[i], {1, 0}), large[i]), ops::tanh(sum));
+        return ops::tuple(b, {sum, x});
+      }));
+  const Program smaller = rematerialize(program, 1);
+  EXPECT_LT(make_schedule(smaller)->arena_bytes, make_schedule(program)->arena_bytes * 7 / 10);
+  EXPECT_TRUE(testing::close(run(smaller), run(program)));
+}
+
+TEST_F(Rematerialize, TheOptionAppliesToEveryCompilation) {
+  const Program program = residual_layers(5);
+  const ExecutableMemory without = compile(program, *world_)->memory();
+  const Literal expected = run(program);
+  options().set("TESSERA_MEMORY_BUDGET", std::to_string(without.peak_bytes() - without.arena / 4));
+  const ExecutableMemory within = compile(program, *world_)->memory();
+  const Literal got = run(program);
+  options().set("TESSERA_MEMORY_BUDGET", "");
+  EXPECT_LE(within.peak_bytes(), without.peak_bytes() - without.arena / 4);
+  EXPECT_TRUE(testing::close(got, expected));
+}
+
+}  // namespace
+}  // namespace tessera
