@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a training program needs.
+// The headers that most training programs need. Data loaders, model folders, the Trainer and further optimizers have
+// their own headers.
 #pragma once
 
 #include "tessera/checkpoint/save.h"

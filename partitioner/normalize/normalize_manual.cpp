@@ -20,9 +20,8 @@ namespace {
 constexpr std::string_view kSdyInShardings = "xla.sdy.in_shardings";
 constexpr std::string_view kSdyOutShardings = "xla.sdy.out_shardings";
 
-bool calls_partitioned(const Instruction& instruction) {
-  const auto role = instruction.op->role;
-  return role == Role::kCall || role == Role::kWhile || role == Role::kConditional;
+bool calls_partitioned(const Instruction& old) {
+  return old.op->role == Role::kCall || old.op->role == Role::kWhile || old.op->role == Role::kConditional;
 }
 
 /// Lowers computations for each manual context in which they occur.
@@ -103,7 +102,8 @@ class Normalizer {
     } catch (InternalError&) {
       throw;
     } catch (Error& error) {
-      throw error.prefix(fmt::format("%{}: ", old.name)).note(old.source().empty() ? "" : "  at   " + old.source());
+      if (!old.source().empty()) error.note_place("  at   " + old.source());
+      throw error.prefix(fmt::format("%{}: ", old.name));
     }
     for (const Axes& axes : work.manual.others(id)) {
       Instruction other = copied(work, id, axes);

@@ -41,7 +41,8 @@ bool is_defined_on_complex(const OpView& view) {
   const std::string where =
       instruction.notes && !instruction.notes->op_name.empty() ? " in " + instruction.notes->op_name : "";
   error.prefix(fmt::format("gradient of {}: ", instruction.op->name));
-  throw error.note(fmt::format("  at   %{}: {}    {}{}", instruction.name, instruction.type.str(), source, where));
+  throw error.note_place(
+      fmt::format("  at   %{}: {}    {}{}", instruction.name, instruction.type.str(), source, where));
 }
 
 // Returns the sharding in which the operand of an unshard is stored: the sharding of the operand, or, if the operand is

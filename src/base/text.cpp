@@ -37,10 +37,13 @@ std::size_t printable_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return (byte(0) >= ' ' && byte(0) != 0x7f) || byte(0) == '\n' || byte(0) == '\t' ? 1 : 0;
   const std::size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : byte(0) >= 0xc2 ? 2 : 0;
-  if (length == 0 || length > text.size()) return 0;
+  if (length == 0 || length > text.size() || byte(0) > 0xf4) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
-  return length;
+  // Not the shortest form, a surrogate, or above U+10FFFF.
+  const bool is_overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
+  const bool is_outside = (byte(0) == 0xed && byte(1) >= 0xa0) || (byte(0) == 0xf4 && byte(1) >= 0x90);
+  return is_overlong || is_outside ? 0 : length;
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ void add_context(Error& error, const OpDef& op, const std::vector<Value>& operan
   std::string line = "  at   " + (here.source().empty() ? std::string("unknown source") : here.source());
   if (notes && !notes->op_name.empty()) line += " in " + notes->op_name;
   const auto& context = RankContext::current();
-  error.note(line + fmt::format(", rank {} of {}", context.rank(), context.rank_count()));
+  error.note_place(line + fmt::format(", rank {} of {}", context.rank(), context.rank_count()));
 }
 
 std::vector<ComputationRef> called_computations(const Program& program, const std::vector<ComputationId>& ids) {

@@ -127,6 +127,7 @@ OpDef collective_start(std::string_view name) {
   row.min_operands = 1;
   row.max_operands = -1;
   row.role = Role::kCollective;
+  row.listed_devices = listed_devices;
   row.parse = parse_attributes<CollectiveAttributes>;
   row.infer = infer_started;
   row.type_inferable = false;

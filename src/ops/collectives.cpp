@@ -194,6 +194,7 @@ OpDef collective_row(std::string_view name, CollectiveKind kind, BytesReceived b
   row.min_operands = 1;
   row.max_operands = -1;
   row.role = Role::kCollective;
+  row.listed_devices = listed_devices;
   row.parse = parse_attributes<CollectiveAttributes>;
   row.type_inferable = false;
   row.factors = factors_collectives;
@@ -287,6 +288,21 @@ const OpDef kCollectivePermute = differentiated(permute_row(), permute_gradient)
 const OpDef kCollectiveBroadcast = broadcast_row();
 
 }  // namespace rows
+
+ListedDevices listed_devices(const Attributes& attributes) {
+  if (const auto* permute = dynamic_cast<const AttributesOf<PermuteAttributes>*>(attributes.get())) {
+    ListedDevices out{"source_target_pairs", {}};
+    for (const auto& [source, target] : permute->value.source_target_pairs.pairs) {
+      out.devices.push_back(source);
+      out.devices.push_back(target);
+    }
+    return out;
+  }
+  ListedDevices out{"replica_groups", {}};
+  for (const auto& group : attributes_as<CollectiveAttributes>(attributes).replica_groups.groups)
+    out.devices.insert(out.devices.end(), group.begin(), group.end());
+  return out;
+}
 
 Attributes with_channel(const Attributes& attributes, std::int64_t channel_id) {
   if (const auto* permute = dynamic_cast<const AttributesOf<PermuteAttributes>*>(attributes.get())) {

@@ -61,7 +61,7 @@ class Evaluator {
 [[noreturn]] void rethrow_at(Error& error, const Instruction& instruction) {
   error.prefix(fmt::format("{}: ", instruction.op->name));
   const std::string source = instruction.source();
-  throw error.note(
+  throw error.note_place(
       fmt::format("  at   %{}: {}{}", instruction.name, instruction.type.str(), source.empty() ? "" : "    " + source));
 }
 

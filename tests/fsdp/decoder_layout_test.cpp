@@ -75,7 +75,8 @@ std::unique_ptr<nn::CausalLM> sharded_model(const DecoderLayout& layout, const M
 
 Tensor decoder_batch(const Mesh& mesh, int step) {
   std::vector<std::int32_t> values;
-  for (int i = 0; i < kDecoderRows * kDecoderTime; ++i) values.push_back((7 * i + 3 * step + i * i / 5) % kVocabulary);
+  for (int i = 0; i < kDecoderRows * kDecoderTime; ++i)
+    values.push_back(static_cast<int>((7 * i + 3 * step + i * i / 5) % kVocabulary));
   const Tensor tokens = Tensor::from<std::int32_t>({kDecoderRows, kDecoderTime}, values);
   SpecEntry rows;
   for (const auto& axis : mesh.axes())

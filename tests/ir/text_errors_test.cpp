@@ -197,7 +197,7 @@ TEST(ProgramTextErrors, ACollectiveNamesOnlyDevicesOfTheProgram) {
             "in.hlo: collective-permute %r names device 4 in source_target_pairs={{0,1},{3,4}}, but the program is for "
             "4 devices, numbered from 0");
   EXPECT_NE(with("", permute("{{-1,2}}")).find("a device number is negative: {{-1,2}}"), std::string::npos);
-  EXPECT_NE(with(", num_partitions=4", sum("[2,4]<=[8]")).find("names device 7 in replica_groups=[2,4]<=[8]"),
+  EXPECT_NE(with(", num_partitions=4", sum("[2,4]<=[8]")).find("names device 4 in replica_groups=[2,4]<=[8]"),
             std::string::npos);
   EXPECT_EQ(with(", num_partitions=4", sum("[2,2]<=[4]")), "no error");
   EXPECT_EQ(with(", num_partitions=2, replica_count=2", sum("{{0,3},{1,2}}")), "no error");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments of the gradient function of an op. The function returns one Value for each operand: the gradient of the
-// operand, with the operand's type (or with elements of sum_type). A null Value means that no gradient flows to the
-// operand. The function may skip operands whose gradient is not needed (`needs`).
+// The arguments of OpDef::gradient. The function returns one Value for each operand: the gradient of the operand, with
+// the operand's type (or with elements of sum_type). A null Value means that no gradient flows to the operand. The
+// function may skip operands for which needs() is false.
 #pragma once
 
 #include <vector>
@@ -13,15 +13,15 @@ namespace tessera {
 struct GradientContext {
   Builder& builder;
   const OpView& view;
-  /// Values of the forward pass. Autodiff may have rematerialized them.
+  /// The operands in the forward pass, or rematerialized copies of them.
   std::vector<Value> operands;
   Value result;
   /// The gradient of the result; for a tuple result one per leaf, null where no gradient arrived.
   std::vector<Value> d_results;
   std::vector<bool> needed;
-  /// One for each operand: the element type in which its gradient is summed. It is wider than the operand's type if
-  /// the operand is a narrow copy of a parameter. A row whose gradient is a sum (a product, the sum for a broadcast,
-  /// a scatter) may return it in this type.
+  /// For each operand, the element type in which its gradient is summed. It is wider than the operand's type if the
+  /// operand is a narrow copy of a parameter. A gradient function that sums (by a product, a reduction or a scatter)
+  /// may return the gradient in this type.
   std::vector<DType> sum_types{};
 
   [[nodiscard]] Value operand(int i) const { return at(operands, i); }

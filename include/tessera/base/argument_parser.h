@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines in Hugging Face's style, as a table of flags bound to variables that hold their defaults.
+// Reads command lines in Hugging Face's style. Each flag is bound to a variable. The initial value of the variable is
+// the default of the flag.
 //
 //   std::int64_t steps = 100;
 //   ArgumentParser parser("train", "Trains a model.");
 //   parser.flag("max_steps", steps, "number of updates; -1: determined by num_train_epochs");
 //   if (!parser.parse(argc, argv)) { fmt::print("{}", parser.help()); return 0; }
 //
-// `--max_steps 5`, `--max_steps=5` and `--max-steps 5` mean the same; the last one given counts.
+// `--max_steps 5`, `--max_steps=5` and `--max-steps 5` mean the same. The last value counts.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class ArgumentParser {
 
   /// Starts a group of flags in the help.
   ArgumentParser& group(std::string title);
-  /// A flag without a value, or with true or false (yes no 1 0 on off). `--no_NAME` sets it to false.
+  /// A flag that may have a value: true, yes, 1, on, or false, no, 0, off. Without a value it is true. `--no_NAME` sets
+  /// it to false.
   ArgumentParser& flag(std::string name, bool& value, std::string help);
   ArgumentParser& flag(std::string name, std::int64_t& value, std::string help);
   ArgumentParser& flag(std::string name, double& value, std::string help);
@@ -44,16 +46,16 @@ class ArgumentParser {
   ArgumentParser& words_or_bare(std::string name, std::string& value, std::string bare, std::string help);
   /// Another name of a flag that was added before.
   ArgumentParser& alias(std::string name, const std::string& of);
-  /// A flag of another program that has no effect here, with the reason. notes() tells it if the value differs from
-  /// `standard`. `*` as the standard means any value.
+  /// A flag of another program that is accepted but has no effect here. If its value differs from `standard`, notes()
+  /// contains a line with the reason. The standard `*` allows every value without a note.
   ArgumentParser& without_effect(std::string name, std::string standard, std::string reason);
-  /// A flag of another program that does not exist here, with the reason or a replacement. parse() reports all given
-  /// ones in one error, unless they have the value `standard`.
+  /// A flag of another program that is refused here, with the reason or a replacement. parse() reports all such flags
+  /// in one error, except those with the value `standard`.
   ArgumentParser& absent(std::string name, std::string standard, std::string reason);
 
-  /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. A single argument that
-  /// ends in .json is a file of flags: {"max_steps": 5, …}. Errors: an unknown flag (with the nearest known one), a
-  /// missing value, a value of another type.
+  /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. If the only argument ends
+  /// in .json, it is the path of a file with flags: {"max_steps": 5, …}. Errors: an unknown flag (with the nearest
+  /// known one), a missing value, a value of another type.
   bool parse(int argc, const char* const* argv);
   bool parse(const std::vector<std::string>& arguments);
   /// Returns a text with every flag, its default and its meaning.
@@ -64,7 +66,7 @@ class ArgumentParser {
   [[nodiscard]] std::vector<std::string> given() const;
   /// One line for each given flag without effect.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
-  /// Name and value of every flag, given or not. Flags without effect and other names are left out.
+  /// The name and value of every flag, whether given or not. Omits flags without effect and aliases.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
  private:
@@ -91,7 +93,7 @@ class ArgumentParser {
   ArgumentParser& add(std::string name, Target target, std::string help);
   Row* find(std::string_view name);
   [[nodiscard]] const Foreign* find_foreign(std::string_view name) const;
-  // Returns false if the flag is none of another program.
+  // Returns false if `name` is not a flag of another program.
   bool note_foreign(const std::string& name, const std::string& value);
   void report_absent();
   void read_value(const JsonObject& json, const std::string& key);
@@ -107,7 +109,7 @@ class ArgumentParser {
   std::vector<std::pair<std::string, std::string>> aliases_;  // name, and the flag that it means
   std::vector<Foreign> foreign_;
   std::vector<std::string> notes_;
-  std::vector<std::string> absent_;  // what parse() reports
+  std::vector<std::string> absent_;  // the flags that parse() reports as absent
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checked arithmetic on numbers from a text: the result, or the information that it does not fit in 64 bits.
+// Arithmetic on numbers that come from a text. A result records whether it fits in 64 bits.
 //
 //   const Checked size = (Checked(n) - 1) * stride + low + high;
 //   require(size.fits(), "dim {}: ..", d);
@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-/// A 64-bit integer. Sums, differences and products remember that one of them has overflowed.
+/// A 64-bit integer. If a sum, difference or product overflows, fits() is false for it and for all results that are
+/// computed from it.
 class Checked {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): plain numbers convert
@@ -25,7 +26,8 @@ class Checked {
     ensure(fits_, "the value of a number that does not fit in 64 bits was read");
     return value_;
   }
-  /// Returns the value, or the largest number if it does not fit. For sums of byte counts that are shown or compared.
+  /// Returns the value, or the largest 64-bit number if it does not fit. Used for sums of bytes that are only printed
+  /// or compared.
   [[nodiscard]] constexpr std::int64_t value_or_most() const {
     return fits_ ? value_ : std::numeric_limits<std::int64_t>::max();
   }

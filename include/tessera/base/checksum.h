@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 (64 bits) of data that arrives in parts. https://github.com/Cyan4973/xxHash
+// The XXH3 checksum (64 bits) of data that arrives in parts. https://github.com/Cyan4973/xxHash
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Checksum {
   Checksum(const Checksum&) = delete;
   Checksum& operator=(const Checksum&) = delete;
   void add(std::span<const std::byte> bytes);
-  /// Of all bytes so far.
+  /// The checksum of all bytes that were added.
   [[nodiscard]] std::uint64_t value() const;
   /// The same, as 16 hexadecimal digits.
   [[nodiscard]] std::string text() const;
@@ -31,7 +31,7 @@ class Checksum {
 std::uint64_t checksum_of(std::span<const std::byte> bytes);
 /// A checksum as 16 hexadecimal digits.
 std::string checksum_text(std::uint64_t sum);
-/// The checksum of a file, read in pieces of a few megabytes. Errors as InputFile.
+/// The checksum of a file, read in pieces of a few megabytes. Errors: those of InputFile.
 std::string checksum_of_file(const std::string& path);
 
 }  // namespace tessera

@@ -10,14 +10,14 @@
 
 namespace tessera {
 
-/// The command line is wrong: programs exit with code 2.
+/// The command line is wrong. A program that catches this error exits with code 2.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
 struct OptionSyntax {
-  enum class Value { kNone, kRequired, kOptional, kMany };  // kMany: all words up to the next option; may be none
+  enum class Value { kNone, kRequired, kOptional, kMany };  // kMany: zero or more words, up to the next option
   std::string name;  // without dashes; `_` and `-` mean the same; a single letter is given as -o
   Value value = Value::kRequired;
   std::string placeholder = "a value";  // the name of the value in errors

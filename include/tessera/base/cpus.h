@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processors that this process may use. A launcher that binds ranks to cores leaves fewer than the machine has.
+// The processors that this process may use. If a launcher binds ranks to cores, these are fewer than the machine has.
 // All code that decides whether each rank and thread has its own core uses these functions.
 #pragma once
 

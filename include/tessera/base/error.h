@@ -24,7 +24,7 @@ class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& reason) : std::runtime_error(reason), text_(reason) {}
 
-  /// Adds a line of context below the reason; returns *this so that `throw error.note(..)` reads well.
+  /// Adds a line of context below the reason. Returns *this, so that `throw error.note(..)` is possible.
   Error& note(std::string_view line) {
     text_ += '\n';
     text_ += line;
@@ -35,10 +35,18 @@ class Error : public std::runtime_error {
     text_.insert(0, prefix);
     return *this;
   }
+  /// Adds the line that names the place in the user's program, and keeps it for place().
+  Error& note_place(std::string_view line) {
+    place_ = line;
+    return note(line);
+  }
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+  /// The line given to note_place(), or "".
+  [[nodiscard]] const std::string& place() const { return place_; }
 
  private:
   std::string text_;
+  std::string place_;
 };
 
 /// A broken invariant of Tessera: a bug in Tessera, not a mistake of the user.
@@ -52,8 +60,9 @@ class InternalError : public Error {
   std::string stack_;
 };
 
-// Arguments become text only if a check fails, so pass the value itself and not x.str(). A value with str() is
-// printed with it. A callable is called: require(ok, "groups {}", [&] { return field_text(groups); }).
+// Arguments become text only if a check fails, so pass the value itself and not x.str(). If a value has str(), the text
+// is value.str(). If it is callable, the text is its result:
+//   require(ok, "groups {}", [&] { return field_text(groups); });
 namespace detail {
 
 template <class T>
@@ -97,14 +106,15 @@ void ensure(bool ok, fmt::format_string<detail::Worded<Args>...> format, const A
     throw InternalError(fmt::format(format, detail::worded(args)...));
 }
 
-/// The message for a user: what(); for an InternalError also the request to report it, and the stack.
+/// Returns the message for a user: what(). For an InternalError, the message also asks to report the bug and contains
+/// the stack.
 std::string message_for_user(const std::exception& error);
 
 /// Returns the known name closest to `name` by edit distance, or "" if none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-/// Returns the end of every unknown-name error: `; did you mean "near"?`, or `; known: a, b, c` if no name is near
-/// and there are not very many.
+/// Returns the end of an error about an unknown name: `; did you mean "near"?`. If no known name is near, returns
+/// `; known: a, b, c`, or only the number of known names if there are many.
 std::string suggest_name(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace tessera

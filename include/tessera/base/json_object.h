@@ -3,7 +3,7 @@
 // Keys keep their order. Keys that are not read are kept when the object is written back.
 //
 //   JsonObject json = JsonObject::from_file("gpt2.json");
-//   json.read("n_embd", config.n_embd);            // left alone when absent
+//   json.read("n_embd", config.n_embd);            // no change if the key is absent
 //   json.set("vocab_size", config.vocab_size);     // replaces or appends
 #pragma once
 
@@ -34,7 +34,8 @@ class JsonObject {
   [[nodiscard]] bool is_null(std::string_view key) const;
   [[nodiscard]] bool is_bool(std::string_view key) const;
   [[nodiscard]] bool is_object(std::string_view key) const;
-  /// The value of `key` as text: a string without quotation marks, anything else as JSON on one line. "" if it is absent.
+  /// The value of `key` as text: a string without quotation marks, anything else as JSON on one line. "" if it is
+  /// absent.
   [[nodiscard]] std::string text(std::string_view key) const;
 
   /// Puts the value of `key` into `value` and returns true. If the key is absent, returns false and does not change
@@ -62,7 +63,7 @@ class JsonObject {
     return true;
   }
 
-  /// Replaces the value of `key` without moving it, or appends the key.
+  /// Replaces the value of `key`, which keeps its position. Appends the key if it is absent.
   void set(std::string_view key, bool value);
   void set(std::string_view key, std::int64_t value);
   void set(std::string_view key, int value) { set(key, static_cast<std::int64_t>(value)); }
@@ -74,7 +75,7 @@ class JsonObject {
   void set(std::string_view key, const JsonObject& value);
   void set(std::string_view key, const std::vector<JsonObject>& value);
   void set_null(std::string_view key);
-  /// Sets `key` to the value that it has in `other`. Error if it has none.
+  /// Sets `key` to its value in `other`. Error if `other` does not have the key.
   void set_from(std::string_view key, const JsonObject& other);
 
   /// Error, with the nearest known key, if the object has a key that is not in `known`.
@@ -83,7 +84,7 @@ class JsonObject {
   /// Returns the text, one key on each line. Doubles have enough digits to read back unchanged. NaN and infinity are
   /// written as in Python (`NaN`, `Infinity`).
   [[nodiscard]] std::string str() const;
-  /// Writes str() to a temporary file beside `path` and renames it. Error naming the path.
+  /// Writes str() to a temporary file beside `path` and renames it. Errors name the path.
   void save(const std::string& path) const;
 
  private:

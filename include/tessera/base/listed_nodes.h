@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-/// The node of each of `ranks` ranks from the list in TESSERA_NODE; node 0 for all if there is no list. Error: a list
-/// of another length.
+/// Returns the node of each of `ranks` ranks. TESSERA_NODE lists the nodes. Without a list, all ranks are on node 0.
+/// Error if the length of the list is not `ranks`.
 std::vector<int> listed_nodes(int ranks);
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
 /// True if the current rank prints lines of this level (TESSERA_LOG_LEVEL).
 bool is_logged(LogLevel level);
-/// Whether the current rank prints messages that are equal on all ranks.
+/// True on rank 0, which prints messages that are equal on all ranks.
 bool is_rank_zero();
 /// Prints one or more lines in one write, so that lines of several ranks do not mix. Prints nothing if the level is
 /// not logged.
@@ -24,8 +24,8 @@ template <class... Args>
 void log_warning(fmt::format_string<const Args&...> format, const Args&... args) {
   if (is_logged(LogLevel::kWarning)) log_line(LogLevel::kWarning, "warning: " + fmt::format(format, args...));
 }
-/// The same for a warning that every rank of a job has, such as a problem in a text that all of them read: rank 0
-/// prints it.
+/// The same, but only rank 0 prints the warning. For a warning that is equal on all ranks, such as a problem in a file
+/// that all of them read.
 template <class... Args>
 void log_shared_warning(fmt::format_string<const Args&...> format, const Args&... args) {
   if (is_rank_zero()) log_warning(format, args...);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors for missing memory: the requested size and its purpose, how much the process holds, and how much the
-// machine has left.
+// Errors for failed allocations. They contain the requested size, its purpose, the memory that the process holds, and
+// the free memory of the machine.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace tessera {
 /// ulimit -v, if there are any.
 std::string memory_state();
 
-/// The memory of the machine and its swap space: no process can fill more. Allocators may still promise more, and the
-/// kernel then ends the process when it writes there.
+/// Returns the bytes of memory and swap space of the machine. No process can use more. An allocator may still return a
+/// larger block, because Linux overcommits memory. The kernel then ends the process when it writes to the block.
 std::int64_t machine_memory();
 
 /// Throws Error `out of memory: cannot allocate 4.0 GB (4000000000 bytes) for the array f32[1000000000]`, followed by

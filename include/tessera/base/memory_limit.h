@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a process has, and the limits that the machine and its control groups set.
+// The memory that a process holds, and the limits that the machine and its control groups set.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,12 @@
 
 namespace tessera {
 
-/// Returns the bytes that a text means: `2GB`, `1.5 GiB`, `700MB`, `4096`. A GB is 2^30 bytes, as in
-/// format_bytes(), and so is a GiB. Throws Error `NAME=TEXT: must be a size such as 2GB or 1.5GiB` for
-/// another text.
+/// Reads a number of bytes: `2GB`, `1.5 GiB`, `700MB`, `4096`. GB and GiB both mean 2^30 bytes, as in format_bytes().
+/// Throws Error `NAME=TEXT: must be a size such as 2GB or 1.5GiB` if the text is not a size.
 std::int64_t parse_bytes(std::string_view text, std::string_view name);
 
-/// The bytes of memory that this process holds. A page that several processes map counts in equal parts (PSS of
-/// /proc/self/smaps_rollup, or else the resident size).
+/// Returns the bytes of memory that this process holds: the PSS of /proc/self/smaps_rollup, which divides a shared page
+/// equally among the processes that map it. If the file cannot be read, returns the resident size.
 std::int64_t process_memory();
 
 /// Memory that several processes share, and how much of it is in use, without the page cache.

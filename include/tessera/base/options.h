@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every environment variable that Tessera reads, in one table (src/base/options.cpp). A rank reads them once, when it
-// first calls options(). Tests and programs may set them by name.
+// first calls options(). Tests and programs may set them with Options::set().
 #pragma once
 
 #include <cstdint>
@@ -53,10 +53,10 @@ class Options {
 /// The options of the current rank.
 Options& options();
 
-/// Returns one line for each environment variable that the user may expect to have an effect, but that has none.
-/// These are the variables that begin with TESSERA_, PT_XLA_ or XLA_METRICS_ and have no row, and those of the XRT
-/// runtime, which MPI replaces: `unknown environment variable TESSERA_NUM_THREAD; did you mean
-/// "TESSERA_NUM_THREADS"?`.
+/// Returns one line for each environment variable that is set and that Tessera ignores, although its name suggests an
+/// effect. These are the variables that begin with TESSERA_, PT_XLA_ or XLA_METRICS_ and have no row, and the variables
+/// of the XRT runtime, which MPI replaces. Example of a line:
+/// `unknown environment variable TESSERA_NUM_THREAD; did you mean "TESSERA_NUM_THREADS"?`.
 std::vector<std::string> unknown_variables();
 /// Logs these lines as warnings on rank 0. Call it at the start of a program.
 void warn_of_unknown_variables();

@@ -19,7 +19,7 @@ class ByteSource {
   ByteSource& operator=(const ByteSource&) = delete;
   [[nodiscard]] virtual const std::string& path() const = 0;
   [[nodiscard]] virtual std::uint64_t size() const = 0;
-  /// Fills `into` with the bytes from `offset`. Error if the file ends before.
+  /// Fills `into` with the bytes from `offset`. Error if the file ends before `into` is full.
   virtual void read(std::uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
@@ -44,15 +44,16 @@ class InputFile final : public ByteSource {
 class OutputFile {
  public:
   enum class Mode { kCreate, kCreateUncached, kExisting };
-  /// kCreate replaces an existing file by an empty one. kExisting is an error if there is none. With kCreateUncached, writes
-  /// whose offset, size and address are multiples of kDirectAlignment do not pass through the page cache, if the file
-  /// system can do this: they take hardly any processor time.
+  /// kCreate replaces an existing file by an empty one. kExisting opens an existing file; error if there is none.
+  /// kCreateUncached is kCreate with writes that bypass the page cache, because these take hardly any processor time.
+  /// It applies to writes whose offset, size and address are multiples of kDirectAlignment, if the file system supports
+  /// it.
   OutputFile(std::string path, Mode mode);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Reserves space for `bytes` bytes on the disk, so that a full disk is found before data is written.
+  /// Reserves space for `bytes` bytes on the disk, so that a full disk is an error before data is written.
   void resize(std::uint64_t bytes);
   void write(std::uint64_t offset, std::span<const std::byte> from);
   /// Waits until the data is on the disk, and closes the file.
@@ -67,9 +68,9 @@ class OutputFile {
 };
 inline constexpr std::size_t kDirectAlignment = 4096;
 
-/// Renames a file or folder, and waits until the new name is on the disk, for a folder also the names in it. An existing file or folder is replaced at once:
-/// at every moment `to` is the old or the new one. The old folder is then deleted. File systems that cannot exchange
-/// folders (NFS) delete it first.
+/// Renames a file or folder, and waits until the new name is on the disk. For a folder, also waits for the names in it.
+/// If `to` exists, it is replaced atomically: at every moment `to` is the old or the new file or folder. An old folder
+/// is then deleted. If the file system cannot exchange folders (NFS), the old folder is deleted before the rename.
 void commit_rename(const std::string& from, const std::string& to);
 
 /// The bytes that the current rank has read through InputFile. For tests and reports.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All state of a rank belongs to one RankContext, which one thread_local pointer reaches. Ranks are processes (MPI)
-// or threads of one process (virtual ranks), so nothing else in Tessera may be a mutable global.
+// All state of a rank belongs to one RankContext. A thread_local pointer refers to the context of the calling thread.
+// Tessera has no other mutable global, because ranks may be threads of one process (virtual ranks).
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ class RankContext {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int rank_count() const { return rank_count_; }
 
-  /// Returns the rank's only object of type T (its trace, metrics, options …). The first call constructs it. Any
-  /// thread of the rank may call. Later calls take no lock.
+  /// Returns the rank's only object of type T (its trace, metrics, options …). The first call constructs it. Any thread
+  /// of the rank may call this function. Later calls take no lock.
   template <class T>
   T& get() {
     const std::size_t slot = slot_of<T>();
@@ -39,7 +39,7 @@ class RankContext {
   template <class T>
   void set(std::shared_ptr<T> value) {
     const std::size_t slot = slot_of<T>();
-    std::shared_ptr<void> object = std::move(value);  // after the swap the previous one, destroyed without the lock
+    std::shared_ptr<void> object = std::move(value);  // after the swap: the previous object, destroyed without the lock
     const std::scoped_lock lock(mutex_);
     slots_[slot].store(object.get(), std::memory_order_release);
     owners_[slot].swap(object);
@@ -48,8 +48,7 @@ class RankContext {
   /// context.
   void keep_worker(std::shared_ptr<void> worker) { worker_ = std::move(worker); }
 
-  /// Returns the context of the calling thread. A thread without a context gets that of the process (rank 0 of 1
-  /// unless set).
+  /// Returns the context of the calling thread. A thread for which none was set has its own context, with rank 0 of 1.
   static RankContext& current();
   /// Makes `context` the context of the calling thread and returns the previous one. A thread of the library inherits
   /// the context of its rank by calling this first.
@@ -69,7 +68,7 @@ class RankContext {
 
   std::mutex mutex_;  // guards owners_
   std::array<std::shared_ptr<void>, kMostTypes> owners_;
-  std::array<std::atomic<void*>, kMostTypes> slots_{};  // what owners_ hold, read without the lock
+  std::array<std::atomic<void*>, kMostTypes> slots_{};  // the addresses in owners_, read without the lock
   std::shared_ptr<void> worker_;                        // last, so that it is destroyed first
 };
 

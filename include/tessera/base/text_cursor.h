@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A position in a text, for hand-written readers. It skips blanks and comments and writes the errors.
+// A position in a text, for hand-written readers. It skips blanks and comments, and formats errors:
 //
 //   <input>:3:14: expected ")" after the operands of add
 //     %x = f32[2] add(%a, %b
@@ -16,7 +16,7 @@ namespace tessera {
 
 class TextCursor {
  public:
-  /// `text` must outlive the cursor. Without a file name, errors quote the text instead of line and column.
+  /// `text` must outlive the cursor. Without a file name, errors quote the text instead of giving a line and a column.
   explicit TextCursor(std::string_view text, std::string_view file_name = {}) : text_(text), file_(file_name) {}
 
   [[nodiscard]] std::size_t position() const { return position_; }
@@ -30,9 +30,9 @@ class TextCursor {
   bool at_end() { return peek() == '\0' && position_ >= text_.size(); }
   /// True if these characters follow (after blanks).
   bool next_is(std::string_view characters);
-  /// Moves past these characters if they follow.
+  /// Moves past these characters and returns true if they follow.
   bool take(std::string_view characters);
-  /// The same for a word: false if more identifier characters follow it.
+  /// The same for a word. Returns false if the word is only the beginning of a longer identifier.
   bool take_word(std::string_view word);
   void expect(std::string_view characters, std::string_view where);
 

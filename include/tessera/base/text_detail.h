@@ -42,9 +42,9 @@ struct HashText {
   std::size_t operator()(std::string_view text) const { return hash_text(text); }
 };
 
-/// `1.25GB`, `512.00B`.
+/// Returns a number of bytes as text: `1.25GB`, `512.00B`.
 std::string format_bytes(double bytes);
-/// The same for a number of bytes, but `512B` below 1 KB.
+/// The same, but `512B` below 1 KB.
 std::string bytes_text(std::int64_t bytes);
 
 /// ceil(a / b) for a >= 0, b > 0.

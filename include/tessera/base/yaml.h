@@ -10,8 +10,8 @@
 namespace tessera {
 
 /// Reads a YAML mapping as a JSON object. Plain scalars become null, true, false and numbers as in YAML 1.2; all other
-/// scalars are strings. Anchors and merge keys are errors. Error, with `origin`, line, column and reason, if the text is no
-/// YAML, holds several documents, or is not a mapping with texts as keys.
+/// scalars are strings. Anchors and merge keys are errors. Error, with `origin`, line, column and reason, if the text
+/// is not YAML, has several documents, or is not a mapping whose keys are strings.
 JsonObject parse_yaml(std::string_view text, const std::string& origin);
 /// The same for a file. Error if it cannot be read.
 JsonObject yaml_from_file(const std::string& path);

@@ -2,14 +2,15 @@
 // Checkpoints: the state of a run in a folder, for any mesh and number of ranks.
 //
 //   CheckpointWriter writer;
-//   writer.begin("out/checkpoint-100", {.states = {{"model", model.state_dict()}}, .documents = {{"trainer_state", json}}});
+//   writer.begin("out/checkpoint-100", {.states = {{"model", model.state_dict()}},
+//                                       .documents = {{"trainer_state", json}}});
 //   while (training) { step(); if (auto ended = writer.poll()) report(*ended); }        writes while the steps run
-//   const auto found = load_newest_checkpoint("out", {{"model", model.state_dict()}});  the newest one that is not damaged
+//   const auto found = load_newest_checkpoint("out", {{"model", model.state_dict()}});      the newest undamaged one
 //
-// A folder contains one safetensors file for each rank that saved it, with the parts of the tensors that this rank wrote,
-// and a list of the checksums of its blocks; the documents as NAME.json; and manifest.json with the parts of each tensor,
-// and the size and checksum of each file. The folder is complete if it has its name: it is renamed after all its files are
-// on the disk.
+// A checkpoint is a folder. Each rank that saved it wrote a safetensors file with its parts of the tensors, and a list
+// of the checksums of the blocks of this file. NAME.json contains the document NAME. manifest.json lists the parts of
+// each tensor, and the size and checksum of each file. The folder gets its name only when all files are on the disk, so
+// a folder with this name is complete.
 #pragma once
 
 #include <cstdint>
@@ -28,37 +29,38 @@ namespace tessera {
 struct CheckpointContent {
   std::map<std::string, StateDict> states;      // by group: "model", "optimizer"
   std::map<std::string, JsonObject> documents;  // by name; equal on all ranks
-  /// Called on rank 0 when the folder is complete, possibly in another thread: to delete older checkpoints.
+  /// Called on rank 0 when the folder is complete, possibly in another thread. Used to delete older checkpoints.
   std::function<void()> when_complete = {};
 };
 
-/// Writes a checkpoint. Collective: every rank writes the elements that it holds to its own file, and devices with equal
-/// shards divide them. An existing folder of this name is replaced when the new one is complete. Error, on all ranks, if
-/// a rank cannot write; then nothing is left of the new folder.
+/// Writes a checkpoint. Collective: every rank writes the elements that it holds to its own file, and devices with
+/// equal shards divide them. An existing folder of this name is replaced when the new one is complete. If a rank cannot
+/// write, all ranks throw an Error, and the new folder is deleted.
 void save_checkpoint(const std::string& folder, const CheckpointContent& content);
 
-/// Writes checkpoints in a thread of each rank while the program continues. The content is that at begin(): before a
-/// program overwrites a variable in place, it copies the elements that the thread has not read yet.
+/// Writes checkpoints in a thread of each rank while the program continues. The checkpoint has the values at the time
+/// of begin(): before a program overwrites a variable in place, it copies the elements that the thread has not read
+/// yet.
 class CheckpointWriter {
  public:
   struct Outcome {
     std::string folder;
-    std::string error;       // of the first rank that has one; empty if the checkpoint is complete
+    std::string error;       // of the first rank with an error; "" if the checkpoint is complete
     double cpu_seconds = 0;  // processor time of the threads of this rank that wrote
   };
   CheckpointWriter();
-  /// Waits for the thread. A save that was not finished leaves a folder NAME.partial.
+  /// Waits for the thread. An unfinished save leaves a folder NAME.partial.
   ~CheckpointWriter();
   CheckpointWriter(CheckpointWriter&&) = delete;
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
 
-  /// Starts a save. Waits for the values of the variables, but not for the disk. Collective. Error if a save is in flight, or,
-  /// on all ranks, if the folder cannot be made.
+  /// Starts a save. Waits for the values of the variables, but not for the disk. Collective. Errors: a save is already
+  /// in flight; the folder cannot be created (on all ranks).
   void begin(const std::string& folder, const CheckpointContent& content);
-  /// Whether a save is in flight. The same on all ranks.
+  /// True if a save is in flight. The result is the same on all ranks.
   [[nodiscard]] bool is_busy() const { return save_ != nullptr; }
-  /// Continues the save in flight, and returns its outcome when it has ended on all ranks. Call it between steps. It takes
-  /// some microseconds. Collective.
+  /// Returns the outcome of the save in flight if it has ended on all ranks, else nullopt. Must be called between
+  /// steps, because it also continues the save. Takes some microseconds. Collective.
   std::optional<Outcome> poll();
   /// Waits for the end of the save in flight, and returns its outcome. Nullopt if there is none. Collective.
   std::optional<Outcome> finish();
@@ -73,7 +75,7 @@ class PieceFiles;           // src/checkpoint/files/pieces.h
 
 class Checkpoint {
  public:
-  /// Reads the manifest. Error naming it if it is missing, truncated or not valid.
+  /// Reads the manifest. Error, with its path, if it is missing, truncated or not valid.
   explicit Checkpoint(const std::string& folder);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
@@ -92,26 +94,27 @@ class Checkpoint {
   [[nodiscard]] std::map<std::string, std::uint64_t> files() const;
   /// The names of the documents.
   [[nodiscard]] std::vector<std::string> document_names() const;
-  /// A document. Error if the checkpoint has none of this name, or if it is damaged.
+  /// Returns a document. Error if there is no document of this name, or if it is damaged.
   [[nodiscard]] JsonObject document(const std::string& name) const;
-  /// Gives the variables of `state` the values of the group, in any sharding: a rank reads its shards when they are first
-  /// needed, and verifies what it reads. Errors as load_state().
+  /// Gives the variables of `state` the values of the group. Shardings may differ from those of the save. A rank reads
+  /// its shards when they are first needed, and verifies their checksums. Errors: those of load_state().
   LoadStateResult load(const std::string& group, const StateDict& state, const LoadStateOptions& options = {}) const;
-  /// Gives the variables of `state` the values of the group and reads them. Collective: ranks whose shards have elements of
-  /// the same blocks read these together, so that each block is read once. Errors as load(), on all ranks.
+  /// The same, but reads the values at once. Collective: if several ranks need the same block of a file, one rank reads
+  /// it for all of them. Errors: those of load(), on all ranks.
   void load_now(const std::string& group, const StateDict& state) const;
-  /// Error as load() if the group does not fit the state. Reads nothing.
+  /// Checks that the group fits the state. Reads no values. Errors: those of load().
   void check_fit(const std::string& group, const StateDict& state) const;
   /// Compares the checksums of the documents.
   void verify_documents() const;
-  /// Compares the checksums of all files. Collective: the ranks divide the files. Error, on all ranks, naming the file.
+  /// Compares the checksums of all files. Collective: each rank reads some of the files. Error, on all ranks, with the
+  /// file.
   void verify() const;
-  /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it is a
-  /// document of the checkpoint. Needs little memory: data is copied in pieces. Not collective.
+  /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it
+  /// is a document of the checkpoint. Needs little memory: data is copied in pieces. Not collective.
   void consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const;
 
-  /// Writes the checkpoint to a new folder with `count` files: file k has the rows [k*L, (k+1)*L) of each tensor, with
-  /// L = ceil(rows / count), as FSDP divides them. The content is the same. Data is copied in pieces. Not collective.
+  /// Writes the same checkpoint to a new folder with `count` files. File k has the rows [k*L, (k+1)*L) of each tensor
+  /// with L = ceil(rows / count), which are the shards of FSDP. Data is copied in pieces. Not collective.
   void reshard(const std::string& folder, int count) const;
 
   [[nodiscard]] const std::shared_ptr<const CheckpointManifest>& manifest() const { return manifest_; }
@@ -132,13 +135,14 @@ struct TensorDifference {
   std::int64_t different = 0;  // elements with other bits, if the types are equal
   double largest = 0;          // difference; NaN if one of two different elements is NaN
 };
-/// The tensors that differ between two checkpoints, in any layouts, by name. Data is read in pieces. Not collective.
+/// The tensors that differ between two checkpoints, by name. The checkpoints may be from different layouts. Data is
+/// read in pieces. Not collective.
 std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoint& b);
 
 /// The complete checkpoints `checkpoint-N` in a folder, by N.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
-/// Loads the groups of the newest checkpoint in a folder, and reads their values. For each damaged one it prints a warning
-/// and tries the one before. Nullopt if there is none. Collective. Errors as Checkpoint::load().
+/// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged, prints a warning
+/// and tries the previous checkpoint. Nullopt if there is none. Collective. Errors: those of Checkpoint::load().
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states);
 /// The same for one folder. Error, on all ranks, if it is damaged.
@@ -146,14 +150,14 @@ Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string
 /// Reads and verifies all files of the checkpoint in a folder. Returns "" or, on all ranks, the reason why it cannot be
 /// loaded. Collective.
 std::string damage_of(const std::string& folder);
-/// Deletes what interrupted saves left in a folder, also of model folders, and returns the paths. On one rank, while no
-/// rank saves.
+/// Deletes the remains of interrupted saves in a folder, including those of model folders, and returns their paths.
+/// Call it on one rank, while no rank saves.
 std::vector<std::string> remove_partial_checkpoints(const std::string& folder);
-/// Renames the checkpoints in a folder after `step` to NAME.replaced, so that they are no checkpoints of the run anymore
-/// that continues from `step`. Returns their paths. On one rank.
+/// Renames the checkpoints in a folder after `step` to NAME.replaced, because they do not belong to a run that resumes
+/// from `step`. Returns their former paths. Call it on one rank.
 std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::int64_t step);
-/// Deletes all but the newest `most` checkpoints in a folder. The checkpoint `best`, if given, stays and counts as one of
-/// them; the newest one stays too. On one rank.
+/// Deletes all but the newest `most` checkpoints in a folder. The checkpoint `best`, if given, is kept and counts as
+/// one of them. The newest checkpoint is always kept. Call it on one rank.
 void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best = "");
 
 }  // namespace tessera

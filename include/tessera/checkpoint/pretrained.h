@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in Hugging Face's folders: config.json, model.safetensors, or several files with model.safetensors.index.json.
-// Names and layouts are Hugging Face's.
+// Models in Hugging Face's folders, with their names and layouts. A folder contains config.json, and model.safetensors
+// or several files with model.safetensors.index.json.
 //
 //   auto model = from_pretrained<nn::LlamaForCausalLM>("llama");    reads no weights yet
 //   auto any = from_pretrained("folder");                           the class that config.json names
@@ -20,14 +20,14 @@
 
 namespace tessera {
 
-/// Gives the parameters and buffers of the module the values of the safetensors files in `folder`. A rank reads only the
-/// bytes of its shards, when a value is first needed, in the sharding that the variable has then. The files may be
-/// deleted after this call. Floats are converted to the element type of the variable. Not collective.
-/// Errors: no such folder; only torch's pickle files (with the way to convert them); a damaged file or index; names and
+/// Gives the parameters and buffers of the module the values of the safetensors files in `folder`. A rank reads only
+/// the bytes of its shards, when a value is first needed, in the sharding that the variable has then. The files may be
+/// deleted after this call. Floats are converted to the element type of the variable. Not collective. Errors: no such
+/// folder; only torch's pickle files (the error explains how to convert them); a damaged file or index; names and
 /// shapes that do not fit, all in one message.
 LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, const LoadStateOptions& options = {});
 
-/// A model with the configuration and the weights in `folder`.
+/// Returns a model with the configuration and the weights in `folder`.
 template <class M>
 std::unique_ptr<M> from_pretrained(const std::string& folder) {
   auto model = std::make_unique<M>(M::Config::from_file(folder + "/config.json"));
@@ -43,12 +43,12 @@ struct SavePretrainedOptions {
   std::int64_t max_shard_bytes = 5'000'000'000;
 };
 /// Writes the state to safetensors files in `folder`, which is created if it does not exist. Collective: every rank
-/// writes the elements that it holds, and no rank gathers a tensor. Readers see the old or the new files: these are
-/// renamed after all of them are on the disk. Error, on all ranks, naming the rank and the file that failed.
+/// writes the elements that it holds, and no rank gathers a tensor. The new files are renamed after all of them are on
+/// the disk, so readers see the old or the new files. Error, on all ranks, with the rank and the file that failed.
 void save_state(const StateDict& state, const std::string& folder, const SavePretrainedOptions& options = {});
 /// The content of config.json.
 JsonObject config_json(const nn::PretrainedModel& model);
-/// save_state() of the parameters and buffers, and config.json.
+/// Writes the parameters and buffers with save_state(), and config.json.
 void save_pretrained(const nn::PretrainedModel& model, const std::string& folder,
                      const SavePretrainedOptions& options = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of arrays: which elements a shard holds, and where they are in a file. Pure arithmetic.
+// Regions of arrays: the elements that a shard holds, and their positions in a file.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// The elements of an array whose index lies in an interval of each dim.
+/// The elements of an array whose index is in an interval of each dim.
 struct Region {
   std::vector<Interval> dims;
   [[nodiscard]] std::int64_t element_count() const;
@@ -22,10 +22,10 @@ struct Region {
 Region complete_region(const Type& type);
 /// The elements of the array that `device` holds under the sharding, without padding.
 Region region_of(const Type& type, const Sharding& sharding, std::int64_t device);
-/// The elements that `device` writes to files: devices with equal shards divide them, so that every element is written
-/// once. Nullopt if it writes none.
+/// The elements that `device` writes to files. Devices with equal shards divide the elements, so that each element is
+/// written once. Nullopt if the device writes none.
 std::optional<Region> written_region(const Type& type, const Sharding& sharding, std::int64_t device);
-/// The same for all devices, by device. Takes little more time than one region.
+/// The same for all devices, by device. Takes little more time than for one device.
 std::vector<std::optional<Region>> written_regions(const Type& type, const Sharding& sharding);
 
 /// The elements that two regions of one array have in common.
@@ -44,8 +44,8 @@ struct RegionBuffer {
 /// The buffer that holds exactly the region.
 RegionBuffer buffer_of(const Region& region);
 
-/// The runs of elements of `region` that are contiguous in a buffer: their number and length, and the number of elements
-/// of the buffer from the first to the last of them. The region is not empty.
+/// The runs of elements of `region` that are contiguous in a buffer: their number, their length, and the number of
+/// elements of the buffer from the start of the first run to the end of the last one. The region is not empty.
 struct Runs {
   std::int64_t count = 0;
   std::int64_t length = 0;
@@ -53,8 +53,8 @@ struct Runs {
 };
 Runs runs_of(const Region& region, const RegionBuffer& buffer);
 
-/// Calls `run(from, to, count)`, in elements, for each run of elements of `region` that is contiguous in both buffers, in
-/// row-major order. Runs are as long as possible.
+/// Calls `run(from, to, count)`, in elements, for each run of elements of `region` that is contiguous in both buffers,
+/// in row-major order. Runs are as long as possible.
 void for_each_run(const Region& region, const RegionBuffer& from, const RegionBuffer& to,
                   const std::function<void(std::int64_t from, std::int64_t to, std::int64_t count)>& run);
 

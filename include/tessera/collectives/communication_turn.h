@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ensures that only one thread of a rank communicates at a time. A worker that runs a program in parallel with the
-// rank's own thread takes the turn. If the rank's own thread then requests a collective, or a value that the program
-// counts, it first waits until the program has ended. All ranks therefore see the same order of collectives.
+// Ensures that only one thread of a rank communicates at a time: the thread that has the turn. A worker takes the turn
+// while it runs a program. If the rank's own thread then requests a collective or reads metrics, it first waits until
+// the program has ended. All ranks therefore execute their collectives in the same order.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace tessera {
 /// There is one in each RankContext.
 class CommunicationTurn {
  public:
-  /// Gives the turn to `thread`. `take_back` must wait until the thread is done, call give_back(), and throw the
+  /// Gives the turn to `thread`. `take_back` must wait until the thread is done, call give_back(), and rethrow the
   /// error of the thread, if any.
   void give_to(std::thread::id thread, std::function<void()> take_back) {
     owner_ = thread;

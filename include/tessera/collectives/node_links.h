@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The speed of the network between nodes, and the algorithms that collectives choose for it. All ranks have the same
-// numbers and so make the same choice. No choice changes the order of a sum: measurements influence the time of a
-// collective, never its result.
+// The speed of the network between nodes, and the algorithms that collectives choose for it. All ranks use the same
+// numbers, so they choose the same algorithm. All algorithms sum in the same order, so measurements influence the time
+// of a collective but not its result.
 //
 //   TESSERA_LINK=50,1.2 mpirun …    50 us, 1.2 GB/s
 #pragma once
@@ -31,16 +31,17 @@ struct NodeLinks {
 /// us,GB/s,us for each further message`.
 std::optional<NodeLinks> given_node_links();
 
-/// True if an all-gather among `members` should use log2(members) steps with one message for each member, instead of
-/// one step with a message from every other member.
+/// True if an all-gather among `members` should use log2(members) steps, in each of which every member receives one
+/// message. False if it should use one step, in which every member receives a message from each other member.
 bool gathers_by_doubling(const NodeLinks& links, std::size_t members);
-/// True if every member of an all-reduce of `bytes` should receive all operands and reduce them, instead of reducing
-/// one slice and receiving the results of the others.
+/// True if every member of an all-reduce of `bytes` should receive all operands and reduce them. False if every member
+/// should reduce one slice and receive the other slices of the result.
 bool all_reduces_in_one_round(const NodeLinks& links, std::size_t members, std::size_t bytes);
 /// True if a broadcast should be divided into slices that the members pass to each other, instead of using a tree.
 bool broadcasts_in_slices(const NodeLinks& links, std::size_t members, std::size_t bytes);
-/// The best number of chunks of a collective over several nodes. `between` bytes pass between the nodes, in `steps`
-/// steps for each chunk, while the nodes work on other chunks of the `inside` bytes.
+/// Returns the best number of chunks of a collective over several nodes. One chunk is sent between the nodes while the
+/// nodes process another. `between` bytes are sent between the nodes, in `steps` steps for each chunk; `inside` bytes
+/// are processed within a node.
 std::size_t best_chunk_count(const NodeLinks& links, double between, double inside, int steps);
 
 }  // namespace tessera

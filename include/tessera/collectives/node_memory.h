@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a rank that the other ranks of its node can read in place. Collectives on this memory need no copy to a
-// staging area. Parts in the memory of several ranks can be mapped next to each other, like the result of an
-// all-gather, without a copy.
+// staging area. Blocks in the memory of several ranks can be mapped next to each other, which gives the result of an
+// all-gather without a copy.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ class NodeMemory {
   virtual void give_back(std::byte* block, std::size_t bytes) = 0;
   /// The offset of an address in this rank's memory; -1 for any other address.
   [[nodiscard]] virtual std::int64_t offset_of(const std::byte* data) const = 0;
-  /// Maps `bytes` bytes at each place next to each other, in one range of addresses. The mapping is the memory of the
-  /// ranks, not a copy. Requires that offsets and `bytes` are multiples of kPage and that all ranks are on this node.
-  /// Null if the memory cannot be mapped.
+  /// Maps `bytes` bytes of each place into one contiguous range of addresses. The mapping is the memory of the ranks,
+  /// not a copy. Requires that offsets and `bytes` are multiples of kPage and that all ranks are on this node. Null if
+  /// the memory cannot be mapped.
   enum class Use : std::uint8_t { kRead, kWrite };
   [[nodiscard]] virtual std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places, std::size_t bytes,
                                                                 Use use) const = 0;

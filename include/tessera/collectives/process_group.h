@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of ranks that communicate. A group is made once for each set of mesh axes; its members are ordered. Buffers
-// are raw bytes: collectives do not depend on programs.
+// Groups of ranks that communicate. A group is created once for each set of mesh axes. Its members are ordered. Buffers
+// are raw bytes, because collectives do not depend on programs.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;
-  /// Progresses the collective. Returns true if wait() would not block. All-gathers and all-reduces over several
-  /// ranks of several nodes complete only in wait().
+  /// Advances the collective. Returns true if wait() would not block. All-gathers and all-reduces over several nodes
+  /// with several ranks each complete only in wait().
   virtual bool test() = 0;
 };
 
-/// Waits for an operation whose result is not used. The caller cannot handle an error, and the peers depend on this
-/// rank, so an error ends the job with its message (std::terminate, as make_world() sets it up), unless another
-/// exception is already ending the job.
+/// Waits for an operation whose result is not used. An error ends the job and prints its message, because the caller
+/// cannot handle it and the peers depend on this rank. It calls std::terminate, for which make_world() sets the
+/// handler. If another exception is already ending the job, the error is ignored.
 void wait_unseen(std::unique_ptr<PendingOperation> operation) noexcept;
 
 /// A running collective with its result. `T` owns the buffers, and moving a T must not move their memory. The buffers
@@ -63,7 +63,7 @@ class Pending {
 };
 
 /// The bytes that this rank received, by kind of collective, and the number of its collectives. `tessera stats`
-/// predicts them.
+/// predicts these numbers.
 struct TrafficCounters {
   std::int64_t all_gather = 0;
   std::int64_t reduce_scatter = 0;
@@ -71,14 +71,14 @@ struct TrafficCounters {
   std::int64_t all_to_all = 0;
   std::int64_t permute = 0;
   std::int64_t broadcast = 0;
-  std::int64_t mpi_payload = 0;  // of these, the bytes that went through MPI
+  std::int64_t mpi_payload = 0;  // the part of these bytes that went through MPI
   std::int64_t calls = 0;
   [[nodiscard]] std::int64_t total() const;
   TrafficCounters& operator+=(const TrafficCounters& other);
 };
 
-/// The name of a collective in messages, the last argument of each collective: (sequence, "all_reduce %17 over
-/// {data}"). All members must pass the same. Without a text, messages name the kind and the group.
+/// The name of a collective in messages: its sequence number and a text such as `all_reduce %17 over {data}`. All
+/// members must pass the same label. Without a text, messages contain the kind and the group.
 struct CollectiveLabel {
   std::int64_t sequence = 0;
   std::string text;
@@ -107,7 +107,8 @@ class ProcessGroup {
   /// Part k of `in` goes to member k; part k of `out` came from member k.
   virtual void all_to_all(std::span<const std::byte> in, std::span<std::byte> out,
                           const CollectiveLabel& label = {}) = 0;
-  /// `pairs` are (source, target) members, each member at most once on a side. A member that is no target gets zeros.
+  /// `pairs` are (source, target) members. A member is at most once a source and at most once a target. A member that
+  /// is not a target gets zeros.
   virtual void permute(std::span<const std::byte> in, std::span<std::byte> out,
                        const std::vector<std::pair<int, int>>& pairs, const CollectiveLabel& label = {}) = 0;
   virtual void broadcast(std::span<std::byte> data, int root, const CollectiveLabel& label = {}) = 0;
@@ -127,11 +128,12 @@ class ProcessGroup {
                                                                            Reduction op,
                                                                            const CollectiveLabel& label = {});
 
-  /// Divides the members into `groups` and returns the sub-group of this rank. Collective over this group. Cached by
-  /// `name`.
+  /// Divides the members into `groups` and returns the sub-group of this rank. Collective over this group. The result
+  /// is cached by `name`.
   virtual std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) = 0;
 
-  /// The node of each member. Members of one node can read each other's node memory in place. Empty if no rank can.
+  /// The node of each member. Members of one node can read each other's node memory in place. Empty if ranks cannot
+  /// read each other's memory.
   [[nodiscard]] virtual std::vector<int> nodes() const { return {}; }
   /// Publishes the progress of this rank: peers may then read the memory that it wrote before, and overwrite the
   /// memory that it read before. The count only grows. All groups of one world share one count.

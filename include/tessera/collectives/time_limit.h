@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-/// During its lifetime, each collective of this rank waits at most `most`, instead of TESSERA_COLLECTIVE_TIMEOUT. A rank
-/// that waits longer throws an Error with the ranks that have not arrived. The groups cannot be used after that.
+/// During its lifetime, each collective of this rank waits at most `most`, instead of TESSERA_COLLECTIVE_TIMEOUT. After
+/// this time it throws an Error that names the ranks that have not arrived. The groups cannot be used after that.
 class TimeLimit {
  public:
   explicit TimeLimit(std::chrono::seconds most);
@@ -16,7 +16,7 @@ class TimeLimit {
   TimeLimit(const TimeLimit&) = delete;
   TimeLimit& operator=(const TimeLimit&) = delete;
 
-  /// The limit of the innermost scope of this rank; nullopt outside of one.
+  /// The limit of the innermost TimeLimit of this rank; nullopt if there is none.
   static std::optional<std::chrono::seconds> current();
 
  private:

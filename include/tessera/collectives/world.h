@@ -23,7 +23,7 @@ class Communicator {
  public:
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  /// Finalizes. During stack unwinding it ends the complete job instead, because peers may wait for this rank.
+  /// Calls finalize(). During stack unwinding it ends the complete job instead, because peers may wait for this rank.
   ~Communicator();
 
   [[nodiscard]] int rank() const;
@@ -73,14 +73,14 @@ Communicator make_world(int& argc, char**& argv);
 /// The name of the MPI library, such as `Open MPI v4.1.4, package: …`. Needs no world.
 std::string mpi_library();
 
-/// Prints an error that occurred before ranks were made, such as a wrong flag, and returns `status`, the exit status
-/// to use. All processes of a job have the same error, so the others give the first one time to print it and to end
-/// the job.
+/// Prints an error that occurred before make_world(), such as a wrong flag. Returns `status`, the exit status for the
+/// program. All processes of a job have the same error. The others first wait some seconds, so that rank 0 can print it
+/// and mpirun can end the job.
 int fail_before_world(const std::string& message, int status);
 
-/// Runs `fn` and returns 0. If it throws, prints `rank 3 of 8: message`, without the rank in a world of one. A world
-/// of one then returns 1; a larger one ends all its ranks. Ranks that stop only because another rank failed print
-/// nothing. Ranks of a node with the same message print it once: `all 8 ranks: message`.
+/// Runs `fn` and returns 0. If `fn` throws in a world of one rank, prints the message and returns 1. In a larger world,
+/// prints `rank 3 of 8: message` and ends all ranks. Ranks that stop only because another rank failed print nothing. If
+/// ranks of a node have the same message, it is printed once: `all 8 ranks: message`.
 int guard_main(Communicator& world, const std::function<void()>& fn);
 
 }  // namespace tessera

@@ -42,8 +42,8 @@ struct ArrayPart {
   Literal data;
   Dims origin;
 };
-/// Returns the array of these dims that begins at `origin`, with the elements of `part`. Elements that the part does not
-/// have are 0.
+/// Returns the array of these dims that begins at `origin`, with the elements of `part`. Elements that the part does
+/// not have are 0.
 Literal take_box(const ArrayPart& part, const Dims& origin, Dims dims);
 
 }  // namespace tessera::data

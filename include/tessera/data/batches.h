@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples form which batch. Batches and their order are the same for every mesh and number of ranks. The
-// complete state of a loader is one number: the samples taken so far.
+// The samples of each batch. Batches and their order are the same for every mesh and number of ranks. The complete
+// state is one number: the number of samples taken so far.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct OrderOptions {
   std::uint64_t seed = 42;
   bool shuffle = true;     // with a new order in every epoch
   bool drop_last = false;  // drop the last batch of an epoch if it is short
-  /// The length of each sample; null: any order. Otherwise the samples of 50 batches at a time are sorted by length, the
-  /// longest first, so that a batch has samples of similar length. The longest of all comes first, so that a lack of
-  /// memory shows at once.
+  /// The length of each sample, or null. If it is given, the samples of each 50 batches are sorted by length, the
+  /// longest first, so that a batch has samples of similar length. The longest sample of the epoch comes first, so that
+  /// a lack of memory is noticed at once.
   std::shared_ptr<const std::vector<std::int64_t>> group_by_length{};
 };
 
@@ -34,8 +34,8 @@ class SampleOrder {
   /// batch contains samples of two epochs.
   std::vector<std::int64_t> next();
 
-  /// The number of samples taken so far, over all epochs. seek() lets the next batch start there. Resuming needs
-  /// nothing else, also with another global batch size.
+  /// The number of samples taken so far, over all epochs. seek() sets where the next batch starts. This number is
+  /// sufficient to resume, also with another global batch size.
   [[nodiscard]] std::int64_t position() const { return position_; }
   void seek(std::int64_t position);
   [[nodiscard]] std::int64_t samples_per_epoch() const;
@@ -53,7 +53,7 @@ class SampleOrder {
   std::vector<std::int64_t> order_;  // empty: 0, 1, 2, …
 };
 
-/// The label of what is not predicted: padding, and rows that only fill a batch.
+/// The label of positions that are not predicted: padding, and rows that only fill a batch.
 inline constexpr std::int32_t kIgnoredLabel = -100;
 
 }  // namespace tessera::data

@@ -10,7 +10,7 @@
 
 namespace tessera::data {
 
-/// The rows that a collator makes: those of one rank.
+/// The rows of one rank that a collator makes.
 struct RowsToMake {
   std::int64_t rows = 0;
   std::int64_t real_rows = 0;         // the first rows have samples; the others only fill the batch
@@ -23,12 +23,13 @@ struct RowsToMake {
 class Collator {
  public:
   virtual ~Collator() = default;
-  /// Returns arrays whose dim 0 is `request.rows`. `samples` has the samples of the real rows; if there are none, one
-  /// sample, whose names and types count. Several threads call it at once.
+  /// Returns arrays whose dim 0 is `request.rows`. `samples` has the samples of the real rows. If there are no real
+  /// rows, it has one sample, of which only the names and types are used. Several threads call this function at the
+  /// same time.
   [[nodiscard]] virtual Arrays collate(const std::vector<Arrays>& samples, const RowsToMake& request) const = 0;
   /// True if the shape depends on the longest sample of the complete batch.
   [[nodiscard]] virtual bool needs_longest() const { return false; }
-  /// True if row i is sample i, so that a part of the columns needs only this part of the samples.
+  /// True if row i is sample i, so that a shard of the columns needs only a part of each sample.
   [[nodiscard]] virtual bool keeps_columns() const { return false; }
 };
 

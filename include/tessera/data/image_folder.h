@@ -12,17 +12,18 @@
 namespace tessera::data {
 
 /// Reads a PNG, PPM or PGM file (binary, `P5` or `P6`) as u8[height, width, channels]. `channels` is 3 (RGB) or 1
-/// (grey); images of the other kind are converted. Palettes and 16-bit channels become 8-bit channels. What is
-/// transparent is composed over black. Errors name the path: another format, damaged, truncated, larger than 256 MiB.
+/// (grey); other images are converted. Palettes and 16-bit channels become 8-bit channels. Transparent pixels are
+/// composed over black. Errors name the path: another format, damaged, truncated, larger than 256 MiB.
 Literal read_image(const std::string& path, int channels);
 /// The same from bytes. Errors call them `name`.
 Literal parse_image(std::string_view bytes, const std::string& name, int channels);
 
-/// The images of a folder: FOLDER/CLASS/…/FILE with the suffix .png, .ppm or .pgm. The classes are the sub-folders, sorted
-/// by name. A sample has `pixel_values` f32[channels, height, width] with values from 0 to 1, and `labels` s32[].
+/// The images of a folder: FOLDER/CLASS/…/FILE with the suffix .png, .ppm or .pgm. The classes are the sub-folders,
+/// sorted by name. A sample has `pixel_values` f32[channels, height, width] with values from 0 to 1, and `labels`
+/// s32[].
 class ImageFolder final : public Source {
  public:
-  /// Errors: no sub-folder; no image in a sub-folder; channels other than 1 and 3. Images are read later.
+  /// Errors: no sub-folder; no image in a sub-folder; channels other than 1 and 3. Does not read images yet.
   explicit ImageFolder(const std::string& folder, int channels = 3);
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   [[nodiscard]] Arrays get(std::int64_t i) const override;

@@ -13,19 +13,20 @@
 namespace tessera::data {
 
 struct JsonLinesOptions {
-  /// Makes `input_ids` of the text under text_column; null: no text.
+  /// Makes `input_ids` from the text under text_column; null: the text is not used.
   std::shared_ptr<const Tokenizer> tokenizer{};
   std::string text_column = "text";
   bool end_of_text = true;  // append the tokenizer's end of text, if it has one
-  /// Keys of numbers, or of lists of numbers, that become arrays of their names: s32 if all are integers, otherwise f32.
+  /// Keys of numbers, or of lists of numbers, that become arrays of their names: s32 if all are integers, otherwise
+  /// f32.
   std::vector<std::string> columns{};
 };
 
-/// Each line of .jsonl files is a sample. A line is read when its sample is.
+/// Each line of .jsonl files is a sample. get() reads the line.
 class JsonLines final : public Source {
  public:
-  /// `paths` are files, or folders for their *.jsonl files at any depth, sorted by path. Reads the files once to find the
-  /// lines; blank lines are left out. Errors: a missing file, no lines, neither a tokenizer nor columns.
+  /// `paths` are files, or folders for their *.jsonl files at any depth, sorted by path. Reads the files once to find
+  /// the lines. Skips blank lines. Errors: a missing file, no lines, neither a tokenizer nor columns.
   JsonLines(const std::vector<std::string>& paths, JsonLinesOptions options);
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(lines_.size()); }
   /// Errors name file and line: not JSON, no such key (with the nearest), neither a number nor a list of numbers.

@@ -57,11 +57,11 @@ struct LoaderOptions {
   InputSharding input_sharding{};
 };
 
-/// The state of a loader. For a map-style source `samples` is enough, also with another batch size.
+/// The state of a loader. For a map-style source, `samples` is sufficient, also if the batch size changes.
 struct LoaderState {
   std::int64_t samples = 0;           // taken so far, over all epochs
-  std::int64_t epoch = 0;             // iterables only: the current epoch,
-  std::int64_t samples_of_epoch = 0;  // and its samples so far
+  std::int64_t epoch = 0;             // only for iterables: the current epoch
+  std::int64_t samples_of_epoch = 0;  // only for iterables: the samples taken in this epoch
   friend bool operator==(const LoaderState&, const LoaderState&) = default;
 };
 
@@ -83,28 +83,29 @@ struct Batch {
 
   /// Error, with the nearest name, if there is no such array.
   [[nodiscard]] const Field& field(std::string_view name) const;
-  /// The complete array as a tensor with its sharding. No rank holds more than its shard. Every rank must call it.
+  /// Returns the complete array as a tensor with its sharding. No rank holds more than its shard. Every rank must call
+  /// this function.
   [[nodiscard]] Tensor tensor(std::string_view name) const;
 };
 
 class Loader {
  public:
-  /// Collective: the ranks compare their sources. Error, on every rank, if a source exists on some ranks only, or if the
-  /// sizes differ. It names the ranks.
+  /// Collective: the ranks compare their sources. Error, on every rank and with the ranks, if a source exists only on
+  /// some ranks, or if the sizes differ.
   Loader(std::shared_ptr<const Source> source, LoaderOptions options);
-  /// Every rank reads all samples of an iterable. The ranks compare the samples of each batch; the error, on every rank,
-  /// names those whose samples differ or have ended.
+  /// Every rank reads all samples of an iterable. The ranks compare the samples of each batch. The error, on every
+  /// rank, names the ranks whose samples differ or have ended.
   Loader(Iterable source, LoaderOptions options);
   /// Ends the workers. They finish the samples that they are reading.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Returns the next batch; nullopt at the end of an epoch. The call after that begins the next epoch. Throws the error
-  /// of the worker that made the batch, with the number of the sample. Collective for iterables. The metric LoaderWaitTime
-  /// gets the time that the call waited for the batch, or made it.
+  /// Returns the next batch; nullopt at the end of an epoch. The call after that begins the next epoch. Throws the
+  /// error of the worker that made the batch, with the number of the sample. Collective for iterables. The metric
+  /// LoaderWaitTime records how long the call waited for the batch, or how long it made the batch.
   std::optional<Batch> next();
-  /// The same across the ends of epochs.
+  /// The same, but at the end of an epoch returns the first batch of the next one.
   Batch next_batch();
   /// The batches of an epoch. Error for an iterable, whose length is not known.
   [[nodiscard]] std::int64_t len() const;
@@ -113,13 +114,13 @@ class Loader {
   /// The completed epochs, with the current one as a fraction. Error for an iterable.
   [[nodiscard]] double epochs() const;
 
-  /// What the consumer has taken so far; what workers have prepared does not count.
+  /// The state after the last batch that next() returned. Batches that workers made in advance do not change it.
   [[nodiscard]] const LoaderState& state() const { return state_; }
-  /// The next batch begins at this state. Takes no time for a map-style source.
+  /// Continues from this state: the next batch begins there. Takes no time for a map-style source.
   void load_state(const LoaderState& state);
   /// The same for a map-style source.
   void seek(std::int64_t samples) { load_state({.samples = samples}); }
-  /// Replaces the sharding of the arrays. The next batch has the new one.
+  /// Replaces the sharding of the arrays, beginning with the next batch.
   void set_input_sharding(InputSharding sharding);
 
   /// Iterates over the batches up to the end of the epoch.

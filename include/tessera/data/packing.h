@@ -29,7 +29,7 @@ struct PackingOptions {
 };
 
 /// Packs the documents of a source, in order, into rows of `length` tokens. A row ends before the first document that
-/// does not fit; a document longer than a row is divided. A sample has, all s32[length]:
+/// does not fit; a document longer than a row is divided. A sample has these arrays, all s32[length]:
 ///   input_ids     the tokens, then pad_token_id
 ///   labels        the same; kIgnoredLabel for the first token of a document, which the document before must not
 ///                 predict, and for padding

@@ -11,19 +11,18 @@
 namespace tessera::data {
 
 struct PaddingOptions {
-  std::string padding = "longest";      // to the longest sample of the batch; or "max_length"
-  std::int64_t max_length = 0;          // the longest sample; 0: any length ("longest" only)
+  std::string padding = "longest";      // "longest": to the longest sample of the batch; or "max_length"
+  std::int64_t max_length = 0;          // the largest length of a sample; 0: no limit (only with "longest")
   std::int64_t pad_to_multiple_of = 1;  // rounds the length of the batch up, so that there are few shapes
   std::int32_t pad_token_id = 0;
-  bool truncation = false;  // shorten samples to max_length; otherwise a longer one is an error
+  bool truncation = false;  // truncate samples to max_length; otherwise a longer sample is an error
 };
 
 /// Pads `input_ids` with pad_token_id, `labels` with kIgnoredLabel, and `attention_mask`, `token_type_ids`,
-/// `position_ids` and `segment_ids` with 0, along dim 0 of the samples. `labels` without dims, one for each sample, are not
-/// padded. Other arrays must have equal shapes. Adds
-/// `attention_mask` (1 for the tokens of samples) and, as a copy of `input_ids`, `labels` if the samples do not have
-/// them. All ranks get the same length, also if the longest sample belongs to another rank. The number of different
-/// shapes is at most ceil(longest sample / pad_to_multiple_of).
+/// `position_ids` and `segment_ids` with 0, along dim 0 of the samples. `labels` without dims, one for each sample, are
+/// not padded. Other arrays must have equal shapes. If the samples do not have them, adds `attention_mask` (1 for the
+/// tokens of samples) and `labels` (a copy of `input_ids`). The length is the same on all ranks, also if the longest
+/// sample belongs to another rank. The number of different shapes is at most ceil(longest sample / pad_to_multiple_of).
 class PaddingCollator : public Collator {
  public:
   /// Errors: another `padding`; "max_length" or truncation without max_length; a multiple below 1.
@@ -38,17 +37,18 @@ class PaddingCollator : public Collator {
 struct MlmOptions {
   double mlm_probability = 0.15;
   std::int32_t mask_token_id = 0;
-  std::int32_t vocab_size = 0;              // random tokens are below
+  std::int32_t vocab_size = 0;              // random tokens are below this number
   std::vector<std::int32_t> special_ids{};  // never chosen: the ids that begin and end sequences
 };
 
-/// Masked language modelling (Devlin et al., 2019). Pads, and chooses each token with mlm_probability; padding and
-/// special tokens are not chosen. Of the chosen tokens 80% become the mask, 10% a random token, 10% stay. `labels` are
-/// the chosen tokens, and kIgnoredLabel elsewhere. The choice follows from the seed, the epoch and the number of the
-/// sample, so it does not depend on ranks, threads or batches. `input_ids` must be s32.
+/// Masked language modelling (Devlin et al., 2019). Pads the samples, and chooses each token with probability
+/// mlm_probability. Padding and special tokens are never chosen. Of the chosen tokens, 80% become the mask, 10% become
+/// a random token, and 10% do not change. `labels` are the chosen tokens, and kIgnoredLabel elsewhere. The choice
+/// depends only on the seed, the epoch and the number of the sample, so it is the same for all numbers of ranks,
+/// threads and batch sizes. `input_ids` must be s32.
 class MlmCollator final : public PaddingCollator {
  public:
-  /// Errors: as PaddingCollator; a probability outside [0, 1]; a mask that is not below vocab_size.
+  /// Errors: those of PaddingCollator; a probability outside [0, 1]; a mask that is not below vocab_size.
   MlmCollator(PaddingOptions padding, MlmOptions options);
   [[nodiscard]] Arrays collate(const std::vector<Arrays>& samples, const RowsToMake& request) const override;
 

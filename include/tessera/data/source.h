@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where samples come from. A map-style source has numbered samples. An iterable gives them in its own order.
+// Sources of samples. A map-style source has numbered samples. An iterable gives them in its own order.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera::data {
 
-/// A map-style source. Several threads call its functions at once.
+/// A map-style source. Several threads call its functions at the same time.
 class Source {
  public:
   virtual ~Source() = default;
@@ -23,19 +23,21 @@ class Source {
   /// The length of sample `i`, for padding and grouping. Override it if the length is known without the sample.
   /// Default: dim 0 of the first array of get(i).
   [[nodiscard]] virtual std::int64_t length(std::int64_t i) const;
-  /// The length of dim 0 of all arrays of all samples, if they are equal. get_part() is then called.
+  /// The size of dim 0 of all arrays of all samples, if it is the same for all. A loader then calls get_part().
   [[nodiscard]] virtual std::optional<std::int64_t> fixed_length() const { return std::nullopt; }
-  /// Returns the elements `part` of dim 0 of all arrays of get(i): what a rank needs if a mesh axis shards this dim.
+  /// Returns the elements `part` of dim 0 of all arrays of get(i). A rank needs only these if a mesh axis shards this
+  /// dim.
   [[nodiscard]] virtual Arrays get_part(std::int64_t i, Interval part) const;
 };
 
 /// Gives the next sample; nullopt at the end. One thread calls it at a time.
 using Generator = std::function<std::optional<Arrays>()>;
-/// Begins epoch `epoch` at its sample `first`. With a data set that can seek, continuing a run costs no time.
+/// Begins epoch `epoch` at its sample `first`. If the data set can seek, resuming a run takes no time.
 using Iterable = std::function<Generator(std::int64_t epoch, std::int64_t first)>;
-/// An iterable that can only begin at the first sample of an epoch. `first` samples are read and dropped.
+/// Makes an iterable from a function that can only begin at the first sample of an epoch. The first `first` samples are
+/// read and dropped.
 Iterable from_the_start(std::function<Generator(std::int64_t epoch)> begin);
-/// A generator that gives its samples once: there is only one epoch.
+/// Makes an iterable with one epoch from a generator.
 Iterable only_once(Generator generator);
 
 /// Blocks of tokens, as `input_ids` and `labels` s32[block_size]. The model shifts the labels.

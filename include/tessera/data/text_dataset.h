@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for training a language model: one sequence of tokens, divided into blocks of equal length, as in Hugging
-// Face's run_clm. A shorter rest at the end is dropped.
+// Text for training a language model: one sequence of tokens, divided into blocks of equal length, as in Hugging Face's
+// run_clm. A shorter block at the end is dropped.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ class BlockDataset {
  public:
   /// Blocks of tokens in memory. Error unless block_size >= 2: a block of one token predicts nothing.
   BlockDataset(std::vector<std::int32_t> tokens, std::int64_t block_size);
-  /// Blocks of these tokens of a file, across the ends of documents. They are read when a block is.
+  /// Blocks of these tokens of a file, across the ends of documents. read() reads them from the file.
   BlockDataset(std::shared_ptr<const TokenFile> file, Interval tokens, std::int64_t block_size);
   /// The number of blocks.
   [[nodiscard]] std::int64_t size() const { return range_.size() / block_size_; }
   [[nodiscard]] std::int64_t block_size() const { return block_size_; }
-  /// The number of tokens, with the rest that fills no block.
+  /// The number of tokens, including those at the end that do not fill a block.
   [[nodiscard]] std::int64_t token_count() const { return range_.size(); }
   /// Fills `into` with the tokens of block `i` from `first_column`. May be called by several threads.
   void read(std::int64_t i, std::int64_t first_column, std::span<std::int32_t> into) const;

@@ -15,16 +15,16 @@ struct TextInput {
 };
 
 /// Returns the files that the paths name, in order: a file with the suffix .jsonl has JSON Lines, another file is text.
-/// A folder stands for its *.txt and *.jsonl files at any depth, sorted by path. Errors name a path that does not
-/// exist, and a folder without such files.
+/// A folder stands for its *.txt and *.jsonl files at any depth, sorted by path. Errors: a path that does not exist; a
+/// folder without such files.
 std::vector<TextInput> find_texts(const std::vector<std::string>& paths);
 
 /// Takes a part of a document. `ends_document`: the next part belongs to the next document.
 using TakeText = std::function<void(std::string_view text, bool ends_document)>;
 
-/// Reads the documents of a file with little memory. A text file is divided only where GPT-2's pattern also divides it,
-/// before a blank, so the tokens do not depend on the parts. A document of JSON Lines is the string under `column`, and
-/// is one part. Errors name the path, and the line: not JSON, no such key (with the nearest), not a string.
+/// Reads the documents of a file with little memory. A text file is divided only before blanks, where GPT-2's pattern
+/// also splits it, so the tokens do not depend on the parts. A document of JSON Lines is the string under `column`, in
+/// one part. Errors name the path, and the line: not JSON, no such key (with the nearest), not a string.
 void read_documents(const TextInput& input, const std::string& column, const TakeText& take);
 
 }  // namespace tessera::data

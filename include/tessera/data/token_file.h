@@ -23,7 +23,7 @@
 
 namespace tessera::data {
 
-/// What the header of a token file states.
+/// The header of a token file.
 struct TokenFileInfo {
   int token_bytes = 2;  // 2 (u16) if the vocabulary has at most 65536 ids, else 4 (u32)
   std::int64_t tokens = 0;
@@ -53,9 +53,10 @@ class TokenFile {
   void read(std::int64_t start, std::span<std::int32_t> into) const;
   /// The tokens of document `i`, from 0. Error if the file's offsets do not increase there.
   [[nodiscard]] Interval document(std::int64_t i) const;
-  /// Checks all ids and offsets. Reads the complete file. Errors as read() and document().
+  /// Checks all ids and offsets. Reads the complete file. Errors: those of read() and document().
   void verify() const;
-  /// Makes the tokenizer that the file records: from its vocabulary, or from the file of its name.
+  /// Makes the tokenizer that the file records. It reads the vocabulary in the header, or else the file with the name
+  /// of the tokenizer.
   [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer() const;
 
  private:
@@ -82,7 +83,7 @@ class TokenFileWriter {
   /// Adds tokens to the current document. Error if an id is outside the vocabulary.
   void append(std::span<const std::int32_t> tokens);
   /// Ends a document of `text_bytes` bytes of text, with the tokenizer's end of text if it has one. A document without
-  /// tokens is left out.
+  /// tokens is skipped.
   void end_document(std::int64_t text_bytes);
   /// Waits until the data is on the disk, and renames the file.
   void finish();

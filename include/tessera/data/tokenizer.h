@@ -28,7 +28,8 @@ class Tokenizer {
   [[nodiscard]] virtual std::optional<std::int32_t> end_of_text() const = 0;
   /// The name: "bytes", "bpe:1024", or the file from which it was read.
   [[nodiscard]] virtual const std::string& name() const = 0;
-  /// The merges in the format of vocab.bpe if BpeTokenizer::from_merges makes an equal tokenizer of them, else "".
+  /// The merges in the format of vocab.bpe, if BpeTokenizer::from_merges() can create an equal tokenizer from them;
+  /// else "".
   [[nodiscard]] virtual std::string vocabulary() const { return {}; }
 };
 

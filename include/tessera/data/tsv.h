@@ -17,10 +17,10 @@ struct TsvTable {
   [[nodiscard]] int find(std::string_view column) const;
 };
 
-/// Parses lines of fields; the first line is the header. Quotes have no meaning. Blank lines are left out. Errors name
+/// Parses lines of fields; the first line is the header. Quotes have no meaning. Blank lines are skipped. Errors name
 /// `name` and the line: no header, a column that occurs twice, another number of fields than the header has.
 TsvTable parse_tsv(std::string_view text, std::string name);
-/// Reads a file. Errors as above.
+/// Reads a file. Errors: those of parse_tsv().
 TsvTable read_tsv(const std::string& path);
 
 }  // namespace tessera::data

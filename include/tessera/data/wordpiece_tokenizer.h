@@ -21,7 +21,7 @@ namespace tessera::data {
 struct WordPieceOptions {
   bool lower_case = true;
   std::optional<bool> strip_accents{};  // nullopt: as lower_case
-  bool handle_chinese_chars = true;     // each is a word
+  bool handle_chinese_chars = true;     // each Chinese character is a word
   std::string unk_token = "[UNK]";
   std::string cls_token = "[CLS]";
   std::string sep_token = "[SEP]";
@@ -33,7 +33,7 @@ struct WordPieceOptions {
 /// The tokens of a text or of a pair, with the special tokens.
 struct TokenizedText {
   std::vector<std::int32_t> input_ids;
-  std::vector<std::int32_t> token_type_ids;  // 1 for the second text and the end after it
+  std::vector<std::int32_t> token_type_ids;  // 1 for the second text and the [SEP] after it
 };
 struct EncodeOptions {
   std::int64_t max_length = 0;  // with the special tokens; a longer text is truncated. 0: any length
@@ -41,15 +41,16 @@ struct EncodeOptions {
 
 class WordPieceTokenizer final : public Tokenizer {
  public:
-  /// Reads a vocab.txt: a piece on each line, whose number is its id; pieces that do not begin a word start with `##`. A
-  /// piece that occurs twice has its last id. Errors call the text `name`: no pieces; a special token is missing (with the
-  /// nearest piece).
+  /// Reads a vocab.txt: a piece on each line, whose number is its id; pieces that do not begin a word start with `##`.
+  /// If a piece occurs twice, its id is the last one. Errors call the text `name`: it has no pieces; a special token is
+  /// missing (with the nearest piece).
   static WordPieceTokenizer from_vocab(std::string_view text, std::string name, WordPieceOptions options = {});
-  /// Reads a Hugging Face tokenizer.json whose model is WordPiece. Errors: as above; another model or normalizer; ids that
-  /// are not 0, 1, 2, ….
+  /// Reads a Hugging Face tokenizer.json whose model is WordPiece. Errors: those of from_vocab(); another model or
+  /// normalizer; ids that are not 0, 1, 2, ….
   static WordPieceTokenizer from_tokenizer_json(std::string_view json, std::string name);
   /// Reads a vocab.txt, a tokenizer.json, or a folder with one of them. The options in a tokenizer_config.json beside a
-  /// vocab.txt apply: do_lower_case, strip_accents, tokenize_chinese_chars, and the special tokens. Errors name the path.
+  /// vocab.txt apply: do_lower_case, strip_accents, tokenize_chinese_chars, and the special tokens. Errors name the
+  /// path.
   static WordPieceTokenizer from_file(const std::string& path);
 
   /// The pieces of a text, without special tokens, except those that the text contains.
@@ -60,7 +61,7 @@ class WordPieceTokenizer final : public Tokenizer {
   /// Error if max_length leaves no room for the special tokens.
   [[nodiscard]] TokenizedText encode_pair(std::string_view first, std::string_view second,
                                           const EncodeOptions& options = {}) const;
-  /// Words with blanks between them. The text is not the original one: case, accents and blanks are lost.
+  /// Returns the words with blanks between them. Case, accents and blanks of the original text are lost.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override;
   [[nodiscard]] int vocab_size() const override { return static_cast<int>(pieces_.size()); }
   [[nodiscard]] std::optional<std::int32_t> end_of_text() const override { return sep_id_; }

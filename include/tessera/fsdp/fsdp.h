@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fully sharded data parallelism: parameters, gradients and optimizer state are sharded, and the parameters of a unit
-// are gathered where they are used. This module does not communicate: units are shardings and marks that the
-// partitioner turns into collectives (Zhao et al., PyTorch FSDP, 2023; Xu et al., GSPMD, 2021).
+// are gathered where they are used. This module does not communicate. It gives parameters shardings and marks, and the
+// partitioner inserts the collectives (Zhao et al., PyTorch FSDP, 2023; Xu et al., GSPMD, 2021).
 //
 //   const auto policy = transformer_auto_wrap_policy({"GPT2Block"});
 //   FullyShardedDataParallel wrapped(model, {.mesh = mesh, .auto_wrap_policy = policy});
 //   Tensor loss = wrapped(tokens, labels);
 //
-// Inputs are sharded too: the rows of a batch that is passed as a complete tensor (Tensor::from) are sharded over the
-// axes data and fsdp of the mesh. A batch with its own sharding (mark_sharding, Tensor::from_local_shards) keeps it.
-// fully_shard(model, options) does the same to the parameters of a module without a wrapper.
+// Inputs are sharded, too. If a batch is a complete tensor (Tensor::from), its rows are sharded over the axes data and
+// fsdp of the mesh. A batch with its own sharding (mark_sharding, Tensor::from_local_shards) keeps it.
+// fully_shard(model, options) shards the parameters in the same way without a wrapper.
 #pragma once
 
 #include <cmath>
@@ -28,12 +28,12 @@
 
 namespace tessera {
 
-/// Throws unless each unit of the module has a parameter that the trace uses. Frozen units do not count.
+/// Error if the trace uses no parameter of a unit of the module. Ignores frozen units.
 void check_units_are_used(nn::Module& module);
 
-/// A module under FSDP. It is a Module itself, with the names of the module that it wraps: `wrapped.state_dict()` has no
-/// prefix. `wrapped->member` and `wrapped[i]` are those of the module. Calls in training mode check once that every unit
-/// is used.
+/// A module under FSDP. It is a Module with the same names as the module that it wraps: `wrapped.state_dict()` has no
+/// prefix. `wrapped->member` and `wrapped[i]` access the wrapped module. The first call in training mode checks that
+/// every unit is used.
 template <class M>
 class FullyShardedDataParallel : public nn::Callable<FullyShardedDataParallel<M>> {
  public:
@@ -71,13 +71,13 @@ class FullyShardedDataParallel : public nn::Callable<FullyShardedDataParallel<M>
     out.front().notes = notes_;
     return out;
   }
-  /// Clips all gradients: see gradients.h.
+  /// Clips all gradients (gradients.h).
   Tensor clip_grad_norm_(double max_norm, double norm_type = 2) {
     return tessera::clip_grad_norm_(module_, max_norm, norm_type);
   }
-  /// Accumulates gradients without reducing them while the result exists: see gradients.h.
+  /// Accumulates gradients without reducing them while the result exists (gradients.h).
   [[nodiscard]] NoSync no_sync() { return NoSync(module_); }
-  /// The default, 0 for both, is no scaling: gradients are those of the loss.
+  /// Scales gradients (gradients.h). Without this call they are those of the loss.
   void set_gradient_divide_factors(double pre, double post, std::int64_t devices, bool recursive = true) {
     tessera::set_gradient_divide_factors(module_, pre, post, devices, recursive);
   }

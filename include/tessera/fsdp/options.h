@@ -25,22 +25,23 @@ struct MixedPrecision {
   std::optional<DType> reduce_dtype{};
 };
 
-/// What is sharded besides the batch: the stages of ZeRO (Rajbhandari et al., 2020), with PyTorch's names.
+/// The values that are sharded in addition to the batch: the stages of ZeRO (Rajbhandari et al., 2020), with PyTorch's
+/// names.
 enum class ShardingStrategy : std::uint8_t {
-  kFullShard,         // ZeRO-3: parameters, gradients and optimizer state; gathered again in the backward pass
-  kShardGradOp,       // ZeRO-2: the same, but gathered parameters stay from the forward to the backward pass
+  kFullShard,         // ZeRO-3: parameters, gradients, optimizer state; the backward pass gathers parameters again
+  kShardGradOp,       // ZeRO-2: the same, but gathered parameters are kept until the backward pass
   kShardOptimizer,    // ZeRO-1: optimizer state only
-  kNoShard,           // ZeRO-0: nothing; every device has parameters, gradients and optimizer state
+  kNoShard,           // ZeRO-0: nothing; every device has complete parameters, gradients and optimizer state
   kHybridShard,       // kFullShard over `fsdp`, replicas over `data`
   kHybridShardZero2,  // kShardGradOp over `fsdp`, replicas over `data`
 };
 /// Returns the strategy of a stage of ZeRO, 0 to 3. Error for other numbers.
 ShardingStrategy zero_stage(int stage);
 
-/// What happens to the gathered parameters of a unit after its forward pass. True: they are freed, and the backward
-/// pass gathers them again. False: they stay. A number k: each device keeps its part of a sharding over k devices, and
-/// the backward pass gathers within these k devices only (as in PyTorch's fully_shard). The k devices are neighbours
-/// along the axis, for example the ranks of a node.
+/// How the gathered parameters of a unit are kept after its forward pass. True: they are freed, and the backward pass
+/// gathers them again. False: they are kept. A number k: they are kept sharded over k devices, and the backward pass
+/// gathers only over these k devices (as in PyTorch's fully_shard). The k devices are neighbours along the axis, for
+/// example the ranks of a node.
 class ReshardAfterForward {
  public:
   // NOLINTBEGIN(google-explicit-constructor): literals of the option
@@ -59,24 +60,24 @@ class ReshardAfterForward {
 };
 
 struct FsdpOptions {
-  /// Nullopt: the default mesh, or `fsdp` over all devices if no default was set.
+  /// Nullopt: default_mesh(). If the strategy is hybrid and this mesh lacks `data` or `fsdp`: `data` over the nodes and
+  /// `fsdp` within a node.
   std::optional<Mesh> mesh{};
-  /// Null: the class of the repeated block; the root unit alone if a submodule is already a unit.
+  /// Null: each repeated block is a unit. If a submodule is already a unit, only the root unit is added.
   WrapPolicy auto_wrap_policy{};
-  /// Gather again in the backward pass (ZeRO-3); false keeps gathered weights from forward to backward (ZeRO-2); a number
-  /// keeps a part (see above).
+  /// True: ZeRO-3. False: ZeRO-2. A number: see ReshardAfterForward.
   ReshardAfterForward reshard_after_forward = true;
-  /// The parameters of the root unit stay gathered.
+  /// The parameters of the root unit stay gathered until the backward pass.
   bool disable_reshard_on_root = true;
   MixedPrecision mixed_precision{};
-  /// The axis over which parameters are sharded; "": `fsdp`, else `data`.
+  /// The axis over which parameters are sharded; "": `fsdp` if the mesh has it, else `data`.
   std::string axis{};
 
-  /// Nullopt: as reshard_after_forward says. Otherwise it replaces reshard_after_forward, unless that is a number.
+  /// Replaces reshard_after_forward, unless that is a number. Nullopt: reshard_after_forward applies.
   std::optional<ShardingStrategy> sharding_strategy{};
-  /// Shard dim 0 of each parameter, also if its size does not divide and another dim's does.
+  /// Shard dim 0 of each parameter, even if only another dim divides evenly.
   bool shard_param_on_dim_0 = false;
-  /// The dim of each parameter that is sharded; nullopt from the function: as without it.
+  /// Returns the dim of a parameter that is sharded. Nullopt: the default dim.
   std::function<std::optional<int>(const nn::NamedParameter& parameter)> shard_placement_fn{};
   /// Parameters in these modules are not sharded.
   std::vector<const nn::Module*> ignored_modules{};
@@ -84,7 +85,7 @@ struct FsdpOptions {
   std::function<bool(const nn::NamedParameter& parameter)> ignored_parameters{};
   /// PyTorch/XLA's names: compute_dtype is mixed_precision.param_dtype, and fp32_reduce_scatter is reduce_dtype f32.
   std::optional<DType> compute_dtype{};
-  /// Buffers of floats are used in this type; nullopt: in their own.
+  /// Buffers of floats are used in this type; nullopt: in their own type.
   std::optional<DType> buffer_dtype{};
   bool fp32_reduce_scatter = false;
   /// Called for each unit below the root before it is sharded. It may change the module and the options of this unit
@@ -92,13 +93,13 @@ struct FsdpOptions {
   std::function<void(nn::Module& module, FsdpOptions& options)> auto_wrapper_callable{};
   /// Called for each module whose parameters have no values yet, children before parents, to set other initial values.
   std::function<void(nn::Module& module)> param_init_fn{};
-  /// Shard values that the parameters already have now, and free the complete values. Parameters without values are
+  /// If parameters already have values, shard them at once and free the complete values. Parameters without values are
   /// always created as shards.
   bool execute_sharding_on_init = true;
   /// End the step at the end of each backward().
   bool sync_on_finalization = false;
-  /// The groups of devices within which parameters are sharded. They must be the groups of axes of the mesh; these
-  /// axes then replace `axis`. With groups, sharding_rank and sharding_world_size are required and checked.
+  /// The groups of devices within which parameters are sharded. They must be the groups of axes of the mesh; these axes
+  /// then replace `axis`. If groups are given, sharding_rank and sharding_world_size are required and checked.
   std::vector<std::vector<std::int64_t>> sharding_groups{};
   std::optional<std::int64_t> sharding_rank{};
   std::optional<std::int64_t> sharding_world_size{};

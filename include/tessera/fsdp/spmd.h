@@ -20,7 +20,7 @@ namespace tessera {
 struct SpmdFsdpOptions {
   /// Nullopt: the default mesh. It must have an axis `fsdp`.
   std::optional<Mesh> mesh{};
-  /// Shards the tensors of the result in place of the rule: the rows of each are sharded over extra_data_axis and fsdp.
+  /// Shards the tensors of the result. Null: the rows of each tensor are sharded over extra_data_axis and fsdp.
   std::function<void(std::vector<Tensor>& results, const Mesh& mesh)> shard_output{};
   WrapPolicy auto_wrap_policy{};
   std::function<void(nn::Module& module, FsdpOptions& options)> auto_wrapper_callable{};
@@ -28,13 +28,13 @@ struct SpmdFsdpOptions {
   std::string extra_data_axis{};
 };
 
-/// The options of fully_shard(): each parameter is sharded along its largest dim. Errors: no axis `fsdp`; no axis
-/// extra_data_axis.
+/// Returns the options of fully_shard() that correspond to `options`. They shard each parameter along its largest dim.
+/// Errors: no axis `fsdp`; no axis extra_data_axis.
 FsdpOptions spmd_fsdp_options(const SpmdFsdpOptions& options);
 /// Shards the rows of every tensor with dims over extra_data_axis and fsdp, and returns them.
 std::vector<Tensor> with_sharded_rows(std::vector<Tensor> results, const SpmdFsdpOptions& options);
 
-/// FullyShardedDataParallel with these options. All tensors of the result are sharded, also those in tuples.
+/// FullyShardedDataParallel with these options. Shards all tensors of the result, including those in tuples.
 template <class M>
 class SpmdFullyShardedDataParallel : public FullyShardedDataParallel<M> {
  public:

@@ -22,43 +22,42 @@ struct FsdpUnit {
   std::int64_t bytes_per_device = 0;  // stored
   std::int64_t frozen = 0;            // elements of parameters that are not trained
   std::int64_t padding = 0;           // bytes of padding in the shards of all devices together
-  std::vector<std::string> notes{};   // of the root unit: what the sizes cost, and options without effect
+  std::vector<std::string> notes{};   // of the root unit: remarks about sizes, and options without effect
 };
 
-/// Makes units of `module` by marking parameters and modules. A parameter with several users (a tied head) belongs to
-/// the innermost unit that contains them all. Modules below that fully_shard() made units before stay units with their
-/// own options; `module` then is the root unit with the remaining parameters. Errors: the module is already a unit; an
-/// auto_wrap_policy is given and a submodule is already a unit; the module is a list or dict of modules; an optimizer
-/// exists already; the axis does not exist; an option does not fit the mesh.
+/// Divides `module` into units by marking its parameters and submodules. A parameter that several modules use (a tied
+/// head) belongs to the innermost unit that contains all of them. Submodules that an earlier call of fully_shard() made
+/// units stay units, with their own options. `module` then is the root unit with the remaining parameters. Errors: the
+/// module is already a unit; an auto_wrap_policy is given although a submodule is already a unit; the module is a list
+/// or dict of modules; an optimizer exists already; the axis does not exist; an option does not fit the mesh.
 std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options = {});
 /// The units of a module that fully_shard() has sharded; the root unit is the first one.
 std::vector<FsdpUnit> fsdp_units(nn::Module& module);
 
 /// Returns a table of the units with sizes and totals, followed by their notes.
 std::string unit_report(const std::vector<FsdpUnit>& units);
-/// Returns the tree of modules. Each parameter has its shape, its storage on the devices, and its bytes, complete and on
-/// one device; units, frozen and tied parameters are marked.
+/// Returns the tree of modules. A line of a parameter contains its shape, its sharding, its bytes, and the bytes on one
+/// device. Units, frozen parameters and tied parameters are marked.
 std::string fsdp_tree(nn::Module& module);
 
-/// Whether materialize_module() gives the parameters and buffers of a module values.
+/// True if materialize_module() should give the parameters and buffers of a module values.
 using MaterializeCheck = std::function<bool(const nn::Module& module)>;
-/// Gives the deferred parameters and buffers of a module values, one unit after the other, as shards: a rank never needs
-/// more than its shards and one unit. Values are the same on every mesh. `check`: only modules for which it is true; null:
-/// all. A module without storage needs this call only to bound memory: the first step materializes everything that is
-/// left. Collective.
+/// Gives the deferred parameters and buffers of a module values, one unit after the other, as shards. A rank never
+/// needs more memory than for its shards and one unit. Values are the same on every mesh. Only applies to modules for
+/// which `check` is true; null: all modules. This call is optional, because the first step materializes all remaining
+/// values, but with more memory. Collective.
 void materialize_module(nn::Module& module, const MaterializeCheck& check = {});
 
-/// Shards the rows of an input over `data` and `fsdp` (and the axis of the options), if the input holds data and has
-/// no sharding.
+/// Shards the rows of an input over `data`, `fsdp` and FsdpOptions::axis, if the input has data and no sharding.
 void shard_input(const Tensor& input, const FsdpOptions& options);
 
-/// One parameter of a unit under its name in the module that was wrapped.
+/// One parameter of a unit, with its name in the wrapped module.
 struct OriginalParameter {
   std::string name;
   Tensor tensor;  // stored as shards
 };
-/// The parameters of the unit `unit` ("root", or a path): those of the unit itself, not of units below it. Error for an
-/// unknown unit, with the nearest name.
+/// The parameters of the unit `unit` ("root", or a path), without those of units below it. Error for an unknown unit,
+/// with the nearest name.
 std::vector<OriginalParameter> get_original_names_and_sharded_parameters(nn::Module& module,
                                                                          const std::string& unit = "root");
 

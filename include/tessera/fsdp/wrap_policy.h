@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-/// With recurse = true: returns whether to visit the children. With recurse = false: returns whether this module
-/// becomes a unit; `unwrapped_parameters` is the number of its parameters that are not in units below it.
+/// If `recurse` is true, returns whether the children are visited. If it is false, returns whether this module becomes
+/// a unit. `unwrapped_parameters` is the number of elements of its parameters that are not in units below it.
 using WrapPolicy = std::function<bool(const nn::Module& module, bool recurse, std::int64_t unwrapped_parameters)>;
 
 struct SizeBasedOptions {
@@ -21,7 +21,7 @@ struct SizeBasedOptions {
   std::set<std::string> force_leaf_modules{"MultiheadAttention"};
   std::set<std::string> exclude_wrap_modules{"ModuleList", "ModuleDict"};
 };
-/// Units of at least min_num_params parameters.
+/// Units have at least min_num_params elements of parameters.
 WrapPolicy size_based_auto_wrap_policy(SizeBasedOptions options = {});
 inline WrapPolicy size_based_auto_wrap_policy(std::int64_t min_num_params) {
   SizeBasedOptions options;
@@ -33,7 +33,8 @@ WrapPolicy transformer_auto_wrap_policy(std::set<std::string> classes);
 /// Units are the modules for which `wrap` is true.
 WrapPolicy lambda_auto_wrap_policy(std::function<bool(const nn::Module&)> wrap);
 WrapPolicy always_wrap_policy();
-/// Units are the modules in the longest ModuleList: the repeated block. Wraps nothing if there is no list.
+/// Units are the repeated blocks: the modules of the class of the first module in the longest ModuleList. Wraps nothing
+/// if there is no list.
 WrapPolicy default_wrap_policy(nn::Module& root);
 
 /// Returns the modules below `root` that the policy wraps (never root itself), in the order of wrapping: children

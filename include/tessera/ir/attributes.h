@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of an instruction: a typed struct for each op, whose fields are listed once. Printing, parsing,
-// comparing and hashing follow from the list.
+// Attributes of an instruction. Each op has a typed struct, whose function `fields` lists the fields once. Printing,
+// parsing, comparing and hashing use this list.
 //
 //   struct DotAttributes {
 //     Dims lhs_contracting_dims, rhs_contracting_dims;
@@ -29,8 +29,8 @@
 
 namespace tessera {
 
-/// When a field is printed: always, or only if it differs from its default (T{} in a new struct). A kRequired field
-/// is always printed, and a text without it is an error.
+/// When a field is printed: always, or only if it differs from its value in a default-constructed struct. A kRequired
+/// field is always printed, and a text without it is an error.
 enum class Presence : std::uint8_t { kRequired, kAlways, kIfNotDefault };
 
 /// `name=text` as in the HLO text.
@@ -40,14 +40,14 @@ struct TextAttribute {
   friend bool operator==(const TextAttribute&, const TextAttribute&) = default;
 };
 
-/// The attributes of one instruction while it is read. Rows take the attributes that they know; the others are kept
-/// verbatim.
+/// The attributes of one instruction while it is read. The row of its op takes the attributes that it defines. The
+/// other attributes are kept verbatim.
 class AttributeReader {
  public:
   explicit AttributeReader(std::vector<TextAttribute> all) : all_(std::move(all)) {}
   /// Takes an attribute and returns the text after `name=`; null if it is absent. Valid as long as the reader.
   const std::string* take(std::string_view name);
-  /// The names that were requested: those of the row.
+  /// The names that take() was called with: the names that the row defines.
   [[nodiscard]] const std::vector<std::string>& asked() const { return asked_; }
   /// The attributes that were not taken, in order.
   [[nodiscard]] std::vector<TextAttribute> rest() const;
@@ -60,8 +60,9 @@ class AttributeReader {
   std::vector<std::string> asked_;  // only while there are attributes to take
 };
 
-/// The frontend attribute of a constant whose elements the text omits, `{...}`: its origins by leaf (Literal::elided).
-/// It is printed if an origin is not COMPUTATION/NAME of the instruction itself, as for copies that a pass makes.
+/// The frontend attribute with the origins, by leaf, of a constant whose elements the text omits (Literal::elided). It
+/// is printed only if an origin is not COMPUTATION/NAME of the instruction itself, for example in a copy that a pass
+/// made.
 inline constexpr std::string_view kElidedKey = "tessera.elided";
 
 class AttributesBase {
@@ -76,7 +77,7 @@ using Attributes = std::shared_ptr<const AttributesBase>;
 
 std::string field_text(std::int64_t value);
 std::string field_text(bool value);
-std::string field_text(double value);              // the shortest that reads back
+std::string field_text(double value);              // the shortest text that reads back as this value
 std::string field_text(const Dims& value);         // {1,2}
 std::string field_text(const std::string& value);  // "quoted"
 std::string field_text(const Literal& value);
@@ -89,7 +90,7 @@ void parse_field(std::string_view text, Dims& value);
 void parse_field(std::string_view text, std::string& value);
 void parse_field(std::string_view text, std::vector<bool>& value);
 
-/// The hash of a field: of its text, with overloads for common and large types.
+/// The hash of a field: the hash of its text. Overloads for common and large types do not use the text.
 template <class T>
 std::size_t field_hash(const T& value) {
   return detail::hash_text(field_text(value));
@@ -99,7 +100,7 @@ inline std::size_t field_hash(bool value) { return value ? 1 : 0; }
 std::size_t field_hash(const Dims& value);
 std::size_t field_hash(const Literal& value);
 
-/// For enums: a table of (value, word) shared by both directions.
+/// A row of a table that converts the values of an enum to words, and words to values.
 template <class E>
 struct EnumWord {
   E value;
@@ -156,14 +157,14 @@ template <class T>
 Attributes make_attributes(T value) {
   return std::make_shared<const AttributesOf<T>>(std::move(value));
 }
-/// Returns the struct. InternalError if it has another type.
+/// Returns the struct of type T. InternalError if the attributes have another type.
 template <class T>
 const T& attributes_as(const Attributes& attributes) {
   const auto* typed = dynamic_cast<const AttributesOf<T>*>(attributes.get());
   ensure(typed != nullptr, "attributes of another type than requested");
   return typed->value;
 }
-/// Returns the struct; null if it has another type.
+/// Returns the struct of type T; null if the attributes have another type.
 template <class T>
 const T* attributes_if(const Attributes& attributes) {
   const auto* typed = dynamic_cast<const AttributesOf<T>*>(attributes.get());

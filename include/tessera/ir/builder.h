@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder is the only way to make a Program. It infers types, checks operands, and attaches names, notes and
-// source locations.
+// The builder of programs. It infers types, checks operands, and attaches names, notes and source locations.
 //
 //   ProgramBuilder program("mlp");
 //   Builder main = program.computation("main");
@@ -23,7 +22,7 @@ namespace tessera {
 class Builder;
 class ProgramBuilder;
 
-/// A value of the computation that `builder` builds. Two words, without ownership.
+/// A value of the computation that `builder` builds. It owns nothing and is inexpensive to copy.
 struct Value {
   Builder* builder = nullptr;
   Id id = -1;
@@ -35,7 +34,7 @@ struct Value {
 
 /// Optional arguments of emit.
 struct EmitOptions {
-  Type type{};  // declared type, for ops that cannot infer theirs (the empty tuple = none)
+  Type type{};  // the declared type, for ops that cannot infer their type; the empty tuple: none
   std::vector<ComputationId> called{};
   ShardingRef sharding{};
   NotesRef notes{};    // null: the builder's default notes
@@ -44,7 +43,7 @@ struct EmitOptions {
 };
 
 /// The names in a computation, by their hashes. If two names have the same hash, one of them gets an unnecessary
-/// suffix, nothing worse.
+/// suffix, which is harmless.
 class TakenNames {
  public:
   /// The last suffix that was tried for the name, and whether the name is new. The reference is valid until the next
@@ -57,7 +56,7 @@ class TakenNames {
     int suffix = 0;
   };
   Slot& find(std::size_t hash);
-  std::vector<Slot> slots_;  // open addressing: a program has names by the hundred thousand
+  std::vector<Slot> slots_;  // open addressing, because a program may have hundreds of thousands of names
   std::size_t count_ = 0;
 };
 
@@ -78,7 +77,7 @@ class Builder {
   /// nothing, so rewriters can copy unchanged instructions at low cost.
   Value append(Instruction instruction);
 
-  /// Ends the computation without a program. For rewriters that keep computation ids.
+  /// Ends the computation without adding it to the program. For rewriters that keep computation ids.
   [[nodiscard]] Computation finish(Value root) &&;
   [[nodiscard]] const Instruction& operator[](Id id) const { return computation_[id]; }
   [[nodiscard]] const Computation& computation() const { return computation_; }
@@ -102,7 +101,7 @@ class Builder {
 class ProgramBuilder {
  public:
   explicit ProgramBuilder(std::string name) { program_.name = std::move(name); }
-  /// Starts from a program's header and computations (ids stay valid).
+  /// Starts with the header and the computations of a program. Their ids stay valid.
   explicit ProgramBuilder(const Program& from) : program_(from) {}
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
@@ -121,7 +120,7 @@ class ProgramBuilder {
   Program program_;
 };
 
-/// Appends a computation's instructions with its parameters replaced; returns the root.
+/// Appends the instructions of a computation, with `arguments` in place of its parameters. Returns the root.
 Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments);
 
 /// Returns notes with a source line.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments of the localize function of an op: the global instruction, the operands' shards on this device, and the
-// shardings. The shardings agree with the factors of the op, and are partial only if the op is linear.
+// The arguments of OpDef::localize: the global instruction, the operands' shards on this device, and the shardings. The
+// shardings agree with the factors of the op, and are partial only if the op is linear.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 namespace tessera {
 
 /// The windows (FactorMap::windows) of a tile along an operand dim. The local operand holds the elements that the
-/// windows read. The windows begin `low` positions before its first element and end `high` positions after its last;
-/// negative numbers mean that they skip elements.
+/// windows read. The windows begin `low` positions before the first element of the local operand and end `high`
+/// positions after its last. Negative numbers mean that the windows skip elements.
 struct LocalWindow {
   int operand = 0;
   int dim = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op is one file and one row, which contains all information about the op. The rows are in
-// src/ops; this header defines their type. docs/internals/add_an_op.md describes how to write one.
+// An op is one file and one row, which contains all information about the op. The rows are in src/ops. This header
+// defines their type. docs/internals/add_an_op.md describes how to write one.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,9 @@ struct EvalContext {
   std::int64_t partition_count = 1;
 };
 
-/// The evaluation of a collective on all devices together: operands[device][i] in, one result for each device out. A
-/// device that takes another branch has no operands.
+/// The arguments of the evaluation of a collective on all devices together. operands[device][i] is operand i of a
+/// device. A device that took another branch of a conditional has no operands. The evaluation returns one result per
+/// device.
 struct CollectiveContext {
   const OpView& view;
   const std::vector<std::vector<Literal>>& operands;
@@ -68,7 +69,7 @@ enum class GradientKind : std::uint8_t {
 /// An op as an einsum over factors, independent of meshes (as in Shardy's sharding rules).
 enum class FactorKind : std::uint8_t {
   kPass,     // kept: sharding it shards the work
-  kReduce,   // absent from the result: sharding it leaves the result partial. A leaf that has it keeps it
+  kReduce,   // absent from the result: sharding it leaves the result partial. A result leaf that has it is sharded
   kPermute,  // kept, but elements move along it (pad, slice, window, reverse, concatenate): needs halos or realignment
   kBlocked,  // cannot be sharded (sort dim, fft dim)
 };
@@ -103,10 +104,10 @@ struct FactorMap {
   std::vector<TensorFactors> operands;    // one for each operand (arrays only; the leaves of a tuple operand in order)
   std::vector<TensorFactors> results;     // one per leaf of the result
   Reduction reduction = Reduction::kSum;  // the reduction of a result that a sharded kReduce factor leaves partial
-  bool reduction_known = true;  // false: the computation is not in Reduction; a kReduce factor acts as kBlocked
-  /// One entry for each operand dim of a kPermute factor; without it the factor cannot be sharded. A dim may have
-  /// windows of several factors (for the dim of an image: of the result and of the kernel); one of them may be
-  /// sharded.
+  bool reduction_known = true;            // false: Reduction lacks the computation; kReduce acts as kBlocked
+  /// One entry for each operand dim of a kPermute factor. A kPermute factor without an entry cannot be sharded. A dim
+  /// may have windows of several factors: a dim of an image has those of the result and of the kernel. Only one of
+  /// these factors may be sharded.
   std::vector<Window> windows{};
   friend bool operator==(const FactorMap&, const FactorMap&) = default;
   [[nodiscard]] std::size_t hash() const;
@@ -137,7 +138,7 @@ struct LocalizeContext;  // tessera/ir/localize_context.h
 /// The floating-point operations of one execution with the types in the view.
 using FlopsFunction = double (*)(const OpView&);
 
-/// How generic code that follows data flow must treat the op. kPlain for nearly all.
+/// How generic code that follows data flow must treat the op. Nearly all ops are kPlain.
 enum class Role : std::uint8_t {
   kPlain,
   kParameter,
@@ -156,7 +157,7 @@ enum class Role : std::uint8_t {
 
 // ---- properties for the scheduler, the passes and the runtime -------------------------------------------------------
 
-/// The kind of exchange between devices. Its sent and received bytes follow from OpDef::bytes_received.
+/// The kind of exchange between devices. OpDef::bytes_received computes its bytes.
 enum class CollectiveKind : std::uint8_t {
   kNone,
   kAllGather,
@@ -179,15 +180,21 @@ enum class Movement : std::uint8_t {
   kReverse,    // DimensionsAttributes: the reversed dims
 };
 
-/// The reduction that an op combines: add is the sum of numbers and the `or` of preds.
+/// The reduction that has this op as its combiner. For add it is kSum for numbers and kOr for preds.
 struct CombinedReduction {
   Reduction of_numbers;
   Reduction of_pred;
 };
 
-/// The bytes that a device receives, from the bytes of operands and results and the number of devices in a group (above
-/// 1).
+/// Returns the bytes that a device receives. `operand` and `result` are the bytes of the operands and results. `group`
+/// is the number of devices in a group, at least 2.
 using BytesReceived = std::int64_t (*)(std::int64_t operand, std::int64_t result, std::int64_t group);
+
+/// The devices that an attribute of a collective lists, in its order.
+struct ListedDevices {
+  std::string_view attribute;  // "replica_groups"
+  std::vector<std::int64_t> devices;
+};
 
 /// The content of the parentheses in a text: operands, or a number (parameter), or a literal (constant).
 enum class Payload : std::uint8_t { kOperands, kNumber, kLiteral };
@@ -200,22 +207,23 @@ struct OpDef {
   Role role = Role::kPlain;
   bool (*side_effect)(const Attributes&) = nullptr;  // null: no instruction of the op has one
   bool commutative = false;
-  /// Any part of the result depends only on scalar operands, so a device that needs such a value computes it without
-  /// communication. Applies to an instruction whose operands are all scalars.
+  /// Every device can compute any part of the result without communication, because the result depends only on scalar
+  /// operands. Applies to instructions whose operands are all scalars.
   bool rematerializable = false;
   /// For collectives: the number of operands whose data is exchanged; the others describe the exchange. -1: all.
   int data_operands = -1;
   bool elementwise = false;  // result and operands have equal dims (except scalars of select and clamp)
-  /// An elementwise op that takes one or two instructions per element; others take several times as long.
+  /// An elementwise op that takes one or two machine instructions per element. Other elementwise ops take several times
+  /// as long.
   bool inexpensive = false;
   std::optional<CombinedReduction> combines{};  // for elementwise ops of two operands
   Movement movement = Movement::kNone;
-  /// A loop over chunks of a dim can compute the result chunk by chunk if `factors` passes the dim. Elementwise ops
-  /// can, too.
+  /// A loop can compute the result in chunks of a dim, if the factor of the dim is kPass. This also applies to all
+  /// elementwise ops.
   bool chunkable = false;
   /// Copies a part of its first operand; the other operands give its position.
   bool takes_a_part = false;
-  /// The result is much larger than the operands: worth running late.
+  /// The result is much larger than the operands, so the schedule runs the op late.
   bool materializes = false;
   /// May write result leaf k into the memory of leaf k of its first operand.
   bool updates_operand_in_place = false;
@@ -225,7 +233,8 @@ struct OpDef {
   /// The kernel reads its operands from their first byte on and ignores the memory after them.
   bool reads_from_start = false;
   CollectiveKind collective = CollectiveKind::kNone;
-  BytesReceived bytes_received = nullptr;  // for collectives
+  BytesReceived bytes_received = nullptr;                        // for collectives
+  ListedDevices (*listed_devices)(const Attributes&) = nullptr;  // for collectives
   /// For collectives: every operand is exchanged separately and gives the result leaf with its number, so that several
   /// can be combined into one message.
   bool exchanges_each_operand = false;
@@ -235,13 +244,14 @@ struct OpDef {
 
   /// Reads the typed attributes. Null if the op has none.
   Attributes (*parse)(AttributeReader&) = nullptr;
-  /// The result type from operand types, attributes and called computations. view.result is the declared type, if there
-  /// is one (ops such as parameter and custom-call return it). Throws an Error with the reason only; emit adds the
-  /// context.
+  /// Returns the result type for the operand types, attributes and called computations. view.result is the declared
+  /// type, if there is one; ops such as parameter and custom-call return it. Throws an Error with the reason only,
+  /// because emit() adds the context.
   Type (*infer)(const OpView&) = nullptr;
   /// True if a text may omit the result type.
   bool type_inferable = true;
-  /// Null for collectives (below) and for ops that the evaluator runs itself: parameters, call, while, conditional.
+  /// Null for collectives, which have evaluate_collective, and for ops that the evaluator runs itself: parameters,
+  /// call, while, conditional.
   Literal (*evaluate)(const EvalContext&) = nullptr;
   std::vector<Literal> (*evaluate_collective)(const CollectiveContext&) = nullptr;
 
@@ -249,28 +259,29 @@ struct OpDef {
   /// Computes the gradients of the operands from the gradient of the result; see gradient_context.h.
   std::vector<Value> (*gradient)(GradientContext&) = nullptr;
 
-  FactorMap (*factors)(const OpView&) = nullptr;  // null: every dim of every operand and result needs replication
+  FactorMap (*factors)(const OpView&) = nullptr;                 // null: all operands and results are fully replicated
   Linearity (*linearity)(const OpView&, int operand) = nullptr;  // null: kNone for every operand
   /// Emits the per-device form, for ops whose values depend on positions or whose attributes contain sizes. Null: the
   /// same op and attributes on local types.
   Value (*localize)(LocalizeContext&) = nullptr;
-  /// The scalar that windows read beyond the ends of an operand. Null: these positions do not count. Called once for
-  /// each operand before the halo exchange; it may replace the operand by one whose elements never equal the scalar.
+  /// Returns the scalar that windows read beyond the ends of an operand; null if the result does not depend on it.
+  /// Called once for each operand before the halo exchange. It may replace the operand by one whose elements never
+  /// equal the scalar.
   Value (*outside)(LocalizeContext&, int operand) = nullptr;
-  /// The expanded form: the same value, up to rounding, from smaller ops. For an op that needs an unsharded dim only
-  /// because it uses a sum along it: batch-norm-training over a sharded batch then needs two small all-reduces. Null:
+  /// Emits the same value, up to rounding, from smaller ops. For an op that needs an unsharded dim only because it uses
+  /// a sum along it. In this form, batch-norm-training over a sharded batch needs only two small all-reduces. Null if
   /// there is no such form.
   Value (*expand)(const OpView&, const std::vector<Value>& operands) = nullptr;
-  /// The same value, up to rounding, by ops of HLO, for an op that HLO lacks. Null for ops of HLO.
+  /// For an op that HLO lacks: emits the same value, up to rounding, from ops of HLO. Null for ops of HLO.
   Value (*hlo_form)(const OpView&, const std::vector<Value>& operands) = nullptr;
   /// True if `localize` itself keeps padding out of kReduce factors. Otherwise the partitioner fills the padding of
   /// these operand dims with the identity of the reduction.
   bool masks_padding = false;
-  FlopsFunction flops = nullptr;  // null: for elementwise ops one for each element of a floating-point result, else 0
+  FlopsFunction flops = nullptr;  // null: elementwise ops count one per element of a float result; others 0
 };
 
-/// The floating-point operations of one execution, from the row's function or its default. `stats` predicts them, and
-/// a run counts them.
+/// The floating-point operations of one execution, by OpDef::flops or its default. `tessera stats` prints their sum,
+/// and a run counts them.
 double flops_of(const OpView& view);
 
 /// True if the instruction has a side effect. It must then run exactly once, in order with other side effects.
@@ -283,8 +294,8 @@ bool has_side_effect(const Instruction& instruction, const std::vector<bool>& wi
 /// The op table: rows in a fixed order, found by their HLO name. Filled in src/ops/op_table.cpp.
 class OpTable {
  public:
-  /// `missing`: ops of HLO that the table lacks, separated by blanks. Their error differs from that of an unknown
-  /// name.
+  /// `missing` lists the ops of HLO that the table lacks, separated by blanks. For these, the error of get() states
+  /// that Tessera does not support them.
   explicit OpTable(std::vector<const OpDef*> rows, std::string_view missing = {});
   /// Null if no row has this name.
   [[nodiscard]] const OpDef* find(std::string_view name) const;

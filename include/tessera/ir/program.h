@@ -31,8 +31,8 @@ using Id = std::int32_t;
 /// The index of a computation in its program.
 using ComputationId = std::int32_t;
 
-/// Facts that do not change the computed value: its origin and other content of the text. Hashes include only
-/// frontend_attributes.
+/// Properties of an instruction that do not affect its value: its source and other content of the text. Of these,
+/// hashes include only frontend_attributes.
 struct Notes {
   std::string source_file;  // of metadata={…}
   int source_line = 0;
@@ -64,8 +64,8 @@ struct Instruction {
 /// Returns the notes with one frontend attribute set, or removed if it is nullopt.
 NotesRef with_frontend_attribute(const NotesRef& notes, std::string_view key, std::optional<std::string> value);
 
-/// Returns the notes for an instruction of another op: without the attributes that no row has, because these belong
-/// to one op (operand_precision).
+/// Returns the notes for an instruction with another op. Omits the attributes in Notes::other, because these belong to
+/// the original op (such as operand_precision).
 NotesRef for_another_op(const NotesRef& notes);
 
 struct Computation {
@@ -79,7 +79,7 @@ struct Computation {
   [[nodiscard]] Id size() const { return static_cast<Id>(instructions.size()); }
   [[nodiscard]] const Type& root_type() const { return (*this)[root].type; }
   [[nodiscard]] std::vector<Type> parameter_types() const;
-  /// How often each value is an operand. The root counts once more.
+  /// How often each value is an operand. The root has one additional use.
   [[nodiscard]] std::vector<int> use_counts() const;
   /// The instructions that use each value, each once, in order.
   [[nodiscard]] std::vector<std::vector<Id>> users() const;
@@ -115,7 +115,7 @@ struct Program {
   }
   [[nodiscard]] const Computation& entry_computation() const { return (*this)[entry]; }
   [[nodiscard]] std::size_t instruction_count() const;
-  /// The hash of everything that changes results or shardings: not of names, sources, or Notes::other.
+  /// The hash of everything that can change results or shardings. It does not include names, sources and Notes::other.
   [[nodiscard]] std::size_t hash() const;
 };
 

@@ -13,9 +13,9 @@ class OpTable;
 
 struct ParseOptions {
   std::string file_name = "<input>";  // for messages
-  /// The number of partitions. 0: that of the text. Error if the text has another number.
+  /// The number of partitions; 0 means that of the text. Error if the text has another number.
   std::int64_t num_partitions = 0;
-  /// Meshes on which shardings are expressed if possible, unless the text has its own meshes.
+  /// The meshes that shardings use if these can express them. A sharding that names a mesh of the text uses that mesh.
   std::vector<Mesh> meshes{};
 };
 /// Reads an HLO module. Errors: `file:line:column: what was expected` with the source line and a caret.
@@ -25,7 +25,7 @@ struct PrintOptions {
   /// Omit attributes that XLA does not support (xla.sdy.* and tessera.*).
   bool for_xla = false;
 };
-/// Deterministic; parse_program(print_program(p)) equals p (equal_programs below).
+/// Prints a program. The text is deterministic, and parse_program(print_program(p)) equals p (see difference()).
 std::string print_program(const Program& program, const PrintOptions& options = {});
 std::string print_instruction(const Program& program, const Computation& computation, Id id);
 
@@ -33,9 +33,9 @@ std::string print_instruction(const Program& program, const Computation& computa
 /// difference.
 std::string difference(const Program& a, const Program& b);
 
-/// Verifies a program: the order of operands, inferred types, called computations, one fitting sharding for each
-/// leaf, unique names. Throws an InternalError or Error that names the instruction. `where` is the beginning of the
-/// message ("after pass 'localize'").
+/// Checks a program: operands come first, types are those that the ops infer, called computations fit, each leaf of an
+/// annotated value has a valid sharding, names are unique. Throws an InternalError or Error that names the instruction.
+/// `where` is the beginning of the message ("after pass 'localize'").
 void verify(const Program& program, std::string_view where = {});
 
 /// Reads a literal of a type, in HLO's literal grammar.

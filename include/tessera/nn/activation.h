@@ -16,7 +16,8 @@ class ReLU : public Callable<ReLU> {
   [[nodiscard]] std::string_view class_name() const override { return "ReLU"; }
 };
 
-/// `approximate`: GPT-2's tanh form (gelu_new), PyTorch's GELU(approximate="tanh"); otherwise the form with erf.
+/// If `approximate`, the tanh form of GPT-2 (gelu_new), as PyTorch's GELU(approximate="tanh"). Otherwise the form with
+/// erf.
 class GELU : public Callable<GELU> {
  public:
   explicit GELU(bool approximate = true) : approximate_(approximate) {}
@@ -66,7 +67,8 @@ class Dropout : public Callable<Dropout> {
 
 /// The names that activation() knows: gelu, gelu_new, gelu_pytorch_tanh, relu, sigmoid, silu, swish, tanh.
 const std::vector<std::string>& activation_names();
-/// Applies the activation that Hugging Face's configurations call `name`. Error with the nearest name.
+/// Applies the activation that Hugging Face's configurations call `name`. If the name is unknown, the error contains
+/// the nearest one.
 Tensor activation(const Tensor& x, std::string_view name);
 
 }  // namespace tessera::nn

@@ -15,8 +15,8 @@ struct ActivationSharding {
   std::string axis;
 };
 
-/// Returns `x` [b, ...], and constrains it and its gradient: dim `dim` is sharded over the axis; the sharding of the
-/// batch does not change. Returns `x` itself without a sharding.
+/// Returns `x` [b, ...], with the constraint that dim `dim` is sharded over the axis, in `x` and in its gradient. The
+/// sharding of the batch dim does not change. Without a `sharding`, returns `x` unchanged.
 [[nodiscard]] Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSharding>& sharding);
 /// Returns `x` [b, ...] replicated over the axis. Its gradient is partial over the axis and may be reduce-scattered
 /// directly.

@@ -11,7 +11,7 @@
 
 namespace tessera::nn {
 
-/// What attention sees, and how.
+/// The options of attend().
 struct AttentionOptions {
   bool is_causal = false;
   std::int64_t window = 0;        // not 0: with is_causal, a position sees this many positions, itself included
@@ -20,13 +20,14 @@ struct AttentionOptions {
   std::optional<double> scale{};  // nullopt: 1 / sqrt(d)
   double dropout = 0;             // of the weights
 };
-/// softmax(q k^T * scale + bias) v for q [b, t, h, d] and k, v [b, s, g, d]: groups of h / g heads share keys. Returns
-/// [b, t, h, d]. q may also be [b, t, g, h / g, d], as is the result then. A row that sees no key is zero. No host reads.
+/// softmax(q k^T * scale + bias) v for q [b, t, h, d] and k, v [b, s, g, d]; h / g consecutive heads share a key head.
+/// Returns [b, t, h, d]. If q is [b, t, g, h / g, d], the result has the same dims. A row that sees no key is zero.
+/// Reads no value on the host.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 /// torch.nn.MultiheadAttention, with its parameters: in_proj_weight [3 embed_dim, embed_dim] and in_proj_bias, or
-/// q_proj_weight, k_proj_weight and v_proj_weight if keys or values have other widths; out_proj. The call returns the
-/// output only, not the weights. Forward passes read nothing on the host.
+/// q_proj_weight, k_proj_weight and v_proj_weight if keys or values have other widths; out_proj. The call returns only
+/// the output, not the attention weights. The forward pass reads no value on the host.
 class MultiheadAttention : public Callable<MultiheadAttention> {
  public:
   struct Options {

@@ -11,9 +11,10 @@
 
 namespace tessera::nn {
 
-/// Batch normalization of [n, c, ...] by channels. In training it uses the statistics of the complete batch, whatever its
-/// sharding, and updates the running statistics: running = (1 - momentum) * running + momentum * batch (with the unbiased
-/// variance). In evaluation it uses the running statistics; without track_running_stats it uses those of the batch always.
+/// Batch normalization of [n, c, ...] by channels. In training it uses the statistics of the complete batch, for every
+/// sharding, and updates the running statistics: running = (1 - momentum) * running + momentum * batch (with the
+/// unbiased variance). In evaluation it uses the running statistics. Without track_running_stats it always uses those
+/// of the batch.
 class BatchNorm : public Callable<BatchNorm> {
  public:
   struct Options {
@@ -23,7 +24,7 @@ class BatchNorm : public Callable<BatchNorm> {
     bool track_running_stats = true;
     DType dtype = DType::kF32;
   };
-  /// Error, naming the class, if x has another number of dims or channels than the class takes.
+  /// Error if the class does not accept the number of dims or channels of x.
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] Tensor bias() const { return bias_; }

@@ -34,8 +34,8 @@ class Conv1d : public Callable<Conv1d> {
   Tensor weight_, bias_;
 };
 
-/// conv2d() over [n, c, h, w]: weight [out, in / groups, kh, kw], from uniform(-b, b) with b = 1/sqrt(in / groups * kh *
-/// kw); bias likewise.
+/// conv2d() over [n, c, h, w]: weight [out, in / groups, kh, kw], from uniform(-b, b) with b = 1/sqrt(in / groups * kh
+/// * kw); bias likewise.
 class Conv2d : public Callable<Conv2d> {
  public:
   struct Options {
@@ -45,11 +45,11 @@ class Conv2d : public Callable<Conv2d> {
     std::int64_t groups = 1;
     bool bias = true;
     DType dtype = DType::kF32;
-    /// Of the weight; null: the uniform numbers above.
+    /// The initializer of the weight; null: uniform(-b, b), as above.
     Initializer weight_initializer{};
   };
   Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size) : Conv2d(in, out, kernel_size, Options()) {}
-  /// Errors: kernel_size has another number of entries than one or two; the groups do not divide both numbers of channels.
+  /// Errors: kernel_size does not have one or two entries; the groups do not divide both numbers of channels.
   Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options);
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }
@@ -61,8 +61,8 @@ class Conv2d : public Callable<Conv2d> {
   Tensor weight_, bias_;
 };
 
-/// conv_transpose1d() over [n, c, l]: weight [in, out / groups, k], from uniform(-b, b) with b = 1/sqrt(out / groups * k);
-/// bias likewise.
+/// conv_transpose1d() over [n, c, l]: weight [in, out / groups, k], from uniform(-b, b) with b = 1/sqrt(out / groups *
+/// k); bias likewise.
 class ConvTranspose1d : public Callable<ConvTranspose1d> {
  public:
   struct Options {
@@ -103,7 +103,7 @@ class ConvTranspose2d : public Callable<ConvTranspose2d> {
   };
   ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size)
       : ConvTranspose2d(in, out, kernel_size, Options()) {}
-  /// Errors as those of Conv2d.
+  /// Errors: those of Conv2d.
   ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options);
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }

@@ -14,8 +14,8 @@
 
 namespace tessera::nn {
 
-/// Shards the parameters of one module (not those of its submodules) over the mesh. `name` is the path of the module; ""
-/// for the module itself.
+/// Shards the parameters of one module (not those of its submodules) over the mesh. `name` is the path of the module;
+/// "" for the module itself.
 using PartitionFunction = std::function<void(const std::string& name, Module& module, const Mesh& mesh)>;
 
 /// Calls `partition` for the module and all its submodules. Parameters and buffers that then have no sharding become

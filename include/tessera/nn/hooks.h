@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that run before and after the calls of a module.
 //
-//   HookHandle handle = block.register_forward_hook([&](nn::Module&, const std::vector<Tensor>&, std::vector<Tensor>& out) {
-//     out[0] = mark_sharding_with_gradients(out[0], mesh, {"data", {}, {}});
-//   });
+//   HookHandle handle = block.register_forward_hook(
+//       [&](nn::Module&, const std::vector<Tensor>&, std::vector<Tensor>& out) {
+//         out[0] = mark_sharding_with_gradients(out[0], mesh, {"data", {}, {}});
+//       });
 //   …
 //   handle.remove();
 #pragma once
@@ -103,7 +104,7 @@ void for_each_tensor(Result& result, const Visit& visit) {
   }
 }
 
-/// Returns the argument, or the tensor of `inputs` that stands for it.
+/// Returns the argument, or the tensor of `inputs` that replaces it.
 template <class Arg>
 decltype(auto) argument_or(Arg&& arg, std::vector<Tensor>& inputs, std::size_t& next) {
   if constexpr (kIsTensor<Arg>)
@@ -114,7 +115,8 @@ decltype(auto) argument_or(Arg&& arg, std::vector<Tensor>& inputs, std::size_t& 
 
 }  // namespace detail
 
-/// Calls `forward` with the arguments, and the hooks before and after it. Error if a hook changes the number of tensors.
+/// Calls `forward` with the arguments, and the hooks before and after it. Error if a hook changes the number of
+/// tensors.
 template <class Forward, class... Args>
 auto call_with_hooks(Module& module, const ForwardHooks& hooks, const Forward& forward, Args&&... args) {
   std::vector<Tensor> inputs;

@@ -21,9 +21,9 @@ struct CrossEntropyOptions {
   LossReduction reduction = LossReduction::kMean;
 };
 /// -log softmax(logits)[label] for logits [..., classes] and integer labels [...]; or -sum(p log softmax(logits)) for
-/// probabilities p [..., classes]. With smoothing e, the label counts 1 - e, and e is divided over all classes. The
-/// mean is weighted: the sum of the losses divided by the sum of the weights of the labels that are not ignored (of
-/// the number of rows for probabilities); 0 if all labels are ignored. A sharded class dim stays sharded.
+/// probabilities p [..., classes]. With label smoothing e, the label has the weight 1 - e, and e is divided equally
+/// among all classes. kMean divides the sum of the losses by the sum of the weights of the labels that are not ignored,
+/// or by the number of rows for probabilities. It is 0 if all labels are ignored. A sharded class dim stays sharded.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
 
 /// (x - y)^2.
@@ -37,7 +37,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta = 1,
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction reduction = LossReduction::kMean);
 
 struct BceWithLogitsOptions {
-  Tensor pos_weight{};  // broadcast to the logits: the weight of the part with y = 1; null: 1
+  Tensor pos_weight{};  // broadcasts to the logits: the weight of the term with y; null: 1
   LossReduction reduction = LossReduction::kMean;
 };
 /// binary_cross_entropy(sigmoid(logits), y), without overflow.
@@ -48,8 +48,8 @@ struct KlDivOptions {
   bool log_target = false;  // the target is log p
   LossReduction reduction = LossReduction::kMean;
 };
-/// p (log p - log q) for the target p, from log q. Elements with p = 0 are 0. kBatchMean gives the mathematical
-/// divergence of a batch of distributions.
+/// p (log p - log q), where p is the target. Elements with p = 0 are 0. kBatchMean gives the mathematical divergence of
+/// a batch of distributions.
 Tensor kl_div(const Tensor& log_q, const Tensor& target, const KlDivOptions& options = {});
 
 struct ContrastiveOptions {

@@ -47,7 +47,7 @@ class SwiGLU : public Callable<SwiGLU> {
   [[nodiscard]] Linear& gate_proj() { return gate_proj_; }
   [[nodiscard]] Linear& up_proj() { return up_proj_; }
   [[nodiscard]] Linear& down_proj() { return down_proj_; }
-  /// Shards the inner dim over an axis, and the time of the result [b, t, c].
+  /// Shards the inner dim over an axis, and the dim t of the result [b, t, c].
   void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return "SwiGLU"; }
 

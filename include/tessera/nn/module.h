@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules: named parameters and submodules. A module is an object with an address; its submodules are members, or are
-// shared.
+// Modules: named parameters and submodules. A module cannot be copied or moved. Its submodules are members of the
+// object, or are owned by shared pointers.
 //
 //   class TwoLayers : public nn::Callable<TwoLayers> {
 //    public:
@@ -14,8 +14,8 @@
 //     nn::Linear first_{784, 128}, second_{128, 10};
 //   };
 //
-// forward() may take and return anything. A call of the module runs it in the trace scope of the module: ops carry its
-// path, and errors name the source location of the call.
+// forward() may have any arguments and results. A call of the module runs forward() in the trace scope of the module:
+// ops have the path of the module in their metadata, and errors name the source location of the call.
 #pragma once
 
 #include <cstdint>
@@ -44,14 +44,15 @@ struct NamedModule {
   Module* module = nullptr;
 };
 
-/// How files name the state of a module.
+/// The names of the state of a module in files.
 struct FileNames {
-  /// Files of the body alone have names without this prefix: `wte.weight` for `transformer.wte.weight`.
+  /// Files that contain only the body of the model have names without this prefix: `wte.weight` for
+  /// `transformer.wte.weight`.
   std::string prefix;
-  /// Names with these ends are in files of other frameworks, but nothing needs them: `.attn.masked_bias`.
+  /// Names with these ends, such as `.attn.masked_bias`, may be in files and are ignored.
   std::vector<std::string> ignored_suffixes;
-  /// Files of a model that contains this one have names with this prefix, and names of its other parts, which are ignored:
-  /// `bert.embeddings.LayerNorm.weight` for `embeddings.LayerNorm.weight`.
+  /// Files of a larger model that contains this one have names with this prefix: `bert.embeddings.LayerNorm.weight` for
+  /// `embeddings.LayerNorm.weight`. The names of its other parts are ignored.
   std::string outer_prefix{};
   /// Ends of names in older files, and the ends that replaced them.
   std::vector<std::pair<std::string, std::string>> renamed_suffixes{};
@@ -65,7 +66,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   /// The name for wrap policies and reports: `GPT2Block`. By default the name of the C++ class, without namespaces and
-  /// template arguments. In a constructor, that is the class which is being constructed.
+  /// template arguments. In a constructor, it is the class that is being constructed.
   [[nodiscard]] virtual std::string_view class_name() const;
   /// True for classes that only contain other modules (ModuleList). Policies by size skip them.
   [[nodiscard]] virtual bool is_container() const { return false; }
@@ -80,7 +81,7 @@ class Module {
   [[nodiscard]] std::vector<NamedModule> named_modules();
   [[nodiscard]] const std::vector<std::pair<std::string, Module*>>& children() const { return children_; }
   [[nodiscard]] const std::vector<NamedParameter>& own_parameters() const { return parameters_; }
-  /// Returns the parameter of this name. Error with the nearest name.
+  /// Returns the parameter of this name. Error, with the nearest name, if there is none.
   [[nodiscard]] Tensor parameter(std::string_view name) const;
   /// The number of elements of all parameters; tied parameters count once. Needs no storage.
   [[nodiscard]] std::int64_t parameter_count() const;
@@ -91,10 +92,10 @@ class Module {
   [[nodiscard]] std::vector<Tensor> buffers() const;
   [[nodiscard]] const std::vector<NamedParameter>& own_buffers() const { return buffers_; }
 
-  /// The parameters and buffers of this module and its submodules under their names. A tied parameter is one entry, with
-  /// its further names as aliases.
+  /// The parameters and buffers of this module and its submodules under their names. A tied parameter is one entry; its
+  /// other names are aliases.
   [[nodiscard]] StateDict state_dict() const;
-  /// Gives the parameters and buffers the values of another state, with load_state(). Error listing missing and
+  /// Gives the parameters and buffers the values of another state, with load_state(). The error lists missing and
   /// unexpected names, with the nearest ones, and shapes that do not fit.
   LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
   [[nodiscard]] virtual FileNames file_names() const { return {}; }
@@ -106,19 +107,20 @@ class Module {
   /// Calls `visit` for every submodule, children before parents, and for this module last.
   void apply(const std::function<void(Module&)>& visit);
   void zero_grad();
-  /// From now on ops use all parameters converted to `dtype`. Parameters are stored and updated in their own type.
+  /// After this call, ops use all parameters converted to `dtype`. Parameters are still stored and updated in their own
+  /// type.
   void set_compute_dtype(DType dtype);
 
-  /// The name of the FSDP unit that this module is; "" if it is none.
+  /// The name of the module as an FSDP unit; "" if it is not a unit.
   [[nodiscard]] const std::string& unit() const { return unit_; }
   void set_unit(std::string unit) { unit_ = std::move(unit); }
-  /// Whether the parameters of the unit are gathered again in the backward pass if it is below another unit.
+  /// True if the backward pass gathers the parameters of the unit again. Applies to units below another unit.
   [[nodiscard]] bool reshards_unit() const { return reshards_unit_; }
   void set_reshards_unit(bool reshards) { reshards_unit_ = reshards; }
   /// The path of the module, as in errors and HLO metadata.
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Calls `hook` before every call of this module. The hook may replace the tensors among the arguments; it may not
+  /// Calls `hook` before every call of this module. The hook may replace the tensors among the arguments, but not
   /// change their number. Ops that a hook records belong to the module and its FSDP unit.
   HookHandle register_forward_pre_hook(ForwardPreHook hook) { return hooks_.before.add(std::move(hook)); }
   /// Calls `hook` after every call of this module. The hook may replace the tensors of the result.
@@ -129,13 +131,13 @@ class Module {
   [[nodiscard]] std::string str() const;
 
  protected:
-  /// Registers a tensor as a parameter, under libtorch's name of the function. The parameter has its value. Errors: an
-  /// empty name, a name with a dot, a name that exists already, a null tensor.
+  /// Registers a tensor as a parameter, as in libtorch. Its value is the initial value. Errors: the name is empty,
+  /// contains a dot or exists already; the tensor is null.
   Tensor register_parameter(std::string name, Tensor value, bool requires_grad = true);
-  /// Registers a tensor as a buffer. Errors as of register_parameter().
+  /// Registers a tensor as a buffer. Errors: those of register_parameter().
   Tensor register_buffer(std::string name, Tensor value);
-  /// Registers a member of this object as a submodule and returns it. Errors: an empty name, a name with a dot, a name
-  /// that exists already.
+  /// Registers a member of this object as a submodule and returns it. Error if the name is empty, contains a dot or
+  /// exists already.
   template <class M>
   M& register_module(const std::string& name, M& child) {
     add_module(name, child);
@@ -157,8 +159,8 @@ class Module {
   /// Registers a variable that is not trained and returns it.
   Tensor add_buffer(std::string name, const Type& type, Initializer initializer);
   void add_module(std::string name, Module& child);
-  /// Registers a submodule without a name: its parameters and submodules have the same names in this module. For
-  /// wrappers. Must be the only submodule.
+  /// Registers a submodule without a name. Its parameters and submodules have the same names in this module. For
+  /// wrappers; it must be the only submodule.
   void add_wrapped_module(Module& child);
 
  private:
@@ -179,7 +181,8 @@ class Module {
 
 namespace detail {
 
-/// The trace scope of a call of a module: ops belong to the module at `path` and, unless empty, to the FSDP unit.
+/// The trace scope of a call of a module. Ops in it belong to the module at `path`, and to the FSDP unit `unit` if it
+/// is not empty.
 class CallScope {
  public:
   CallScope(const std::string& path, const std::string& unit, const std::source_location& where);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse mixtures of experts: each token goes to the few experts that a router selects.
+// Sparse mixtures of experts: a router selects a few experts for each token.
 //
-// Weights of all experts are one array with a dim of experts, which can be sharded over a mesh axis (shard_experts).
-// Files hold one tensor for each expert: a parameter `experts.*.w1.weight` is `experts.0.w1.weight`, ….
+// The weights of all experts are one array. Its dim of experts can be sharded over a mesh axis (shard_experts). Files
+// have one tensor for each expert: the parameter `experts.*.w1.weight` is `experts.0.w1.weight`, … in files.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ struct Routing {
   std::vector<Tensor> weights;  // of the choices: [b, t, 1]
 };
 
-/// Selects the `top_k` experts of the largest probability. Equal probabilities: the expert with the lower index.
+/// Selects the `top_k` experts with the largest probabilities. Of equal probabilities, the expert with the lower index
+/// comes first.
 class TopKRouter : public Callable<TopKRouter> {
  public:
   struct Options {
@@ -53,10 +54,11 @@ class SparseMoe : public Callable<SparseMoe> {
     std::int64_t experts = 8;
     std::int64_t top_k = 2;
     bool normalize = true;
-    /// 0: dropless. Every token reaches its experts. Every expert computes every token with a weight that is mostly 0,
-    /// so the result is exact on every mesh, and the work is experts / top_k times that of the selected experts.
-    /// Otherwise an expert takes capacity(t) tokens of each row of the batch, first the first choices in the order of
-    /// time, then the second ones. Tokens over the capacity are dropped: this choice adds nothing to their result.
+    /// 0: dropless. Every expert computes every token, with a weight that is 0 for most tokens. The result is exact on
+    /// every mesh, but the work is experts / top_k times that of the selected experts. Otherwise, an expert takes at
+    /// most capacity(t) tokens of each row of the batch. It takes the tokens whose first choice it is, in the order of
+    /// time, then those whose second choice it is. If the capacity is exceeded, the choice is dropped and adds nothing
+    /// to the result of the token.
     double capacity_factor = 0;
     /// In training, tokens are multiplied by uniform numbers from 1 - jitter to 1 + jitter.
     double jitter = 0;
@@ -79,7 +81,7 @@ class SparseMoe : public Callable<SparseMoe> {
   /// The tokens of a row of `time` tokens that an expert takes: ceil(capacity_factor * top_k * time / experts), at
   /// least 1 and at most `time`.
   [[nodiscard]] std::int64_t capacity(std::int64_t time) const;
-  /// Call shard_experts() and shard_tensor_parallel(), which also shard the weights.
+  /// Use the functions shard_experts() and shard_tensor_parallel() below instead. They also shard the weights.
   void shard_experts(const ActivationSharding& split) { split_ = split; }
   void shard_activations(const ActivationSharding& split) { inner_split_ = split; }
   [[nodiscard]] const std::optional<ActivationSharding>& experts_sharding() const { return split_; }
@@ -103,16 +105,16 @@ class SparseMoe : public Callable<SparseMoe> {
   std::optional<ActivationSharding> split_, inner_split_;
 };
 
-/// Shards the experts over an axis. With a capacity, tokens travel to the devices of their experts and back by all-to-all
-/// if the rows of the batch are sharded over the same axis.
+/// Shards the experts over an axis. If there is a capacity and the batch is sharded over the same axis, all-to-alls
+/// send the tokens to the devices of their experts and back.
 void shard_experts(SparseMoe& moe, const Mesh& mesh, const std::string& axis);
-/// Shards the inner dim of each expert over an axis, and the time of the result. The experts may be sharded over another
-/// axis.
+/// Shards the inner dim of each expert over an axis, and the dim t of the result. The experts may be sharded over
+/// another axis.
 void shard_tensor_parallel(SparseMoe& moe, const ActivationSharding& split);
 
-/// The load-balancing loss of Switch Transformers (Fedus et al., 2022) in Mixtral's form: experts * sum over choices and
-/// experts of (fraction of the tokens with this choice) * (mean probability), both over the tokens of all layers. It is
-/// top_k if the tokens are balanced. `mask` [b, t]: 0 for tokens that do not count; null: all count.
+/// The load-balancing loss of Switch Transformers (Fedus et al., 2022) in Mixtral's form: experts * sum over choices
+/// and experts of (fraction of the tokens with this choice) * (mean probability), both over the tokens of all layers.
+/// It is top_k if the tokens are balanced. `mask` [b, t] is 0 for tokens that are ignored; null: none.
 Tensor load_balancing_loss(const std::vector<Routing>& layers, const Tensor& mask = {});
 /// The router z-loss (Zoph et al., 2022): the mean of logsumexp(logits)^2 over all tokens and layers. It keeps logits
 /// small.

@@ -8,7 +8,8 @@
 
 namespace tessera::nn {
 
-/// Layer normalization over the last dim, which has `width` elements: mean 0 and variance 1, then weight and bias.
+/// Layer normalization over the last dim, which has `width` elements. Normalizes to mean 0 and variance 1, multiplies
+/// by the weight and adds the bias.
 class LayerNorm : public Callable<LayerNorm> {
  public:
   struct Options {
@@ -32,8 +33,8 @@ class LayerNorm : public Callable<LayerNorm> {
   Tensor weight_, bias_;
 };
 
-/// x / sqrt(mean(x^2) + epsilon) over the last dim, then the weight, as in Llama (Zhang and Sennrich, 2019). The
-/// weight is applied in the element type of x.
+/// weight * x / sqrt(mean(x^2) + epsilon) over the last dim, as in Llama (Zhang and Sennrich, 2019). The weight is
+/// applied in the element type of x.
 class RMSNorm : public Callable<RMSNorm> {
  public:
   struct Options {
@@ -54,7 +55,7 @@ class RMSNorm : public Callable<RMSNorm> {
 };
 
 /// Normalizes groups of channels of x [n, channels, ...] over the channels of the group and all further dims (Wu and
-/// He, 2018); then weight and bias of each channel.
+/// He, 2018). Then multiplies by the weight and adds the bias of each channel.
 class GroupNorm : public Callable<GroupNorm> {
  public:
   struct Options {

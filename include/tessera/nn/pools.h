@@ -34,7 +34,7 @@ class AvgPool2d : public Callable<AvgPool2d> {
   Pool2dOptions options_;
 };
 
-/// adaptive_avg_pool2d(): the mean over each of output_size windows, whatever the size of the image.
+/// adaptive_avg_pool2d(): the mean over each of output_size windows, for any image size.
 class AdaptiveAvgPool2d : public Callable<AdaptiveAvgPool2d> {
  public:
   /// Error unless output_size has one or two positive numbers.

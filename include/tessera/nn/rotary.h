@@ -30,21 +30,22 @@ struct RopeConfig {
   double beta_slow = 1;
   bool truncate = true;
 
-  /// Reads the object of a configuration: both forms. Error with the key: an unknown type or key, a missing factor.
+  /// Reads both forms from the object of a configuration. Errors, with the key: an unknown type or key, a missing
+  /// factor.
   static RopeConfig from_json(const JsonObject& config, double default_theta);
   /// The object `rope_parameters`.
   [[nodiscard]] JsonObject to_json() const;
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
-  /// Error, headed by `origin`, for values that define no frequencies.
+  /// Error, which begins with `origin`, if the values do not define frequencies.
   void check(const std::string& origin) const;
 };
 
-/// The angle by which each position turns each of the `dim / 2` pairs, and the factor of cosine and sine. `time` is the
-/// number of positions of this call; only `dynamic` depends on it.
+/// `inverse` is the angle per position of each of the `dim / 2` pairs. `attention_factor` multiplies cosine and sine.
 struct RopeFrequencies {
   std::vector<double> inverse;
   double attention_factor = 1;
 };
+/// Computes the frequencies. `time` is the number of positions of a call; only the type `dynamic` depends on it.
 RopeFrequencies rope_frequencies(const RopeConfig& config, std::int64_t dim, std::int64_t max_positions,
                                  std::int64_t time = 0);
 

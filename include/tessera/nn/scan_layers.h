@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Equal layers, one after the other, as one loop: the program contains one layer, whatever their number.
+// A loop over equal layers. The program contains only one layer, for any number of layers.
 //
 //   nn::ScanLayers<Block> h(config.n_layer, config);      in place of ModuleList<Block> and a for loop
 //   x = h(x);
 //
-// The parameters of the layers are stored stacked: each parameter of Block is one variable [layers, …] of the model, which
-// an optimizer updates at once. State dicts and files contain one entry for each layer, `h.3.attn.weight`, as those of a
+// The parameters of the layers are stacked: each parameter of Block is one variable [layers, …] of the model, which the
+// optimizer updates as one. State dicts and files contain one entry for each layer, `h.3.attn.weight`, as those of a
 // ModuleList.
 #pragma once
 
@@ -22,17 +22,18 @@
 namespace tessera::nn {
 namespace detail {
 
-/// Makes each parameter of the layer a stack of `count`. Error for buffers.
+/// Makes each parameter of the layer a stack of `count` variables. Error if the layer has buffers.
 void stack_layers(Module& layer, std::int64_t count);
-/// Calls `call` once for all layers, with the parameters of `layer` standing for those of one of them.
+/// Traces `call` once as the body of the loop. In it, the parameters of `layer` are those of the layer of the
+/// iteration.
 Tensor scan_layers(Module& layer, const Tensor& x, bool checkpoint, const std::function<Tensor(const Tensor&)>& call,
                    const std::source_location& where);
 
 }  // namespace detail
 
-/// `M(x)` maps a tensor to a tensor of the same type. The layers are constructed alike, and dim 0 of the initial values
-/// counts the layers; dropout differs between layers. Layers with buffers (batch norm) are an error. FSDP treats M as one
-/// unit: the parameters of one layer are gathered in each iteration, and again in the backward pass.
+/// `M(x)` must return a tensor of the type of x. All layers have the same constructor arguments. They have different
+/// initial values and different dropout masks. Error if M has buffers (batch norm). FSDP treats M as one unit: each
+/// iteration gathers the parameters of one layer, and the backward pass gathers them again.
 template <class M>
 class ScanLayers : public Callable<ScanLayers<M>> {
  public:
@@ -45,10 +46,10 @@ class ScanLayers : public Callable<ScanLayers<M>> {
     return detail::scan_layers(
         layer_, x, checkpoint_, [this](const Tensor& h) { return layer_(h); }, std::source_location::current());
   }
-  /// The layer that stands for all. Its parameters are stacks.
+  /// The layer whose parameters are the stacks.
   [[nodiscard]] M& layer() { return layer_; }
   [[nodiscard]] std::int64_t size() const { return count_; }
-  /// From now on the backward pass computes the values of a layer again; only its input is kept.
+  /// If `on`, the backward pass computes the values of a layer again, and only the input of the layer is kept.
   void set_checkpoint(bool on = true) { checkpoint_ = on; }
   [[nodiscard]] std::string_view class_name() const override { return "ScanLayers"; }
   [[nodiscard]] bool is_container() const override { return true; }

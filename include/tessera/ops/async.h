@@ -8,10 +8,10 @@ namespace tessera {
 
 enum class AsyncHalf : std::uint8_t { kNeither, kStart, kUpdate, kDone };
 AsyncHalf async_half(const OpDef& op);
-/// The synchronous op for a start and its done. For async-start it is a call of its computation.
+/// Returns the synchronous op that a start and its done replace. For async-start this is `call`.
 const OpDef& synchronous_op(const OpDef& start);
-/// The op that starts the synchronous op `whole`, which done_op completes: its native start (all-gather-start), or
-/// async-start of a computation that contains it.
+/// Returns the op that starts the synchronous op `whole`: its own start op (all-gather-start) if there is one, else
+/// async-start, which runs a computation that contains the op. done_op() returns the op that completes it.
 const OpDef& start_op(const OpDef& whole);
 const OpDef& done_op(const OpDef& start);
 /// The element of the start's value that its done returns; -1: the complete value.

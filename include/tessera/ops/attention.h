@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention and attention-backward: ops of Tessera that HLO lacks. Memory is linear in the number of rows and keys.
+// attention and attention-backward: ops of Tessera that HLO lacks. They need memory that is linear in the number of
+// rows and keys.
 #pragma once
 
 #include "tessera/ir/builder.h"
@@ -14,7 +15,7 @@ struct AttentionAttributes {
   double dropout = 0;       // the probability of zero
   bool has_mask = false;    // there is an operand `mask`
   bool has_offset = false;  // there is an operand `offset`
-  Dims dropout_dims{};      // the heads, rows and keys of the complete scores; not empty: there is an operand `start`
+  Dims dropout_dims{};      // heads, rows and keys of the complete scores; empty if there is no operand `start`
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("causal", self.causal, Presence::kIfNotDefault);
@@ -27,7 +28,7 @@ struct AttentionAttributes {
   friend bool operator==(const AttentionAttributes&, const AttentionAttributes&) = default;
 };
 
-/// The sizes and the places of the optional operands; -1 if absent.
+/// The sizes, and the operand numbers of the optional operands; -1 if an operand is absent.
 struct AttentionForm {
   AttentionAttributes attributes;
   bool is_backward = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as instructions of a per-device program. Only the emitter of the reshard planner and the text reader
-// make them.
+// Collectives as instructions of a per-device program. The partitioner emits them. In manual regions, `shard_map` emits
+// them, too.
 #pragma once
 
 #include "tessera/ir/builder.h"
@@ -48,6 +48,8 @@ struct PermuteAttributes {
   friend bool operator==(const PermuteAttributes&, const PermuteAttributes&) = default;
 };
 
+/// The devices in the groups or pairs of the attributes of a collective.
+ListedDevices listed_devices(const Attributes& attributes);
 /// Returns the attributes with another channel, if they have one.
 Attributes with_channel(const Attributes& attributes, std::int64_t channel_id);
 
@@ -60,7 +62,7 @@ Value all_reduce(Value x, Reduction reduction, ReplicaGroups groups, std::int64_
 /// Divides `split_dim` into as many parts as the group has members. Part k goes to member k. The received parts are
 /// concatenated along the same dim (HLO's array form).
 Value all_to_all(Value x, int split_dim, ReplicaGroups groups, std::int64_t channel_id);
-/// Devices that are no target of a pair get zeros.
+/// Devices that are not the target of a pair get zeros.
 Value collective_permute(Value x, SourceTargetPairs pairs, std::int64_t channel_id);
 }  // namespace ops
 }  // namespace tessera

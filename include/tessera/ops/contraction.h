@@ -26,9 +26,9 @@ struct DotAttributes {
 /// The reduction that a scalar computation with two parameters performs, if it is one of Reduction.
 std::optional<Reduction> reduction_of(const Computation& computation);
 
-/// Whether a reduction with this computation may combine its elements in another order. HLO requires that the
-/// computation is associative. This function assumes it, unless the computation is one op of its two parameters that
-/// is not associative, such as subtract.
+/// True if a reduction with this computation may combine its elements in another order. HLO requires that the
+/// computation is associative, so this is true except for a computation that consists of one non-associative op, such
+/// as subtract.
 bool may_reassociate(const Computation& computation);
 /// The identity of a reduction in an element type: 0, 1, +inf or the largest integer, ….
 Literal reduction_identity(Reduction reduction, DType dtype);
@@ -37,13 +37,13 @@ namespace ops {
 /// The result has the batch dims, the free dims of lhs, then those of rhs. Its element type is that of the operands,
 /// or `result` (f32 from bf16).
 Value dot(Value lhs, Value rhs, DotAttributes dims, std::optional<DType> result = std::nullopt);
-/// [.., m, k] x [k, n] over lhs's last dim and rhs's first.
+/// The product [.., m, k] x [k, n], which sums over the last dim of lhs and the first dim of rhs.
 Value matmul(Value lhs, Value rhs);
 /// The scalar computation add, multiply, minimum, … of a reduction; shared within a program.
 ComputationId reduction_computation(ProgramBuilder& program, Reduction reduction, DType dtype);
 /// Reduces `dims`, starting from the identity of the reduction.
 Value reduce(Value x, Reduction reduction, Dims dims);
-/// HLO's general form; several operands give a tuple.
+/// HLO's general form of reduce. Several operands give a tuple.
 Value reduce(const std::vector<Value>& operands, const std::vector<Value>& inits, Dims dims, ComputationId computation);
 }  // namespace ops
 }  // namespace tessera

@@ -12,8 +12,8 @@ namespace tessera {
 struct CustomCallAttributes {
   std::string target;  // custom_call_target
   bool has_side_effect = false;
-  // For unknown targets. Texts carry both in frontend_attributes.
-  std::string sharding_rule{};  // Shardy's
+  // For targets that Tessera does not know. HLO texts have both fields in frontend_attributes.
+  std::string sharding_rule{};  // in Shardy's form
   /// The number of leading batch dims of all operands and results (JAX's linalg).
   std::int64_t num_batch_dims = 0;
   template <class Self, class Visit>
@@ -26,16 +26,19 @@ struct CustomCallAttributes {
   friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
 };
 
-/// Frontend attributes of marks that stop propagation: FSDP's unshard of a parameter (whatever the value of the
-/// attribute), and a gradient with its storage sharding (`ops::sharding_barrier`).
+/// Frontend attribute of FSDP's unshard of a parameter. Propagation stops at the unshard for every value of the
+/// attribute.
 inline constexpr std::string_view kUnshardAttribute = "tessera.recompute";
-/// Frontend attribute of an unshard whose gradient is not reduced: the gradient keeps the partial values of the devices.
+/// Frontend attribute of an unshard whose gradient is not reduced: each device keeps its partial value of the gradient.
 inline constexpr std::string_view kPartialGradientAttribute = "tessera.partial_gradient";
+/// Frontend attribute of the result of ops::sharding_barrier(), at which propagation stops.
 inline constexpr std::string_view kBarrierAttribute = "tessera.barrier";
 
-/// custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that is a constraint.
+/// True for the custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that is a
+/// constraint.
 bool is_sharding_mark(const Instruction& instruction);
-/// custom-calls ShardBarrierFrom, ShardBarrierTo and xla.sdy.PropagationBarrier: identities that stop propagation.
+/// True for the custom-calls ShardBarrierFrom, ShardBarrierTo and xla.sdy.PropagationBarrier: identities that stop
+/// propagation.
 bool is_sharding_barrier(const Instruction& instruction);
 /// The borders of a manual region: custom-calls SPMDFullToShardShape and xla.sdy.GlobalToLocalShape enter one,
 /// SPMDShardToFullShape and xla.sdy.LocalToGlobalShape leave it.
@@ -44,14 +47,15 @@ ManualBorder manual_border(const Instruction& instruction);
 /// Frontend attribute of a border: the sharding of the global array over the manual axes of the region.
 inline constexpr std::string_view kBorderPlacementAttribute = "tessera.border";
 std::optional<Sharding> border_placement(const Program& program, const Instruction& border);
-/// Frontend attribute of an outfeed: the HLO sharding that its text gave, of the data and perhaps of a token after
-/// it. Its own result is a token.
+/// Frontend attribute of an outfeed: the HLO sharding in its text. This sharding has leaves for the data, and perhaps
+/// one more for the token. Instruction::sharding cannot store it, because the result of an outfeed is only a token.
 inline constexpr std::string_view kOutfeedShardingAttribute = "tessera.outfeed_sharding";
-/// A custom-call that returns its operand: Sharding, and the borders of manual regions that change no shape.
+/// True for a custom-call that returns its operand: Sharding, or a border of a manual region that does not change the
+/// shape.
 bool is_identity_call(const OpView& view);
 
-/// The trip count of a while. It is known if the counter starts at a constant, advances by a constant and is compared
-/// with a constant.
+/// Returns the trip count of a while; nullopt if it is not known. It is known if the counter starts at a constant,
+/// advances by a constant and is compared with a constant.
 std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
                                              const Instruction& loop);
 
@@ -62,9 +66,9 @@ Value conditional(Value index, const std::vector<Value>& operands, const std::ve
 /// Applies a scalar computation to every element.
 Value map(const std::vector<Value>& operands, ComputationId function);
 Value custom_call(Builder& builder, std::string target, const std::vector<Value>& operands, Type type);
-/// custom-call Sharding: the identity, with a sharding that is a constraint.
+/// Emits a custom-call Sharding: the identity, with a sharding that is a constraint.
 Value sharding_mark(Value x, Sharding sharding);
-/// The same after a barrier: the sharding of the result does not propagate to `x`.
+/// The same, but the sharding of the result does not propagate to `x` (kBarrierAttribute).
 Value sharding_barrier(Value x, Sharding sharding);
 }  // namespace ops
 }  // namespace tessera

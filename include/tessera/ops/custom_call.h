@@ -9,14 +9,14 @@
 
 namespace tessera {
 
-/// The unknown targets, each once, with the first call: `"lapack_sgetrf" (%y)`. Evaluation computes a value from the
-/// target and the operands instead. This is sufficient to compare a program with its partitioned form, and for
-/// nothing else.
+/// Returns the unknown targets, each once, with the first call: `"lapack_sgetrf" (%y)`. The evaluator cannot run them.
+/// It uses a hash of the target and the operands as the result, which serves only to compare a program with its
+/// partitioned form.
 std::vector<std::string> unknown_custom_calls(const Program& program);
 
-/// The group of a custom-call xla.sdy.ShardingGroup, as its frontend attribute `xla.sdy.sharding_group_id` writes it
-/// (`0 : i64`): the operands of all calls of one group get the same sharding (jax's shard_alike). nullopt for any
-/// other instruction.
+/// Returns the group of a custom-call xla.sdy.ShardingGroup: the text of its frontend attribute
+/// `xla.sdy.sharding_group_id`, such as `0 : i64`. The operands of all calls of one group get the same sharding (JAX's
+/// shard_alike). nullopt for any other instruction.
 std::optional<std::string> sharding_group(const Instruction& instruction);
 
 }  // namespace tessera

@@ -69,7 +69,7 @@ Value sinh(Value x);
 Value complex(Value real, Value imaginary);
 Value real(Value x);
 Value imag(Value x);
-/// Rounds as a float with this number of bits would be rounded.
+/// Rounds x to a float format with these numbers of bits. The element type does not change.
 Value reduce_precision(Value x, std::int64_t exponent_bits, std::int64_t mantissa_bits);
 Value floor(Value x);
 Value ceil(Value x);

@@ -4,7 +4,8 @@
 //
 //   %table = f32[512,64] constant({...})
 //
-// Their values are unknown. Passes keep them unchanged. Code that computes refuses them or draws values.
+// Their values are unknown. Passes keep them unchanged. Code that needs the values throws an Error or draws random
+// values.
 #pragma once
 
 #include <functional>
@@ -22,10 +23,11 @@ bool has_elided_constants(const Program& program);
 bool has_elided_constants(const Program& program, ComputationId id);
 /// `%table of %main`, in the order of the program.
 std::vector<std::string> elided_constants(const Program& program);
-/// The same for a message: the first few, and how many more there are.
+/// The same as text for a message: the first few, and the number of the others.
 std::string elided_constants_text(const Program& program);
 
-/// If there are any, throws an Error that names them and explains how to dump all elements. `purpose`: "run".
+/// If the program has such constants, throws an Error that names them and explains how to dump all elements. `purpose`
+/// is a verb for the message, such as "run".
 void refuse_elided_constants(const Program& program, std::string_view purpose);
 
 /// Replaces each elided array by the result of `value`, which is called once for each constant and leaf, and once for

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// An instruction that some devices run together: [k] belongs to devices[k].
+/// An instruction that some devices run together. operands[k] belongs to devices[k].
 struct EvaluatedStep {
   const Computation& computation;
   Id id;
@@ -26,10 +26,10 @@ struct EvaluateOptions {
   /// If set, loops stop at the limit without an Error, as if their condition had become false, and their names are
   /// added here.
   std::set<std::string>* stopped_loops = nullptr;
-  /// Called with every result before it is used; may change it. check uses it to poison padding.
+  /// Called with every result before it is used. It may change the result: `tessera check` poisons padding in this way.
   std::function<void(std::int64_t device, const Computation&, Id, Literal&)> observe;
-  /// Called before `observe` with the results of all devices that run the instruction; may change them. If set, the
-  /// devices also run calls, loops and branches together.
+  /// Called before `observe` with the results of all devices that run the instruction. It may change them. If it is
+  /// set, the devices also run calls, loops and branches together.
   std::function<void(const EvaluatedStep&, std::vector<Literal>& results)> observe_step;
 };
 

@@ -77,7 +77,7 @@ struct SortOrder {
   CompareDirection direction = CompareDirection::kLt;
   CompareType type = CompareType::kDefault;
 };
-/// nullopt for any other comparator.
+/// Returns the order of a sort; nullopt if its comparator is not of this form.
 std::optional<SortOrder> sort_order(const OpView& sort);
 enum class RngAlgorithm : std::uint8_t { kDefault, kThreeFry, kPhilox };
 enum class RngDistribution : std::uint8_t { kUniform, kNormal };
@@ -114,14 +114,15 @@ Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& star
 Value sort(const std::vector<Value>& operands, int dim, bool is_stable, ComputationId comparator);
 /// Returns (new state, bits of `type`).
 Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm);
-/// Counter-based random bits that can be sharded like any elementwise op: u32 of `dims` from a key u32[2] and the
-/// *global* row-major element index, built of elementwise u32 ops over iotas (Philox 2x32-10 on (index, key); Salmon
-/// et al., 2011). `first_row` (a u32 scalar; null: 0) is for a part of a larger array: the number of rows of dim 0
-/// before the part. The part then has the bits of the complete array, which may have up to 2^32 elements.
+/// Returns counter-based random bits, u32 of `dims`. Each element depends only on the key u32[2] and on its *global*
+/// row-major index (Philox 2x32-10 on (index, key); Salmon et al., 2011). The value consists of elementwise ops over
+/// iotas, so it can be sharded like any elementwise op. For rows of a larger array, `first_row` (a u32 scalar; null: 0)
+/// is the number of rows of dim 0 before them. The rows then have the bits that they have in the larger array, which
+/// may have up to 2^32 elements.
 Value random_bits(Value key, Dims dims, Value first_row = {});
 /// The same for the given global element indices (u64).
 Value random_bits_at(Value key, Value index);
-/// Uniform in [0, 1) of a float type, from random_bits.
+/// Returns uniform random numbers in [0, 1) of a float type, from random_bits().
 Value random_uniform(Value key, Dims dims, DType dtype, Value first_row = {});
 }  // namespace ops
 }  // namespace tessera

@@ -76,15 +76,15 @@ struct TopKAttributes {
   }
   friend bool operator==(const TopKAttributes&, const TopKAttributes&) = default;
 };
-/// The selection of a topk, or of a custom-call TopK with fitting operand and results; nullopt for any other
-/// instruction.
+/// Returns the attributes of a topk, or of a custom-call TopK whose operand and results have the same form; nullopt for
+/// any other instruction.
 std::optional<TopKAttributes> top_k_of(const OpView& view);
 
 namespace ops {
-/// Transforms the last fft_length.size() dims. IFFT divides by their product. RFFT keeps the first n/2+1 elements of
-/// the last dim; IRFFT restores n.
+/// Transforms the last fft_length.size() dims. IFFT divides by the product of fft_length. RFFT keeps the first n/2+1
+/// elements of the last dim; IRFFT restores n.
 Value fft(Value x, FftType type, Dims fft_length);
-/// The lower (upper) triangular factor of each symmetric matrix of the last two dims.
+/// Returns the lower or upper triangular factor of each symmetric matrix in the last two dims.
 Value cholesky(Value a, bool lower);
 /// Solves op(A) X = B (left side) or X op(A) = B for X.
 Value triangular_solve(Value a, Value b, TriangularSolveAttributes attributes);

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-/// Computes the same value by other ops: a bitcast by transposes and a reshape, a tuple constant by a tuple of
-/// constants. Null for all other ops, and for a bitcast of elements narrower than a byte (s4).
+/// plain_form() computes a bitcast by transposes and a reshape, and a tuple constant by a tuple of constants. Null for
+/// a bitcast of elements narrower than a byte (s4), and for all other ops, for which may_have_plain_form() is false.
 [[nodiscard]] bool may_have_plain_form(const Instruction& instruction);
 std::optional<Value> plain_form(Builder& builder, const OpView& view, const std::vector<Value>& operands);
 

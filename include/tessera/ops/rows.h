@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All rows of the op table by name, for code that needs one particular op and no property of its row identifies it (`op
-// == &rows::kPad`). Each row is defined in the file of its op and listed in op_table.cpp.
+// All rows of the op table by name, for code that must recognize one op that no property of its row identifies
+// (`op == &rows::kPad`). Each row is defined in the file of its op and listed in op_table.cpp.
 #pragma once
 
 #include "tessera/ir/op_def.h"

@@ -15,7 +15,7 @@ struct ParameterAttributes {
   }
   friend bool operator==(const ParameterAttributes&, const ParameterAttributes&) = default;
 };
-/// The values that an elided constant stands for, separated by commas; empty for other constants.
+/// The origins of an elided constant (Literal::origins), separated by commas; "" for other constants.
 std::string origins_text(const Literal& value);
 struct ConstantAttributes {
   Literal value;  // between the parentheses of the text

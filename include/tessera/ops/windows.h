@@ -13,8 +13,8 @@
 namespace tessera {
 
 /// One dim of a window. Result index o reads the positions o*stride - low + k*dilation of the operand, for k in [0,
-/// size). Element j of the operand is at position j*base_dilation. If reversed, the position meets element size-1-k
-/// of the window.
+/// size). Element j of the operand is at position j*base_dilation. The operand element at this position is combined
+/// with window element k, or with size-1-k if `reversed`.
 struct WindowDim {
   std::int64_t size = 1;
   std::int64_t stride = 1;
@@ -23,18 +23,18 @@ struct WindowDim {
   std::int64_t base_dilation = 1;
   std::int64_t dilation = 1;
   bool reversed = false;
-  /// The number of positions from the first to the last that one result reads.
+  /// The number of positions from the first to the last one that one result reads.
   [[nodiscard]] std::int64_t extent() const { return size == 0 ? 0 : (size - 1) * dilation + 1; }
   /// The number of results for an operand of `n` elements.
   [[nodiscard]] std::int64_t count(std::int64_t n) const;
-  /// The elements [first, limit) of the window that can meet one of the operand's `n` elements, for result `o`. There
-  /// may be holes between them.
+  /// The range [first, limit) of window elements that result `o` combines with one of the operand's `n` elements. With
+  /// dilation, some elements in the range are combined with none.
   struct Taps {
     std::int64_t first = 0;
     std::int64_t limit = 0;
   };
   [[nodiscard]] Taps taps(std::int64_t o, std::int64_t n) const;
-  /// The index of the operand's element at `position`; -1 if there is none: between elements, or beyond the ends.
+  /// The index of the operand element at `position`; -1 if the position is between elements or beyond the ends.
   [[nodiscard]] std::int64_t element_at(std::int64_t position, std::int64_t n) const;
   friend bool operator==(const WindowDim&, const WindowDim&) = default;
 };
@@ -97,8 +97,8 @@ Value reduce_window(const std::vector<Value>& operands, const std::vector<Value>
                     ComputationId computation);
 /// Starts from the identity of the reduction.
 Value reduce_window(Value x, Reduction reduction, WindowDims window);
-/// For every window of `operand`: `select` chooses one of its elements, and the window's element of `source` is added
-/// there.
+/// Each element of `source` belongs to one window of `operand`. `select` chooses an element of the window, and
+/// `scatter` combines the element of `source` with the result at this position, starting from `init`.
 Value select_and_scatter(Value operand, Value source, Value init, WindowDims window, ComputationId select,
                          ComputationId scatter);
 }  // namespace ops

@@ -10,7 +10,7 @@ namespace tessera::optim {
 
 struct AdafactorOptions {
   std::optional<double> learning_rate{};  // nullopt with relative_step
-  double epsilon1 = 1e-30;                // is added to squared gradients
+  double epsilon1 = 1e-30;                // added to squared gradients
   double epsilon2 = 1e-3;                 // the least root mean square of a parameter, with scale_parameter
   double clip_threshold = 1;              // the largest root mean square of an update
   double decay_rate = -0.8;               // the second moment decays by 1 - step^decay_rate
@@ -21,10 +21,10 @@ struct AdafactorOptions {
   bool warmup_init = false;     // the rate is min(1e-6 step, 1 / sqrt(step))
   StateFormat state_format = StateFormat::kFull;
 };
-/// Adafactor (Shazeer and Stern, 2018) with the arguments and the order of operations of transformers.Adafactor. The second
-/// moment of a matrix is the product of a factor for each row and a factor for each column of the global matrix, whatever
-/// its sharding. Vectors have a second moment for each element. Errors: a learning rate with relative_step, none without
-/// it, warmup_init without relative_step.
+/// Adafactor (Shazeer and Stern, 2018) with the arguments and the order of operations of transformers.Adafactor. The
+/// second moment of a matrix is the product of a factor for each row and a factor for each column of the global matrix,
+/// for every sharding. Vectors have a second moment for each element. Errors: both learning_rate and relative_step are
+/// given, or neither; warmup_init without relative_step.
 class Adafactor : public Optimizer {
  public:
   Adafactor(std::vector<Tensor> parameters, const AdafactorOptions& options);
@@ -40,7 +40,7 @@ class Adafactor : public Optimizer {
   StateQuantity* first_ = nullptr;
   StateQuantity* rows_ = nullptr;
   StateQuantity* columns_ = nullptr;
-  StateQuantity* second_ = nullptr;  // of parameters that are no matrices
+  StateQuantity* second_ = nullptr;  // of parameters that are not matrices
 };
 
 }  // namespace tessera::optim

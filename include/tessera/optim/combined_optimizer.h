@@ -9,8 +9,9 @@
 
 namespace tessera::optim {
 
-/// Several optimizers as one, such as Muon for matrices and AdamW for other parameters. A step of it is a step of each.
-/// Its learning rate is that of the first; set_learning_rate() changes the others by the same factor.
+/// Several optimizers as one, such as Muon for matrices and AdamW for other parameters. Its step() calls that of each
+/// optimizer. Its learning rate is that of the first optimizer; set_learning_rate() changes the rates of the others by
+/// the same factor.
 class CombinedOptimizer : public Optimizer {
  public:
   /// Error without optimizers.

@@ -14,8 +14,8 @@ struct EmaOptions {
       false;  // decay is at most (1 + n) / (10 + n) after n updates, so that early values fade faster
 };
 /// An exponential moving average of parameters, as torch.optim.swa_utils.get_ema_multi_avg_fn computes it: the first
-/// update copies the parameters, and each later one gives average = decay average + (1 - decay) parameter. Averages are in
-/// f32 at least and sharded like the gradients, on any mesh.
+/// update copies the parameters, and each later one gives average = decay average + (1 - decay) parameter. Averages are
+/// in f32 at least. They have the shardings of the gradients.
 ///
 ///   ExponentialMovingAverage ema(model.parameters(), {.decay = 0.999});
 ///   while (…) { …; optimizer.step(); ema.update(); mark_step(); }
@@ -25,8 +25,8 @@ class ExponentialMovingAverage {
   explicit ExponentialMovingAverage(std::vector<Tensor> parameters, EmaOptions options = {});
   /// Traces one update. Call it after optimizer.step().
   void update(std::source_location where = std::source_location::current());
-  /// Exchanges the values of the parameters and of the averages. Error before the first update, and for parameters of
-  /// 16-bit types, which would lose bits.
+  /// Exchanges the values of the parameters and of the averages. Errors: there was no update yet; a parameter has a
+  /// 16-bit type, because its average would lose bits.
   void swap(std::source_location where = std::source_location::current());
   [[nodiscard]] std::int64_t update_count() const { return updates_; }
   /// The averages as `ema.NAME`, and the number of updates, `ema.updates`.

@@ -17,17 +17,18 @@ struct OptimizerSettings {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  std::string arguments{};  // of one optimizer, as --optim_args: "momentum=0.9,nesterov=true"; the docs list them
+  std::string arguments{};  // --optim_args: "momentum=0.9,nesterov=true" (docs/reference/optimizers.md)
 };
 
 /// The names that make_optimizer() accepts.
 std::vector<std::string> optimizer_names();
-/// Makes the optimizer `name`. The groups have the weight decay. `muon` has AdamW for parameters that are no matrices and
-/// for groups with use_muon = false. Errors as check_optimizer().
+/// Makes the optimizer `name`. The weight decay is that of each group. `muon` uses AdamW for parameters that are not
+/// matrices and for groups with use_muon = false. Errors: those of check_optimizer().
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, std::vector<ParameterGroup> groups,
                                           const OptimizerSettings& settings);
-/// Errors: an unknown name (with the nearest one; a name that only Hugging Face has is called so), an argument that the
-/// optimizer does not use (with those that it uses), a value of another type.
+/// Checks a name and its arguments. Errors: an unknown name (with the nearest one); an optimizer that Hugging Face has,
+/// but Tessera does not; an argument that the optimizer does not use (with those that it uses); a value of another
+/// type.
 void check_optimizer(std::string_view name, const std::string& arguments);
 
 }  // namespace tessera::optim

@@ -15,10 +15,10 @@ struct GradScalerOptions {
   std::int64_t growth_interval = 2000;
   bool enabled = true;
 };
-/// Dynamic loss scaling for f16, as torch.amp.GradScaler. Gradients that f16 would round to 0 are multiplied by the scale.
-/// A step whose gradients are not all finite does not change parameters and state, and makes the scale smaller; after
-/// growth_interval steps without such a one the scale grows. Unlike PyTorch's, the program decides whether a step takes
-/// effect: nothing waits for a value.
+/// Dynamic loss scaling for f16, as torch.amp.GradScaler. The loss, and therefore all gradients, are multiplied by a
+/// scale, because f16 would round small gradients to 0. If a gradient is not finite, the step does not change
+/// parameters and state, and the scale decreases. After growth_interval steps without such a step, the scale increases.
+/// Unlike in PyTorch, the traced program decides whether a step takes effect, so the host does not wait for a value.
 ///
 ///   scaler.scale(loss).backward();
 ///   scaler.unscale(optimizer);                    before clipping; otherwise step() does it
@@ -30,18 +30,18 @@ class GradScaler {
  public:
   /// Errors: a scale that is not positive, growth_factor <= 1, backoff_factor >= 1.
   explicit GradScaler(GradScalerOptions options = {});
-  /// loss * scale, in f32 at least. With `enabled` false the loss itself.
+  /// Returns loss * scale, in f32 at least. If `enabled` is false, returns the loss.
   [[nodiscard]] Tensor scale(const Tensor& loss) const;
-  /// Divides the gradients by the scale. Error at the second call for one step.
+  /// Divides the gradients by the scale. Error if it is called twice for one step.
   void unscale(Optimizer& optimizer);
-  /// optimizer.step(), which takes effect only if all gradients are finite.
+  /// Calls optimizer.step(), which takes effect only if all gradients are finite.
   void step(Optimizer& optimizer, std::source_location where = std::source_location::current());
-  /// Ends the step: the scale becomes smaller or grows. Error without a step().
+  /// Ends the step and updates the scale. Error if step() was not called.
   void update();
 
   /// The current scale. Waits for the step that computes it.
   [[nodiscard]] double get_scale() const;
-  /// The steps so far without effect. Waits for the steps.
+  /// The number of steps so far that had no effect. Waits for the steps.
   [[nodiscard]] std::int64_t skipped_steps() const;
   [[nodiscard]] bool is_enabled() const { return options_.enabled; }
   /// `scale`, `growth_tracker` and `skipped`, with the prefix `grad_scaler.`.

@@ -17,7 +17,8 @@ enum class MuonRateRule : std::uint8_t {
   kMatchRmsAdamW,      // 0.2 sqrt(max(rows, columns))
   kSpectralUnclamped,  // sqrt(rows / columns)
 };
-/// Reads original, match_rms_adamw or spectral_unclamped, PyTorch's values of adjust_lr_fn. Error with the nearest name.
+/// Reads one of PyTorch's values of adjust_lr_fn: original, match_rms_adamw or spectral_unclamped. The error contains
+/// the nearest name.
 MuonRateRule muon_rate_rule_from_name(std::string_view name);
 
 struct MuonOptions {
@@ -32,15 +33,15 @@ struct MuonOptions {
   std::optional<DType> ns_dtype{};  // of the iteration; nullopt: that of the update. PyTorch uses bf16
   StateFormat state_format = StateFormat::kFull;
 };
-/// Muon (Jordan et al., 2024) as torch.optim.Muon: m = momentum m + (1 - momentum) g; the update is the nearest orthogonal
-/// matrix, approximately, of m or, with nesterov, of momentum m + (1 - momentum) g. A Newton-Schulz iteration computes it
-/// from the global matrix, whatever its sharding. Error for parameters that are no matrices: they need another optimizer,
-/// see CombinedOptimizer.
+/// Muon (Jordan et al., 2024) as torch.optim.Muon: m = momentum m + (1 - momentum) g. The update is approximately the
+/// orthogonal matrix that is nearest to m, or with nesterov to momentum m + (1 - momentum) g. A Newton-Schulz iteration
+/// computes it from the global matrix, for every sharding. Error for parameters that are not matrices; they need
+/// another optimizer (CombinedOptimizer).
 class Muon : public Optimizer {
  public:
   Muon(std::vector<Tensor> parameters, const MuonOptions& options);
   Muon(std::vector<ParameterGroup> groups, const MuonOptions& options);
-  /// Whether the parameter is a matrix. The variables of a stack are updated one by one.
+  /// True if the parameter is a matrix, or a stack of matrices, which are updated one by one.
   static bool accepts(const Tensor& parameter);
 
  protected:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers. An update is a function of the global tensors, so its result does not depend on their shardings. State is
-// in f32 at least, unless its options ask for less, and exists from construction. Learning rate and step are inputs of
-// the traced program, so changing them causes no compilation. State has the sharding of its parameter and is also sharded
-// over the axes that shard the rows of the batch: gradients are reduce-scattered over these axes, every device updates its
-// part, and the new parameters are gathered (ZeRO stage 2, Rajbhandari et al., 2020).
+// created with the optimizer, in f32 at least unless state_format is a smaller format. The learning rate and the step
+// count are inputs of the traced program, so a change does not cause a compilation. State has the sharding of its
+// parameter, and is also sharded over the axes of the batch. Gradients are reduce-scattered over these axes, every
+// device updates its part, and the new parameters are gathered (ZeRO stage 2, Rajbhandari et al., 2020).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ParameterGroup {
   std::vector<Tensor> parameters{};
   double weight_decay = 0;
   std::optional<double> learning_rate{};  // nullopt: that of the optimizer
-  std::optional<bool> use_muon{};         // of make_optimizer("muon"); nullopt: for matrices
+  std::optional<bool> use_muon{};         // for make_optimizer("muon"); nullopt: true for matrices
 };
 
 class Optimizer {
@@ -39,7 +39,7 @@ class Optimizer {
   void step(std::source_location where = std::source_location::current());
   void zero_grad();
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
-  /// Also changes the rates of the groups with a rate of their own, by the same factor since construction.
+  /// Sets the learning rate. If a group has its own rate, this rate changes by the same factor.
   virtual void set_learning_rate(double value) { learning_rate_ = value; }
   /// The learning rate of group number `group`.
   [[nodiscard]] double learning_rate_of(int group) const;
@@ -51,22 +51,22 @@ class Optimizer {
   using NamedState = optim::NamedState;
   /// State by name: `exp_avg.NAME` …, in the order of the parameters.
   [[nodiscard]] virtual std::vector<NamedState> named_state() const;
-  /// One message about state that does not have the format that was asked for; "" if all has it.
+  /// A message about state that does not have the requested format; "" if all state has it.
   [[nodiscard]] virtual std::string note() const;
-  /// named_state() and the number of steps so far, `step`. Names contain the name of the parameter, so state belongs to
-  /// the parameter of this name, in any order of parameters and groups.
+  /// named_state(), and the number of steps so far as `step`. Each name contains the name of its parameter, so the
+  /// order of parameters and groups may change.
   [[nodiscard]] StateDict state_dict() const;
-  /// Gives the state the values of another state dict. Errors as Module::load_state_dict.
+  /// Gives the state the values of another state dict. Errors: those of Module::load_state_dict().
   LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
 
-  /// The steps until the next call take effect only where `applies`, a pred scalar, is true. `skipped` is the number of
-  /// steps so far without effect, a scalar; the number of the step in formulas does not count them. Null: all steps take
-  /// effect. GradScaler calls it.
+  /// Until the next call, a step takes effect only if `applies`, a pred scalar, is true. `skipped`, a scalar, is the
+  /// number of steps so far without effect; the step number in formulas does not count them. If `applies` is null, all
+  /// steps take effect. GradScaler calls this function.
   virtual void set_condition(const Tensor& applies, const Tensor& skipped);
 
  protected:
   Optimizer(std::vector<ParameterGroup> groups, double learning_rate);
-  /// An optimizer that consists of others.
+  /// For an optimizer that consists of other optimizers.
   explicit Optimizer(double learning_rate);
 
   /// The update of one parameter.
@@ -79,20 +79,24 @@ class Optimizer {
     Tensor value;      // of the parameter, in dtype
     Tensor gradient;   // in dtype
   };
-  /// Traces one update: gives the state its new values and returns that of the parameter, in any element type.
+  /// Traces one update: gives the state its new values, and returns the new value of the parameter, in any element
+  /// type.
   virtual Tensor update(const Update& update) = 0;
   /// Traces the updates of all parameters with gradients.
   virtual void update_all(std::source_location where);
 
-  /// State of every parameter that requires a gradient: zeros. The format that is not kFull is the one that was asked for.
+  /// Makes state of zeros for every parameter that requires a gradient. If options.format is not kFull, it is the
+  /// requested format of note().
   StateQuantity& make_state(const std::string& prefix, const StateOptions& options = {});
   void write(StateQuantity& state, const Update& update, const Tensor& value) const;
 
   /// The learning rate of the group of an update, as an input of the program.
   Tensor rate(const Update& update);
-  /// A scalar input of the program, made once in each step for each name and type. `value` is called at each step.
+  /// Returns a scalar input of the program. A step has one input for each name and type. `value` is called at each
+  /// step.
   Tensor step_input(const std::string& name, DType dtype, const std::function<double()>& value);
-  /// The same for `function` of the number of the step (1 in the first), which takes a double or a scalar tensor.
+  /// The same, with the value of `function` at the number of the step, which begins with 1. `function` must accept a
+  /// double and a scalar tensor.
   template <class F>
   Tensor of_step(const std::string& name, DType dtype, F function) {
     if (skipped_.is_null())
@@ -128,12 +132,12 @@ class Optimizer {
 };
 
 struct OptimizerStepOptions {
-  bool barrier = false;  // end the step too, as mark_step() does
+  bool barrier = false;  // also end the step, as mark_step() does
 };
-/// The name that PyTorch/XLA programs use for optimizer.step(). A gradient is that of the complete batch: if the rows of
-/// the batch are sharded, the partitioner inserts the all-reduce. With a loss that is a mean over the batch, gradients are
-/// thus averaged over the ranks, and parameters stay equal on all of them. Error for parameters that FSDP shards, as in
-/// PyTorch/XLA: call optimizer.step().
+/// PyTorch/XLA's name of optimizer.step(). A gradient is always that of the complete batch: if the batch is sharded,
+/// the partitioner inserts the all-reduce. If the loss is a mean over the batch, gradients are therefore averages over
+/// the ranks, and parameters stay equal on all ranks. As in PyTorch/XLA, it is an error if FSDP shards a parameter:
+/// call optimizer.step() instead.
 void optimizer_step(Optimizer& optimizer, OptimizerStepOptions options = {},
                     std::source_location where = std::source_location::current());
 
@@ -176,7 +180,7 @@ class AdamW : public Optimizer {
 
  protected:
   Tensor update(const Update& update) override;
-  /// Whether weight decay is a multiple of the parameter that is subtracted. Otherwise it is added to the gradient.
+  /// True if weight decay subtracts a multiple of the parameter. False if it adds this multiple to the gradient.
   [[nodiscard]] virtual bool is_decoupled() const { return true; }
 
  private:
@@ -186,7 +190,8 @@ class AdamW : public Optimizer {
   StateQuantity* largest_ = nullptr;  // of second_, with amsgrad
 };
 
-/// Adam (Kingma and Ba, 2015) with PyTorch's order of operations: weight decay is an L2 penalty, a part of the gradient.
+/// Adam (Kingma and Ba, 2015) with PyTorch's order of operations. Weight decay is an L2 penalty, which is added to the
+/// gradient.
 class Adam : public AdamW {
  public:
   using AdamW::AdamW;

@@ -26,15 +26,16 @@ enum class ScheduleType : std::uint8_t {
   kCosineWarmupWithMinLr,
   kWarmupStableDecay,
 };
-/// Reads one of schedule_names(). Error with the nearest name.
+/// Reads one of schedule_names(). The error contains the nearest name.
 ScheduleType schedule_from_name(std::string_view name);
-/// linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup, inverse_sqrt, reduce_lr_on_plateau,
-/// cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay.
+/// linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup, inverse_sqrt,
+/// reduce_lr_on_plateau, cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay.
 std::vector<std::string> schedule_names();
 
-/// The names and defaults of lr_scheduler_kwargs. A schedule uses only its own.
+/// The arguments of lr_scheduler_kwargs, with Hugging Face's names and defaults. A schedule uses only its own. Brackets
+/// contain defaults that depend on the schedule.
 struct ScheduleArguments {
-  std::optional<double> num_cycles{};  // waves of a cosine [0.5], restarts [1]
+  std::optional<double> num_cycles{};  // waves of a cosine [0.5], or restarts [1]
   double lr_end = 1e-7;                // polynomial: the last rate
   double power = 1;
   std::optional<std::int64_t> timescale{};  // inverse_sqrt [the warm-up, or 10,000]
@@ -54,8 +55,8 @@ struct ScheduleArguments {
   std::int64_t cooldown = 0;
   double eps = 1e-8;
 
-  /// Reads a JSON object {"num_cycles": 2} or the list num_cycles=2,power=1. Errors: a name that the schedule does not use
-  /// (with those that it uses), a value of another type.
+  /// Reads a JSON object {"num_cycles": 2} or the list num_cycles=2,power=1. Errors: a name that the schedule does not
+  /// use (with those that it uses), a value of another type.
   static ScheduleArguments parse(ScheduleType type, const std::string& text);
 };
 
@@ -70,12 +71,12 @@ class Schedule {
 
   /// Whether the rate depends on a metric: reduce_lr_on_plateau.
   [[nodiscard]] bool needs_metric() const { return type_ == ScheduleType::kReduceOnPlateau; }
-  /// Takes the metric of an evaluation. If it has not become better more than `patience` times, the rate is multiplied by
-  /// `factor`. Other schedules ignore it.
+  /// Takes the metric of an evaluation. If it has not improved for more than `patience` evaluations, multiplies the
+  /// rate by `factor`. Other schedules than reduce_lr_on_plateau ignore the metric.
   void note_metric(double metric);
-  /// The state of reduce_lr_on_plateau by name, to continue a run. Empty for other schedules.
+  /// The state of reduce_lr_on_plateau by name, to resume a run. Empty for other schedules.
   [[nodiscard]] std::map<std::string, double> state() const;
-  /// Names that are missing keep their values.
+  /// Sets the state. Values whose names are missing do not change.
   void set_state(const std::map<std::string, double>& state);
 
  private:

@@ -6,39 +6,40 @@
 
 namespace tessera {
 
-/// Removes unused instructions and computations. Parameters, side effects and the peers of collectives stay.
+/// Removes unused instructions and computations. Keeps parameters and instructions with side effects.
 Program remove_dead_code(const Program& program);
 
-/// Computes equal values once. Two values are equal if op, operands, attributes, callees (whatever their names),
-/// type, sharding and frontend attributes are equal, except for attributes that only explain (`tessera.why`,
-/// `.reason`, `.from`, `.to`, `.remedy`). Ops with side effects stay.
+/// Computes equal values once. Two values are equal if op, operands, attributes, callees, type, sharding and frontend
+/// attributes are equal. Names of callees and attributes that only explain (explanations.h) are ignored. Keeps all ops
+/// with side effects.
 Program merge_duplicates(const Program& program);
 
-/// Local simplifications that keep every value, also NaN and infinities: operations and conversions that change
-/// nothing, chains of reshapes, transposes and broadcasts, x + 0, x * 1, elements of a tuple just made, scalars of
-/// constants. Instructions with another sharding than their operand's, frontend attributes and opt-barriers stay.
+/// Simplifies expressions and keeps every value exactly, including NaN and infinities: ops and conversions that change
+/// nothing, chains of reshapes, transposes and broadcasts, x + 0, x * 1, get-tuple-element of a tuple, scalar ops on
+/// constants. Keeps opt-barriers, instructions with frontend attributes, and instructions whose sharding differs from
+/// that of their operand.
 Program simplify(const Program& program);
 
-/// Slices the operand of a reverse instead of its result, so that less data moves. Only if nothing else reads the
-/// reverse and the slice takes at most 3/4 of it.
+/// Slices the operand of a reverse instead of its result, so that less data is moved. Only if nothing else reads the
+/// reverse and the slice has at most 3/4 of its elements.
 Program slice_first(const Program& program);
 
-/// Replaces every `call` by the body of its computation. Calls that other threads run, and calls with control
-/// predecessors, stay.
+/// Replaces every `call` by the body of its computation. Keeps calls that run on another execution thread and calls
+/// with control predecessors.
 Program inline_calls(const Program& program);
 
-/// Removes unnecessary elements from the state of loops: elements that only they themselves read; and constants,
-/// broadcast constants and iotas that the body passes on unchanged, which the body and the condition then create.
-/// After the loop, elements that are passed on unchanged are replaced by their initial values. Loops with side
-/// effects, and elements whose sharding differs from that of their initial value, stay.
+/// Removes two kinds of elements from the state of loops. The first kind are elements that influence only themselves.
+/// The second kind are constants, broadcast constants and iotas that the body returns unchanged; the body and the
+/// condition then create them. Also replaces results of the loop that the body does not change by their initial values.
+/// Does not change loops with side effects, or elements whose sharding differs from that of their initial value.
 Program simplify_loops(const Program& program);
 
-/// Conditionals return only values that are read, and take only values that their branches read. Conditionals with
-/// side effects stay.
+/// Removes the results of conditionals that nothing reads, and the operands that no branch reads. Does not change
+/// conditionals with side effects.
 Program simplify_branches(const Program& program);
 
-/// Gives loops, conditionals and calls that share a computation one copy each, so that values can have different
-/// shardings in them.
+/// If several loops, conditionals or calls share a computation, gives each its own copy, so that the values in each
+/// copy can have different shardings.
 Program separate_callees(const Program& program);
 
 /// Replaces ops by their expanded form (OpDef::expand), so that more of their dims can be sharded.
@@ -46,17 +47,18 @@ Program expand_ops(const Program& program);
 /// Replaces ops that HLO lacks by ops of HLO (OpDef::hlo_form), for XLA.
 Program in_ops_of_hlo(const Program& program);
 
-/// Merges every start and done (async_half) into one op, because a global program is not scheduled yet.
+/// Merges every start and its done (async_half) into one op, because a global program is not scheduled yet.
 Program make_synchronous(const Program& program);
-/// Replaces collectives whose groups have one device by their operands, and partition-id in a program for one device by
-/// 0. Dumps of programs over axes of size 1 contain both outside of manual regions.
+/// Replaces collectives whose groups have one device by their operands. In a program for one device, replaces
+/// partition-id by 0. Dumps of programs with axes of size 1 contain such instructions outside of manual regions.
 Program without_degenerate_collectives(const Program& program);
-/// The same for collectives without a channel and without use_global_device_ids in a program with replica_count=1: their
-/// groups consist of replicas, of which there is one.
+/// Replaces collectives without a channel and without use_global_device_ids by their operands, in a program with
+/// replica_count=1. The groups of such a collective consist of replicas, and there is only one replica.
 ///   %r = f32[8] all-reduce(%x), replica_groups={{0}}, to_apply=%sum        is %x
 Program without_replica_collectives(const Program& program);
-/// The groups of all collectives as numbers of devices: without_replica_collectives(), and a group of replicas in a
-/// collective with a channel but without use_global_device_ids becomes the group of all their partitions.
+/// Rewrites all collectives such that their groups consist of devices. Runs without_replica_collectives(). In a
+/// collective with a channel but without use_global_device_ids, a group of replicas becomes the group of all partitions
+/// of these replicas.
 Program with_groups_of_devices(const Program& program);
 
 }  // namespace tessera

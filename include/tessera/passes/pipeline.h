@@ -25,12 +25,12 @@ struct PipelineOptions {
   /// The folder for `PROGRAM.HASH/PIPELINE/NN-PASS.hlo`, which is written if the pass changed something. "":
   /// TESSERA_DUMP_DIR, or no dump. Equal programs use the same folder.
   std::string dump_directory{};
-  /// False: never writes dumps. For trials.
+  /// False: never writes dumps. For pipelines whose result is only compared with others.
   bool writes_dumps = true;
 };
 
-/// The folder below TESSERA_DUMP_DIR for the dumps of a program: `NAME.HASH`. For a program that a pipeline of this
-/// rank made from another one, the folder of that one. "" if nothing is written.
+/// The folder below TESSERA_DUMP_DIR for the dumps of a program: `NAME.HASH`. If a pipeline of this rank made the
+/// program from another program, returns the folder of the other program. "" if nothing is written.
 std::string dump_folder(const Program& program);
 
 class Pipeline {

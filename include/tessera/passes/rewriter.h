@@ -28,7 +28,7 @@ class ComputationRewriter {
   [[nodiscard]] std::vector<Value> mapped(const std::vector<Id>& old);
   [[nodiscard]] ComputationId callee(ComputationId old) const { return at(callees_, old); }
 
-  /// The old instruction with its operands, control predecessors and callees in new ids.
+  /// The old instruction, with the new ids of its operands, control predecessors and callees.
   [[nodiscard]] Instruction translated(Id old);
   /// Appends the translated instruction.
   Value keep(Id old);
@@ -46,16 +46,17 @@ class ComputationRewriter {
 
 /// Returns the replacement of an instruction; a null Value keeps the instruction.
 using RewriteRule = std::function<Value(ComputationRewriter&, Id)>;
-/// Applies the rule to every instruction except parameters, callees first. Computations for which `touches` is false
-/// are shared. New instructions without a sharding stay in the manual region of the instruction that they replace.
+/// Applies the rule to every instruction except parameters, callees first. The result shares the computations for which
+/// `touches` is false with `program`. New instructions without a sharding stay in the manual region of the instruction
+/// that they replace.
 Program rewrite(const Program& program, const RewriteRule& rule,
                 const std::function<bool(const Computation&)>& touches = nullptr);
 
-/// Keeps or replaces the instructions of one computation, in any order: at least those that the root needs, and side
-/// effects.
+/// Keeps or replaces the instructions of one computation, in any order. It must handle at least the instructions that
+/// the root depends on and those with side effects.
 using ComputationRule = std::function<void(ComputationRewriter&)>;
-/// The same for complete computations. Computations that the rule does not change are shared if their callees do not
-/// change.
+/// The same with a rule for complete computations. A computation that the rule does not change is shared if its callees
+/// do not change.
 Program rewrite_computations(const Program& program, const ComputationRule& rule,
                              const std::function<bool(const Computation&)>& touches = nullptr);
 

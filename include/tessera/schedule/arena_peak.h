@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the arena of a program contains when it is fullest.
+// The content of the arena of a program at its peak.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tessera {
 struct Program;
 struct Schedule;
 
-/// The use of the arena at its peak: at the step where the parts in use have the most bytes.
+/// The bytes of the arena that are in use at its peak, which is the step that uses the most bytes.
 struct ArenaPeak {
   std::int64_t gathered = 0;  // results of all-gathers
   std::int64_t scratch = 0;   // memory of one step, such as the messages of a collective or the arena of a loop's body

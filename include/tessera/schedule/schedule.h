@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program -> Schedule: the order in which a rank runs the instructions of its program, the fused groups, and the
-// memory of every value. Pure; does not depend on kernels, ranks or time.
+// Program -> Schedule: the order in which a rank runs the instructions of its program, the fused groups, and the memory
+// of every value. A pure function: it does not depend on kernels, ranks or time.
 //
 //   order     program order, improved: instructions that allocate memory (gathers, broadcasts) run just before their
 //             first use, those that free memory (reduce-scatters, reductions) as early as possible
@@ -29,10 +29,11 @@ using BufferId = std::int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 /// Every buffer of the arena starts at a multiple of this.
 inline constexpr std::int64_t kBufferAlignment = 64;
-/// Operands of shared all-gathers, and slices of assembled ones, are mapped. Their address and size are multiples of
-/// this.
+/// The addresses and sizes of the memory that ranks map from each other are multiples of this: operands of shared
+/// all-gathers and slices of assembled ones (SharedGather).
 inline constexpr std::int64_t kPageAlignment = 4096;
-/// Smaller results are not assembled, because a copy costs less than pages and waits.
+/// All-gathers with smaller results are not assembled (SharedGather), because a copy takes less time than waits and
+/// mapped pages.
 inline constexpr std::int64_t kLeastAssembledBytes = std::int64_t{64} << 10;
 
 /// Elements of a buffer as an array: element i is at offset + sum i[d] * strides[d] (in elements).
@@ -43,13 +44,14 @@ struct View {
   friend bool operator==(const View&, const View&) = default;
 };
 
-/// The view of the result of a broadcast, transpose, slice or reverse, if its operand is read through `operand`.
+/// Returns the view through which consumers read the result of a broadcast, transpose, slice or reverse, if its operand
+/// is read through the view `operand`.
 View view_through(const OpView& op, const View& operand);
 
 /// How a consumer reads a leaf of a value.
 struct Access {
   BufferId buffer = kNoBuffer;  // none for a token, or for a value that exists only in its fused group
-  std::optional<View> view;     // nullopt: the complete buffer, row-major. For `source` itself: how to write it
+  std::optional<View> view;     // nullopt: the complete buffer, row-major. `source` itself writes through it
   Id source = -1;               // the instruction that computes this data, and its leaf
   std::int32_t source_leaf = 0;
 };
@@ -61,7 +63,7 @@ enum class Place : std::uint8_t {
   kResult,     // memory of the caller: leaf `index` of the root
   kConstant,   // the literal of instruction `index`
   kRow,        // a row of buffer `index` (RowAddress)
-  kPeers,      // the members' operands or slices of an all-gather (buffer `index` here), mapped next to each other
+  kPeers,      // operands or slices of all members of an all-gather, mapped in sequence; `index`: that of this rank
 };
 struct Buffer {
   Place place = Place::kArena;
@@ -74,15 +76,15 @@ struct Buffer {
   std::int64_t alignment = kBufferAlignment;  // of `offset`
 };
 
-/// A wait before a step: all members of the group of an all-gather must have completed a step.
+/// A wait before a step, until all members of the group of the all-gather `gather` have completed step `step`.
 struct Await {
   Id gather = -1;
   std::int32_t step = -1;
 };
 
-/// A leaf of an all-gather that is stored once for each node: ranks read each other's `operand`. The operands are
-/// published when all ranks have completed step `written` (-1: before the program began), and released when all have
-/// completed step `last_read`.
+/// A leaf of an all-gather that is not copied within a node: ranks read each other's `operand` in place. Ranks may read
+/// the operands when all ranks have completed step `written` (-1: before the program began). The operands may be
+/// overwritten when all ranks have completed step `last_read`.
 struct SharedGather {
   Id id = -1;
   std::int32_t leaf = 0;
@@ -90,8 +92,8 @@ struct SharedGather {
   BufferId result = kNoBuffer;
   std::int32_t written = -1;
   std::int32_t last_read = -1;
-  /// `operand` is this rank's slice of the result, in the arena. In step `written` the members write their parts to the
-  /// slices of all members. They may do so when all have completed step `claimed` (-1: from the start).
+  /// True: `operand` is this rank's slice of the result, in the arena. In step `written`, each member writes its data
+  /// into the slices of all members. It may do so when all members have completed step `claimed` (-1: from the start).
   bool assembled = false;
   std::int32_t claimed = -1;
 };
@@ -104,13 +106,13 @@ struct RowAddress {
   std::int32_t step = 0;
   std::int64_t stride = 0;  // bytes
   std::int64_t last = 0;
-  Id access = -1;  // the op that would copy the row, which does nothing
+  Id access = -1;  // the op that would copy the row; it does nothing
 };
 
 /// One unit of execution.
 struct Step {
-  // The instructions in order. Several: a fused group, or a dot and the addition of its result to another value in
-  // place.
+  // The instructions in order. A step with several is a fused group, or a dot and the addition of its result to another
+  // value in place.
   std::vector<Id> instructions;
   bool fused = false;            // elementwise ops and reductions of rows, tile by tile (also a single elementwise op)
   BufferId scratch = kNoBuffer;  // live during this step only
@@ -129,14 +131,14 @@ struct Result {
   Delivery delivery = Delivery::kDirect;
   Access source;                     // of kCopy
   std::int32_t parameter_leaf = -1;  // of kInPlace
-  BufferId staging = kNoBuffer;      // of kCopy, if the target may still be the source of another copy: copy twice
+  BufferId staging = kNoBuffer;      // of kCopy, if its target may be the source of another copy: copy through it
 };
 
 struct ScheduleOptions {
   bool reorder = true;
   bool fuse = true;
   bool look_through_views = true;
-  /// The node of each device, if devices of a node can read each other's memory in place; else empty.
+  /// The node of each device. Empty if devices of a node cannot read each other's memory in place.
   std::vector<int> nodes = {};
   /// Start collectives that leave a node early, and wait for them late.
   bool overlap = false;
@@ -172,7 +174,7 @@ struct Schedule {
   std::vector<Await> end_awaits;            // waits before the program ends
   std::vector<std::int32_t> end_completes;  // started steps that complete before the program ends
   std::int64_t arena_bytes = 0;
-  /// Bytes of parameters, of results that take no parameter's buffer, and of constants.
+  /// Bytes of parameters, of results that do not use the buffer of a parameter, and of constants.
   std::int64_t parameter_bytes = 0;
   std::int64_t result_bytes = 0;
   std::int64_t constant_bytes = 0;
@@ -207,10 +209,10 @@ std::string describe(const Program& program, const Schedule& schedule);
 /// The order only: a permutation of the instructions of a computation.
 std::vector<Id> order_instructions(const Program& program, const Computation& computation);
 
-/// Throws InternalError unless the plan is correct: operands are complete and not overwritten when they are read;
-/// buffers that are alive at the same time do not overlap; all buffers are within the arena. Memory that peers read
-/// or write in place is awaited before it is read, and is not reused before all have read it, however many steps the
-/// ranks are apart.
+/// Throws InternalError unless the plan is correct. When an operand is read, it must be complete and not overwritten.
+/// Buffers that are alive at the same time must not overlap, and all buffers must be within the arena. A rank must wait
+/// before it reads memory that peers write, and must not reuse memory before its peers have read it, even if the ranks
+/// are many steps apart.
 void verify_schedule(const Program& program, const Schedule& schedule);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ namespace tessera {
 
 enum class SubgroupType : std::uint8_t { kReplicated, kManual, kUnreduced, kMaximal };
 
-/// One leaf as in the text, before it is converted to axes.
+/// The sharding of one leaf as in the text, before it is converted to axes.
 struct HloSharding {
   enum class Kind : std::uint8_t { kReplicated, kMaximal, kManual, kUnknown, kUnreduced, kTiled };
   Kind kind = Kind::kReplicated;
@@ -31,34 +31,35 @@ struct HloSharding {
 
 /// Reads `{...}`. Returns one entry for each leaf, more than one only for tuples. Errors quote the text.
 std::vector<HloSharding> parse_hlo_sharding(std::string_view text);
-/// Converts a sharding in axes to a leaf, normalized as in XLA: replicated dims merged and sorted, iota form if
-/// possible. Omits what HLO cannot express (reductions other than sum, open dims).
+/// Converts a sharding over axes to HLO's form, normalized as in XLA: replicated dims are merged and sorted, and
+/// devices are an iota if possible. Omits reductions other than sum and open dims, because HLO cannot express them.
 HloSharding to_hlo(const Sharding& sharding);
 std::string hlo_sharding_text(const HloSharding& leaf);
 /// Returns HLO's text of one leaf or of a tuple, normalized as in XLA (V2 if possible, replicated dims merged).
 std::string hlo_sharding_text(const Sharding& sharding);
 std::string hlo_sharding_text(const Shardings& leaves, bool is_tuple);
 
-// {mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], unreduced={..}}
+// XLA's form that names axes: {mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], unreduced={..}}
 
-/// Reads XLA's form that names axes, or a tuple of such, directly to axes. `ndims`: of the leaves, needed for leaves
-/// that are only `replicated`; `device_count`: needed for maximal ones.
+/// is_named_sharding() recognizes this form or a tuple of it; parse_named_shardings() reads it. A leaf `{replicated}`
+/// does not contain its ndim, so `ndims` gives that of each leaf. Maximal leaves need `device_count`.
 bool is_named_sharding(std::string_view text);
 std::vector<Sharding> parse_named_shardings(std::string_view text, const std::vector<int>& ndims,
                                             std::int64_t device_count);
-/// Reads `mesh['x'=2,'y'=2] {'x'}`: replica groups along axes.
+/// Reads replica groups along axes: `mesh['x'=2,'y'=2] {'x'}`.
 std::vector<std::vector<std::int64_t>> parse_mesh_groups(std::string_view text);
 
-/// Returns a mesh that can express all the tiled shardings, if their factorings nest (with one device order). Its
-/// axes are named _0, _1, …. Null if they do not nest; then each sharding that does not fit gets its own mesh.
+/// Returns a mesh that can express all the tiled shardings. Its axes are named _0, _1, …. Null if one device order and
+/// one list of axes cannot express all of them. The second to_axes() then adds meshes.
 std::optional<Mesh> common_mesh(const std::vector<HloSharding>& shardings, std::int64_t device_count);
 /// Converts a leaf to axes of `mesh`; null if the mesh cannot express it.
 std::optional<Sharding> to_axes(const HloSharding& sharding, const Mesh& mesh, int ndim);
-/// Converts all leaves of a module. Uses the `known` meshes if they can express a sharding, else adds meshes.
+/// Converts the shardings of all leaves of a module. If no mesh in `known` can express a sharding, adds one to `known`.
 std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& shardings_and_ndims,
                               std::int64_t device_count, std::vector<Mesh>& known);
 
-/// True if Shardy's grammar can express the shardings: tiled, without manual axes, no other reduction than sum.
+/// True if Shardy's grammar can express the shardings. They must be tiled, without manual axes, and partial only as
+/// sums.
 bool is_sdy_spelling(const Shardings& leaves);
 /// Returns Shardy's text of a sharding and of the meshes (`{mesh = #sdy.mesh<["data"=2, "model"=4]>}`), as in
 /// xla.sdy.sharding, xla.sdy.meshes and tessera.meshes. Partial axes are printed as `unreduced={..}`. Extensions of

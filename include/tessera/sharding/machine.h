@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The speed and the memory of the devices of a machine and of the links between them. Every choice of the partitioner
-// compares the Cost that this model predicts.
+// The speed and the memory of the devices of a machine, and the speed of the links between them. The partitioner
+// compares candidates by the cost that this model predicts.
 //
 //   {"name": "node", "memory_gigabytes_per_second": 20, "memory_gigabytes": 64,
 //    "gigaflops": {"f32": {"wide_product": 120, "narrow_product": 40, "other": 8}},
@@ -20,7 +20,7 @@
 
 namespace tessera {
 
-/// What a choice costs on each device: the time of work and communication, and the largest memory in use.
+/// The cost of a candidate on one device: the time of work and communication, and the peak memory.
 struct Cost {
   double seconds = 0;
   std::int64_t peak_bytes = 0;
@@ -43,7 +43,8 @@ class MachineModel {
   MachineModel();
   /// The presets, in alphabetical order: `cpu-node`, `tpu-v4`, `uniform`.
   static std::vector<std::string> presets();
-  /// A preset, or the profile in a file. Errors: neither a preset nor a file (with the nearest preset); those of parse().
+  /// Returns a preset, or reads a profile from a file. Errors: the text is neither a preset (the error names the
+  /// nearest one) nor a file; those of parse().
   static MachineModel load(const std::string& preset_or_path);
   /// Errors: not JSON, unknown keys (with the nearest ones), speeds that are not positive and finite, an element type
   /// that does not exist.
@@ -59,12 +60,13 @@ class MachineModel {
   [[nodiscard]] double memory_bytes_per_second() const { return memory_bytes_per_second_; }
   /// The memory of one device; nullopt if the profile does not give it.
   [[nodiscard]] std::optional<std::int64_t> memory_bytes() const { return memory_bytes_; }
-  /// One number for comparisons: the seconds, and the time to write the peak memory once. Of two programs that take
-  /// equally long, the one with less memory costs less.
+  /// Returns the seconds plus the time to write the peak memory once, as one number for comparisons. If two candidates
+  /// take equally long, the one with less peak memory costs less.
   [[nodiscard]] double weight(const Cost& cost) const {
     return cost.seconds + static_cast<double>(cost.peak_bytes) / memory_bytes_per_second_;
   }
-  /// The seconds to receive an amount that reshard_cost() reports: bytes on equal links without latency, else seconds.
+  /// Converts a result of reshard_cost() to seconds. It is in bytes if the links are equal and have no latency, else it
+  /// is in seconds already.
   [[nodiscard]] double seconds_of_moved(double moved) const {
     return links_.is_uniform() ? moved / links_.other().bytes_per_second : moved;
   }

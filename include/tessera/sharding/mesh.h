@@ -35,19 +35,19 @@ class Mesh {
  public:
   /// The mesh of one device, without axes.
   Mesh();
-  /// Errors: a name twice or empty, a size below 1, a device order that is not a permutation of 0..count-1. An empty
-  /// order means 0, 1, 2, …. `name` is the name of the mesh in texts.
+  /// Errors: a name that is empty or occurs twice, a size below 1, a device order that is not a permutation of
+  /// 0..count-1. An empty order means 0, 1, 2, …. `name` is the name of the mesh in texts.
   explicit Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order = {}, std::string name = "mesh");
-  /// The mesh of PyTorch/XLA: the devices in row-major order of `mesh_shape`. The axes without `axis_names` are named
-  /// "0", "1", …. Errors: not every device occurs exactly once; the product of the shape is not their number; the
-  /// numbers of names and axes differ; a name twice.
+  /// The mesh of PyTorch/XLA: the devices in row-major order of `mesh_shape`. Without `axis_names`, the axes are named
+  /// "0", "1", …. Errors: a device does not occur exactly once; the product of the shape is not the number of devices;
+  /// the numbers of names and axes differ; a name occurs twice.
   Mesh(const std::vector<std::int64_t>& device_ids, const std::vector<std::int64_t>& mesh_shape,
        std::vector<std::string> axis_names = {});
-  /// Reads `data=2,model=4`. One size may be -1: the remaining factor of `device_count`. Error if the product differs
-  /// from device_count (0: any).
+  /// Reads `data=2,model=4`. One size may be -1, which means the remaining factor of `device_count`. Error if the
+  /// product of the sizes is not device_count. A device_count of 0 accepts every product.
   static Mesh parse(std::string_view text, std::int64_t device_count = 0);
 
-  /// Reads str(), or the form of parse().
+  /// Reads the text of str() or that of parse().
   static Mesh from_str(std::string_view text);
 
   [[nodiscard]] const std::string& name() const;
@@ -68,9 +68,8 @@ class Mesh {
   [[nodiscard]] std::int64_t coordinate(std::int64_t position, const AxisRef& ref) const;
   /// The coordinate over several axes, major to minor: a mixed-radix number of their coordinates.
   [[nodiscard]] std::int64_t coordinate(std::int64_t position, const std::vector<AxisRef>& refs) const;
-  /// The devices that differ only along `axes`: one list per group, each ordered by the coordinate over `axes` (major
-  /// to minor as listed); groups are ordered by their first position. These are the replica groups of a collective
-  /// over `axes`.
+  /// Returns the replica groups of a collective over `axes`. A group has the devices that differ only along `axes`,
+  /// ordered by their coordinate over `axes` (major to minor as listed). Groups are ordered by their first position.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> groups(const std::vector<AxisRef>& axes) const;
 
   // ---- names of PyTorch/XLA ---------------------------------------------------------------------------------------
@@ -103,7 +102,7 @@ class Mesh {
 std::vector<AxisRef> merged_axes(const std::vector<AxisRef>& axes);
 /// The product of the sizes.
 std::int64_t axes_size(const std::vector<AxisRef>& axes);
-/// True if two (sub-)axes share a digit of the position, or no factorization of the axis contains both.
+/// True if two sub-axes of one axis have a factor in common, or if no factorization of the axis contains both.
 bool overlaps(const AxisRef& a, const AxisRef& b);
 bool overlaps_any(const std::vector<AxisRef>& axes, const AxisRef& axis);
 

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// Reads the axes of a mesh. A size of -1 stays. Error unless the text is valid for some number of devices.
+/// Reads the axes of a mesh. A size of -1 is returned as -1. Error if the text is not valid for any number of devices.
 std::vector<MeshAxis> mesh_axes(std::string_view text);
 
 }  // namespace tessera

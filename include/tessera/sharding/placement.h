@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The placement that a sharding describes: the interval of each dim that every device holds. Pure arithmetic.
 //
-// Canonical HLO tiling of a dim of size N into T tiles: tile i holds [i*L, min((i+1)*L, N)) with L = ceil(N/T); every
-// shard has L elements along the dim; the rest is padding and may hold any bits. The last tiles may be empty.
+// Canonical HLO tiling of a dim of size N into T tiles: tile i holds [i*L, min((i+1)*L, N)) with L = ceil(N/T). Every
+// shard has L elements along the dim. Those outside of the tile are padding and may have any bits. The last tiles may
+// be empty.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// The placement of one dim: tile i starts at a*i + b, and its buffer has `length` elements. Canonical: a = length =
-/// ceil(size/tiles), b = 0. Halos and windows are other values of the same type.
+/// The placement of one dim: tile i starts at a*i + b, and its buffer has `length` elements. In canonical tiling, a =
+/// length = ceil(size/tiles) and b = 0. Tiles with halos or windows have other values.
 struct DimPlacement {
   std::int64_t size = 0;  // global
   std::int64_t tiles = 1;
@@ -47,17 +48,18 @@ Placement placement_of(const Type& global, const Sharding& sharding);
 Type shard_type(const Type& global, const Sharding& sharding);
 Type shard_type(const Type& global, const Shardings& leaves);
 
-/// The identity of the reduction: 0, 1, +inf or the largest, -inf or the smallest, all ones, 0. For a float sum it is
-/// -0.0, which keeps the sign of a zero.
+/// Returns the identity of the reduction, in the order of Reduction: 0; 1; +inf or the largest integer; -inf or the
+/// smallest integer; all ones; 0. For a float sum it is -0.0, because -0.0 + x keeps the sign of a zero x.
 Literal partial_identity(DType dtype, Reduction reduction);
 /// Returns the shard of a global array on `device`, of type shard_type. Padding is filled with `fill` bytes. With a
 /// partial sharding, the device at coordinate 0 of the partial axes gets the value, and the others get the identity
 /// of the reduction.
 Literal take_shard(const Literal& global, const Sharding& sharding, std::int64_t device, unsigned char fill = 0);
-/// The inverse: reads each element from the first device that holds it. The sharding must not be partial.
+/// The inverse of take_shard(): reads each element from the first device that holds it. The sharding must not be
+/// partial.
 Literal assemble(const Type& global, const Sharding& sharding, const std::vector<Literal>& shards);
 
-/// True if the maps from devices to intervals and the partial states are equal.
+/// True if every device holds the same intervals under both shardings, and both are partial in the same way.
 bool same_placement(const Type& global, const Sharding& a, const Sharding& b);
 /// True if every dim divides evenly into its tiles.
 bool is_even(const Type& global, const Sharding& sharding);

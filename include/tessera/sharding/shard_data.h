@@ -14,10 +14,10 @@ std::vector<Interval> shard_indices(const Type& global, const Sharding& sharding
 Dims unpadded_dims(const Type& global, const Sharding& sharding, std::int64_t device);
 /// Removes the padding from a shard of type shard_type(global, sharding).
 Literal unpadded_shard(const Literal& shard, const Type& global, const Sharding& sharding, std::int64_t device);
-/// Adds the padding, zeros, to the elements that the device holds. A shard that has its padding already is returned
-/// unchanged. Error: other dims, or another element type than that of `global`.
+/// Adds padding of zeros to a shard without padding. Returns a shard that already has its padding unchanged. Error if
+/// the shard has other dims, or another element type than `global`.
 Literal padded_shard(const Literal& shard, const Type& global, const Sharding& sharding, std::int64_t device);
-/// The number of `device` among the devices that hold the same elements, in the order of their positions in the mesh.
+/// The index of `device` among the devices that hold the same elements, in the order of their positions in the mesh.
 std::int64_t replica_id(const Type& global, const Sharding& sharding, std::int64_t device);
 
 }  // namespace tessera

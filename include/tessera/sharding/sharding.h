@@ -4,7 +4,7 @@
 //   {data+fsdp, -, model}        dim 0 over data (major) and fsdp, dim 1 unsharded, dim 2 over model
 //   {data, -} partial sum{model} every device holds a partial value; their sum over `model` is the value
 //
-// Devices that differ only on axes that are not listed hold replicas.
+// Devices that differ only along axes that are not listed hold replicas.
 #pragma once
 
 #include <concepts>
@@ -51,8 +51,9 @@ struct SpecAxis {
 struct Unconstrained {};
 inline constexpr Unconstrained kUnconstrained;
 
-/// A spec with one entry for each dim: `PartitionSpec{{"data"}, {}, {"model"}}`. A name or the index of an axis converts
-/// to an entry: `{{}, "model"}`, `{{}, 1}`. Of several axes, the first is the major one: `{{"data", "model"}, {}}`.
+/// A spec with one entry for each dim: `PartitionSpec{{"data"}, {}, {"model"}}`. A name or the index of an axis
+/// converts to an entry: `{{}, "model"}`, `{{}, 1}`. Of several axes, the first is the major one:
+/// `{{"data", "model"}, {}}`.
 class PartitionSpec {
  public:
   struct Entry {
@@ -101,8 +102,8 @@ struct Sharding {
 
   /// Fully replicated, with `ndim` closed dims.
   static Sharding replicated(const Mesh& mesh, int ndim);
-  /// Makes a sharding from a spec. Errors name the spec, the mesh and the problem: not one entry for each dim,
-  /// unknown axis, axis used twice.
+  /// Makes a sharding from a spec. Errors name the spec, the mesh and the problem: the number of entries is not ndim,
+  /// an axis is unknown or is used twice.
   static Sharding from_spec(const Mesh& mesh, const PartitionSpec& spec, int ndim);
   static Sharding maximal(const Mesh& mesh, std::int64_t device);
   static Sharding manual_everywhere(const Mesh& mesh);
@@ -115,7 +116,7 @@ struct Sharding {
   [[nodiscard]] std::int64_t tiles(int dim) const { return axes_size(dims[static_cast<std::size_t>(dim)].axes); }
   /// All used axes: of dims, partial, manual.
   [[nodiscard]] std::vector<AxisRef> used_axes() const;
-  /// The same sharding without the partial state, or with all dims closed.
+  /// Returns the same sharding without its partial axes (without_partial), or with all dims closed (closed).
   [[nodiscard]] Sharding without_partial() const;
   [[nodiscard]] Sharding closed() const;
 
@@ -133,7 +134,7 @@ using Shardings = std::vector<Sharding>;
 using ShardingRef = std::shared_ptr<const Shardings>;
 ShardingRef make_sharding(Sharding sharding);
 ShardingRef make_shardings(Shardings leaves);
-/// Whether both are null, or both have equal leaves.
+/// True if both are null, or if both have equal leaves.
 bool same_shardings(const ShardingRef& a, const ShardingRef& b);
 
 }  // namespace tessera

@@ -21,7 +21,8 @@ enum class ShardingType : std::uint8_t {
 
 /// `REPLICATED`, `MAXIMAL`, ….
 std::string_view sharding_type_name(ShardingType type);
-/// A mesh of one device is MAXIMAL; no sharded dim is REPLICATED; fewer tiles than devices is PARTIAL.
+/// Returns the type: MAXIMAL if the mesh has one device, REPLICATED if no dim is sharded, PARTIAL if there are fewer
+/// tiles than devices.
 ShardingType sharding_type(const Sharding& sharding);
 
 }  // namespace tessera

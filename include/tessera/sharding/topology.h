@@ -23,7 +23,7 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-/// The default is equal links without latency, as in `tessera partition`.
+/// By default all links are equal and have no latency. `tessera partition` uses this default.
 class Topology {
  public:
   /// Errors: no such file, not JSON, unknown keys (with the nearest ones), a bandwidth that is not positive, a negative
@@ -31,17 +31,17 @@ class Topology {
   static Topology from_file(const std::string& path);
   static Topology parse(std::string_view text, const std::string& origin = "topology");
   static Topology from_json(const JsonObject& json);
-  /// What from_json() reads.
+  /// Returns the JSON object that from_json() reads.
   [[nodiscard]] JsonObject json() const;
 
   /// Error, with the nearest axis, if the topology names an axis that no mesh has.
   void check(const std::vector<Mesh>& meshes) const;
   /// True if all links are equal and have no latency, so that only bytes matter.
   [[nodiscard]] bool is_uniform() const;
-  /// The link of axes that are not named.
+  /// The link of all axes that the topology does not name.
   [[nodiscard]] const Link& other() const { return other_; }
   [[nodiscard]] const Link& link(std::string_view axis) const;
-  /// Sets the link of an axis, or of the axes that are not named ("").
+  /// Sets the link of an axis. The axis "" means all axes that are not named.
   void set_link(const std::string& axis, const Link& link);
   /// The link that limits a group over these axes: the greatest latency and the least bandwidth among them.
   [[nodiscard]] Link slowest(const std::vector<std::string>& axes) const;
@@ -53,7 +53,7 @@ class Topology {
   Link other_;
 };
 
-/// The greater latency and the smaller bandwidth of both.
+/// Returns a link with the greater latency and the smaller bandwidth of the two.
 Link slower(const Link& a, const Link& b);
 
 }  // namespace tessera

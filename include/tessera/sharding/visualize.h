@@ -21,8 +21,8 @@ struct VisualizeOptions {
 };
 
 /// Draws for a terminal which devices hold which tile. Each tile is a box with the numbers of its devices; the last two
-/// dims are rows and columns. For more dims there is one picture for each combination of tiles of the others. Tiles
-/// without elements are marked. Errors: a sharding that is not a tiling; more than kMostPictures pictures.
+/// dims are rows and columns. If there are more dims, there is one picture for each combination of tiles of the other
+/// dims. Tiles without elements are marked. Errors: the sharding is not tiled; more than kMostPictures pictures.
 inline constexpr int kMostPictures = 64;
 std::string visualize_sharding(const Type& type, const Sharding& sharding, const VisualizeOptions& options = {});
 /// The same for HLO's text of a sharding, `{devices=[2,2]<=[4]}`, without a type: each tile is one element.
@@ -32,7 +32,8 @@ std::string visualize_sharding(std::string_view hlo_sharding, const VisualizeOpt
 /// dim.
 std::string sharding_svg(const Type& type, const Sharding& sharding);
 
-/// A type and a sharding from texts. `shape`: `f32[8,16]` or only `8,16`. `sharding`: HLO's text, or a spec for `mesh`.
+/// A type and a sharding that read_sharded_type() reads from texts. `shape`: `f32[8,16]` or only `8,16`. `sharding`:
+/// HLO's text, or a spec for `mesh`.
 struct ShardedType {
   Type type;
   Sharding sharding;

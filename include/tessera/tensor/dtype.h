@@ -26,7 +26,7 @@ enum class DType : std::uint8_t {
   kF64,  // the last of kDTypeCount types that have kernels
   kC64,
   kC128,  // pairs of f32, of f64
-  // Narrow types, one byte for each element. They are read, moved, converted and printed; computation is slow.
+  // Narrow types. Each element takes one byte. Arithmetic on them is slow, because they have no kernels.
   kS1,
   kS2,
   kS4,
@@ -57,7 +57,7 @@ inline constexpr DType kF16 = DType::kF16;
 inline constexpr DType kBF16 = DType::kBF16;
 inline constexpr DType kF32 = DType::kF32;
 inline constexpr DType kF64 = DType::kF64;
-/// The types of visit_dtype: all except the complex and the narrow ones.
+/// The number of types that visit_dtype() accepts: all except the complex and the narrow ones.
 inline constexpr int kDTypeCount = 13;
 using Complex64 = std::complex<float>;
 using Complex128 = std::complex<double>;
@@ -96,10 +96,12 @@ std::int64_t dtype_size(DType dtype);
 constexpr bool is_float(DType t) { return t >= DType::kF16 && t <= DType::kF64; }
 constexpr bool is_complex(DType t) { return t == DType::kC64 || t == DType::kC128; }
 constexpr bool is_narrow(DType t) { return t >= DType::kS1; }
-/// The value of an element of a narrow type, and the nearest element to a value (ties to even; integers wrap).
+/// narrow_value() returns the value of an element of a narrow type. narrow_bits() returns the element that is nearest
+/// to a value. Ties round to even; integers wrap around.
 double narrow_value(DType dtype, std::uint8_t bits);
 std::uint8_t narrow_bits(DType dtype, double value);
-/// The element type of the two parts of a complex type, and the complex type with f32 or f64 parts.
+/// real_dtype() returns the type of the parts of a complex type. complex_dtype() returns the complex type with parts of
+/// type f32 or f64.
 constexpr DType real_dtype(DType t) { return t == DType::kC64 ? DType::kF32 : t == DType::kC128 ? DType::kF64 : t; }
 constexpr DType complex_dtype(DType t) { return t == DType::kF64 ? DType::kC128 : DType::kC64; }
 constexpr bool is_signed_int(DType t) { return t >= DType::kS8 && t <= DType::kS64; }

@@ -20,11 +20,12 @@ class Literal {
   /// Zeros (in every leaf of a tuple).
   explicit Literal(Type type);
   static Literal tuple(std::vector<Literal> elements);
-  /// A value whose elements the text omits, `{...}`: only its type is known. `origin` names the constant; two such
-  /// values are equal only if they are copies of one constant. The leaves of a tuple get the origins `origin:0`,
-  /// `origin:1`, ... An array without elements is not elided. Reading elements is an Error that names the origin.
+  /// A value whose elements the HLO text omits (`{...}`), so that only its type is known. `origin` names the constant.
+  /// Two such values are equal only if they are copies of the same constant. The leaves of a tuple get the origins
+  /// `origin:0`, `origin:1`, ... An array without elements is not elided. Reading elements is an Error that names the
+  /// origin.
   static Literal elided(const Type& type, const std::string& origin);
-  /// The same value with other origins, one per leaf; those of leaves that are not elided are ignored.
+  /// Returns the same value with other origins, one for each leaf. Ignores the origins of leaves that are not elided.
   [[nodiscard]] Literal with_origins(const std::vector<std::string>& by_leaf) const;
   template <class T>
   static Literal scalar(T value) {
@@ -45,7 +46,7 @@ class Literal {
 
   /// True if the elements of the array, or of a leaf of the tuple, are elided.
   [[nodiscard]] bool is_elided() const;
-  /// One per leaf; empty for a leaf that is not elided.
+  /// One origin for each leaf; "" for a leaf that is not elided.
   [[nodiscard]] std::vector<std::string> origins() const;
 
   [[nodiscard]] std::span<const std::byte> bytes() const;
@@ -63,7 +64,7 @@ class Literal {
     return {reinterpret_cast<T*>(mutable_bytes().data()), static_cast<std::size_t>(type_.element_count())};
   }
 
-  /// The same elements, in row-major order, with other dims of the same element count.
+  /// Returns the same elements, in row-major order, with other dims. Their product must be the same.
   [[nodiscard]] Literal reshaped(Dims dims) const;
   /// Returns a complex array as an array of its parts, with one more minor dim of size 2. Other arrays do not change.
   [[nodiscard]] Literal as_reals() const;

@@ -31,11 +31,11 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::uint64_t data_begin = 0;  // the offset of the data in the file
 
-  /// The header of a new file with tensors of these names and types. Error if two have one name, or if the format has no
-  /// such element type.
+  /// The header of a new file with tensors of these names and types. Error if two tensors have the same name, or if the
+  /// format does not have the element type.
   static SafetensorsHeader of(const std::vector<std::pair<std::string, Type>>& tensors,
                               std::map<std::string, std::string> metadata = {});
-  /// Reads the header of a file, without the data. Errors as read_safetensors.
+  /// Reads the header of a file, without the data. Errors: those of read_safetensors().
   static SafetensorsHeader from_file(const ByteSource& file);
   /// The first data_begin bytes of the file.
   [[nodiscard]] std::string str() const;

@@ -19,12 +19,12 @@ class Type {
   static constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
   /// The empty tuple `()`.
   Type();
-  /// `layout` is minor-to-major; empty means row-major. Error if a size is negative, or if the product of the sizes (0
-  /// counts as 1) needs more than kMostBytes, so that strides, positions and byte counts of an array fit into 64 bits
-  /// with a margin.
+  /// `layout` is minor-to-major; empty means row-major. Error if a size is negative, or if the array needs more than
+  /// kMostBytes. In this check a size of 0 counts as 1, because strides must fit into 64 bits even if the array is
+  /// empty.
   static Type array(DType dtype, Dims dims, Dims layout = {});
   static Type scalar(DType dtype) { return array(dtype, {}); }
-  /// Error if all arrays in it together need more than 4 times kMostBytes.
+  /// Error if the arrays in the tuple together need more than 4 times kMostBytes.
   static Type tuple(std::vector<Type> elements);
   static Type token();
 
@@ -54,14 +54,14 @@ class Type {
   /// The index of the leaf at `path` (the element, its element, …). Error if there is no leaf.
   [[nodiscard]] int leaf_index(const Dims& path) const;
 
-  /// The same array with other sizes or another element type (the layout is dropped if ndim changes).
+  /// Returns the array with other sizes or another element type. Drops the layout if ndim changes.
   [[nodiscard]] Type with_dims(Dims dims) const;
   [[nodiscard]] Type with_dtype(DType dtype) const;
 
   /// `f32[128,64]`, `(f32[], s32[2])`; with_layout adds `{1,0}` as XLA prints it.
   [[nodiscard]] std::string str(bool with_layout = false) const;
   [[nodiscard]] std::size_t hash() const;
-  /// Layouts do not count: two types are equal if they have the same values.
+  /// Ignores layouts, because they do not change the values of a type.
   friend bool operator==(const Type& a, const Type& b);
 
  private:

@@ -27,7 +27,7 @@ std::string what_is(const Tensor& tensor) {
 
 void add_context(Error& error, std::string_view name, const std::vector<const Tensor*>& tensors,
                  const std::source_location& where) {
-  if (std::string_view(error.what()).find("\n  at ") != std::string_view::npos) return;
+  if (!error.place().empty()) return;
   if (!name.empty()) error.prefix(fmt::format("{}: ", name));
   for (int i = 0; i < isize(tensors); ++i) {
     if (at(tensors, i) == nullptr || at(tensors, i)->is_null()) continue;
@@ -38,7 +38,8 @@ void add_context(Error& error, std::string_view name, const std::vector<const Te
   here.notes = trace().notes(where);
   const auto& context = RankContext::current();
   const std::string path = here.notes->op_name.empty() ? "" : " in " + here.notes->op_name;
-  error.note(fmt::format("  at   {}{}, rank {} of {}", here.source(), path, context.rank(), context.rank_count()));
+  error.note_place(
+      fmt::format("  at   {}{}, rank {} of {}", here.source(), path, context.rank(), context.rank_count()));
 }
 
 }  // namespace tessera

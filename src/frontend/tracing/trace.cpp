@@ -311,7 +311,7 @@ void Trace::note_call(Error& error) const {
   if (scopes_.size() != 1 || scopes_.back().where.line() == 0) return;
   Instruction call;
   call.notes = notes_at(scopes_.back().where);
-  if (std::string_view(error.what()).find("  at   " + call.source()) != std::string_view::npos) return;
+  if (error.place().starts_with("  at   " + call.source())) return;
   error.note("  from " + call.source());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function of tensors that is traced once. Later calls run the program of the first call without tracing.
+// A function of tensors that is traced only at the first call. Later calls run the compiled program of that call.
 //
 //   CompiledFunction step = compile([&](const std::vector<Tensor>& batch) {
 //     const Tensor loss = model(batch[0], batch[1]);
@@ -37,14 +37,14 @@ namespace tessera {
 struct CompileOptions {
   /// The name of the steps in reports and errors; "": `mark_step`.
   std::string name{};
-  /// True: a function that reads a value, ends the step or calls host_region() is an error. False: such a function is not
-  /// compiled; every call traces it and ends the step, and is counted as `GraphBreak`.
+  /// True: it is an error if the function reads a value, ends the step or calls host_region(). False: such a function
+  /// is not compiled. Every call then traces it, ends the step, and is counted as `GraphBreak`.
   bool full_graph = true;
   /// The number of programs that may be traced for different arguments; 0: any number.
   int max_different_graphs = 0;
-  /// 1: one program for a step. 3: a program each for the forward pass, for what backward() adds, and for the operations
-  /// after the last backward() (the update); values that a later program needs stay in memory between them. Error for a
-  /// function without backward(). The results are the same.
+  /// 1: one program for a step. 3: three programs, for the forward pass, for the ops that backward() adds, and for the
+  /// ops after the last backward() (the update). Values that a later program needs stay in memory. The results are the
+  /// same. Error for a function without backward().
   int graphs = 1;
 };
 
@@ -56,8 +56,9 @@ class CompiledFunction {
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
 
-  /// Runs one step. Collective. Errors of the first call with some argument types: the function reads a value or ends
-  /// the step; it leaves a gradient or tensor that it does not return; an argument has no value.
+  /// Runs one step. Collective. Errors in the first call with given argument types: the function reads a value or ends
+  /// the step; it creates a gradient or a tensor that outlives the call and that it does not return; an argument has no
+  /// value.
   std::vector<Tensor> operator()(const std::vector<Tensor>& arguments,
                                  std::source_location where = std::source_location::current());
 

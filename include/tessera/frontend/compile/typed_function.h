@@ -4,8 +4,8 @@
 //   auto step = compile([&](const Batch& batch, double smoothing) { …; return Metrics{loss, accuracy}; });
 //   Metrics metrics = step(batch, 0.1);
 //
-// A call behaves as that of a CompiledFunction. Numbers, strings and sizes belong to the structure of the arguments: the
-// function is traced again if one of them differs. Pass a Tensor::scalar for a number that changes often.
+// A call behaves as a call of a CompiledFunction. Numbers, strings and sizes belong to the structure of the arguments:
+// if one of them changes, the function is traced again. Pass a Tensor::scalar for a number that changes often.
 #pragma once
 
 #include <any>
@@ -118,8 +118,8 @@ class TypedFunction {
   std::vector<std::unique_ptr<Entry>> entries_;
 };
 
-/// Compiles a function of trees. A function that takes and returns a vector of tensors, or a generic lambda that can, is
-/// compiled as a CompiledFunction.
+/// Compiles a function of trees. A function that takes and returns a vector of tensors, or a generic lambda that can,
+/// is compiled as a CompiledFunction.
 template <class F>
   requires(!std::convertible_to<F, CompiledFunction::Function>)
 auto compile(F function, CompileOptions options = {}, std::source_location where = std::source_location::current()) {

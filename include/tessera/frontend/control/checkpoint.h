@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rematerialization: a function whose inner values are computed again in the backward pass instead of being kept.
+// Rematerialization: the backward pass computes the inner values of a function again, instead of keeping them.
 //
 //   Tensor y = checkpoint([&](const Tensor& x) { return block(x); })(x);
 #pragma once
@@ -13,8 +13,8 @@
 namespace tessera {
 namespace detail {
 
-/// Ops that are traced within this scope belong to one checkpoint region. Within another region it changes nothing: the
-/// outer region is computed again as one.
+/// Ops that are traced within this scope belong to one checkpoint region. A scope within another region has no effect,
+/// because the outer region is computed again as one.
 class CheckpointScope {
  public:
   explicit CheckpointScope(const std::source_location& where);
@@ -27,8 +27,8 @@ std::vector<Tensor> kept(const std::vector<Tensor>& results, const std::source_l
 }  // namespace detail
 
 /// Returns a function with the same results as `f`, of trees of tensors. From the forward to the backward pass, memory
-/// holds only its inputs and results; the backward pass computes the other values again. Random numbers are the same both
-/// times. Ops with side effects run once. `f` may assign variables and use modules. (jax.checkpoint,
+/// holds only its inputs and results; the backward pass computes the other values again. Random numbers are the same
+/// both times. Ops with side effects run once. `f` may assign variables and use modules. (jax.checkpoint,
 /// torch.utils.checkpoint)
 template <class F>
 auto checkpoint(F f, std::source_location where = std::source_location::current()) {

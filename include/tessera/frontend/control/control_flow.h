@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conditionals and loops in the graph. Their functions are called once, when the step is traced; the program contains
 // one computation for each. Arguments and results are trees of tensors (tree.h). A function may use any tensor of its
-// scope; variables and computed tensors become operands of the conditional or loop. Inside of a function no tensor can be
-// read, no variable assigned, and backward() not called.
+// scope; variables and computed tensors become operands of the conditional or loop. Such a function cannot read a
+// tensor, assign a variable or call backward().
 //
 //   Tensor y = cond(sum(x) > 0.0, [&] { return x * w; }, [&] { return x; });
 //   auto [i, v] = while_loop([&](auto& s) { return std::get<1>(s) > 1e-3; },
@@ -13,7 +13,8 @@
 //                                                                    return std::pair(n, n); }, h0, sequence);
 //
 // Gradients: cond, scan and fori_loop with numbers as limits are differentiable. The loop stores the values that its
-// backward pass reads; checkpoint() around the body's content reduces them. The gradient of while_loop is an error.
+// backward pass reads. checkpoint() around the content of the body reduces these values. The gradient of while_loop is
+// an error.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,8 @@ struct ScanOptions {
   std::optional<std::int64_t> length{};
   /// Visits the last element first. ys[i] still belongs to xs[i].
   bool reverse = false;
-  /// The number of iterations that one iteration of the compiled loop performs. At least the length: no loop remains.
+  /// The number of iterations that one iteration of the compiled loop performs. If it is at least the length, no loop
+  /// remains.
   std::int64_t unroll = 1;
 };
 
@@ -96,8 +98,8 @@ auto cond(const Operand& predicate, F&& on_true, G&& on_false, const Args&... op
   return tree_with_leaves(*std::move(first.result), results);
 }
 
-/// Calls state = body(state) while condition(state), a pred[], is true. The types of the state do not change. The gradient
-/// is an error, because the number of iterations is not known: use fori_loop or scan. (jax.lax.while_loop)
+/// Calls state = body(state) while condition(state), a pred[], is true. The types of the state do not change. The
+/// gradient is an error, because the number of iterations is not known: use fori_loop or scan. (jax.lax.while_loop)
 template <class Condition, class Body, class State>
 State while_loop(Condition&& condition, Body&& body, const State& init,
                  std::source_location where = std::source_location::current()) {
@@ -139,8 +141,8 @@ State fori_loop(const Tensor& lower, const Tensor& upper, Body&& body, const Sta
   return result.second;
 }
 
-/// Calls (carry, y) = f(carry, x) for each x = xs[i] along dim 0 and returns the last carry and the ys, stacked along a new
-/// dim 0. The types of the carry do not change. `xs` is a tree of tensors of equal size in dim 0. Differentiable.
+/// Calls (carry, y) = f(carry, x) for each x = xs[i] along dim 0 and returns the last carry and the ys, stacked along a
+/// new dim 0. The types of the carry do not change. `xs` is a tree of tensors of equal size in dim 0. Differentiable.
 /// (jax.lax.scan)
 template <class F, class Carry, class Xs>
 auto scan(F&& f, const Carry& carry, const Xs& xs, ScanOptions options = {},

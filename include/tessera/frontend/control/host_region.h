@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code that must run on the host, in the middle of a model. It is a graph break: the values that it needs are computed and
-// read first, on every rank.
+// Code in the middle of a model that must run on the host. It is a graph break: every rank first computes and reads the
+// values that the code needs.
 //
 //   Tensor words = host_region("dictionary", [&](const Tensor& ids) {
 //     std::vector<std::int32_t> found = look_up(ids.to_vector<std::int32_t>());
@@ -29,8 +29,9 @@ std::vector<Tensor> host_results(const std::string& name, const std::vector<Tens
 }  // namespace detail
 
 /// Calls `f` on the host with the complete values of a tree of tensors. Collective. `f` reads its tensors without
-/// communication and returns a tree of tensors made from host data (Tensor::from), equal on every rank. Each call is counted
-/// as `fallback::NAME` (metrics().executed_fallback_ops()). backward() through the region is an error; give a backward function.
+/// communication and returns a tree of tensors made from host data (Tensor::from), equal on every rank. Each call is
+/// counted as `fallback::NAME` (metrics().executed_fallback_ops()). backward() through the region is an error; use the
+/// overload with a backward function.
 template <class F, class Inputs>
 auto host_region(const std::string& name, const F& f, const Inputs& inputs,
                  std::source_location where = std::source_location::current()) {

@@ -6,8 +6,8 @@
 //   auto [y, pullback] = vjp(f, x);          Tensor dx = pullback(dy);
 //   auto [y, dy] = jvp(f, std::tuple(x), std::tuple(dx));
 //
-// Everything is traced; nothing runs before the step ends. Gradients are ordinary tensors, so they can be differentiated
-// again.
+// Everything is traced; nothing runs before the step ends. Gradients are ordinary tensors, so they can be
+// differentiated again.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ namespace tessera {
 namespace detail {
 
 using Tensors = std::vector<Tensor>;
-/// Tensors with equal values that are values of their own, so that gradients with respect to them are those of one
-/// function's arguments.
+/// Returns copies of the tensors as separate values, so that a gradient with respect to a copy does not include other
+/// uses of the tensor.
 Tensors fresh_copies(const Tensors& tensors, const std::source_location& where);
 /// The gradients with respect to `wrt` when d_outputs flow to outputs; zeros where none flows.
 Tensors pull_back(const Tensors& outputs, const Tensors& d_outputs, const Tensors& wrt,
@@ -106,8 +106,8 @@ auto vjp(const F& f, const Primals&... primals) {
 }
 
 /// Returns {f(primals...), its tangent}: the derivative of f in the direction of the tangents. Computed by two reverse
-/// passes: the pullback is linear in the gradient of the result, and its own gradient is the tangent. Every op of f needs
-/// a gradient that is differentiable itself. (jax.jvp)
+/// passes: the pullback is linear in the gradient of the result, and its own gradient is the tangent. Every op of f
+/// needs a gradient that is differentiable itself. (jax.jvp)
 template <class F, class... Primals>
 auto jvp(const F& f, const std::tuple<Primals...>& primals,
          const std::type_identity_t<std::tuple<Primals...>>& tangents,
@@ -126,9 +126,9 @@ T stop_gradient(const T& tree, std::source_location where = std::source_location
   return tree_with_leaves(tree, detail::without_gradient(tree_leaves(tree), where));
 }
 
-/// Returns a function with its own gradient. `f(args...)` returns a pair {result, residuals}; the new function returns the
-/// result. `backward(residuals, d_result)` returns the gradient of the argument, or a tuple with one tree for each of
-/// several arguments. No gradient flows to tensors that `f` captures. (jax.custom_vjp, torch.autograd.Function)
+/// Returns a function with its own gradient. `f(args...)` returns a pair {result, residuals}; the new function returns
+/// the result. `backward(residuals, d_result)` returns the gradient of the argument, or a tuple with one tree for each
+/// of several arguments. No gradient flows to tensors that `f` captures. (jax.custom_vjp, torch.autograd.Function)
 template <class F, class B>
 auto custom_gradient(F f, B backward, std::source_location where = std::source_location::current()) {
   return [f = std::move(f), backward = std::move(backward), where]<class... Args>(const Args&... args) {

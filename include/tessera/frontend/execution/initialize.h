@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deferred variables get their values at the first use, all variables of a step in one program. These functions give them
-// values earlier, a few at a time.
+// A deferred variable gets its value when it is first used. One program then computes the values of all deferred
+// variables of the step. The functions below give variables their values earlier, a few at a time.
 #pragma once
 
 #include <vector>
@@ -12,9 +12,9 @@ namespace tessera {
 /// True if the variable has no value yet: its initializer, or the reader of a file, runs at the first use.
 bool is_deferred(const Tensor& variable);
 
-/// Gives those of `variables` that are deferred their values, in one program. Each rank computes its shards only. The
-/// values depend on the seed and on the order in which the variables were made, not on the mesh or on this call.
-/// Collective if there are any. While this rank only plans, there are no values and nothing happens.
+/// Computes the values of the deferred variables in `variables`, in one program. Each rank computes only its shards.
+/// The values depend on the seed and on the order in which the variables were created, but not on the mesh or on this
+/// call. Collective if a variable is deferred. Has no effect if this rank only plans (plan_for_devices()).
 void initialize(const std::vector<Tensor>& variables);
 
 }  // namespace tessera

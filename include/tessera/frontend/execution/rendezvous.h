@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named meetings of all ranks, and the rank that acts for all.
+// Barriers with names, and a test for the one rank of a node or job that acts for the others.
 //
 //   if (is_master_ordinal()) make_folder("out");         one rank of each node
 //   rendezvous("out exists", {.timeout = 60s});
@@ -15,13 +15,13 @@ namespace tessera {
 struct RendezvousOptions {
   /// Nullopt: TESSERA_COLLECTIVE_TIMEOUT. 0 s: no limit.
   std::optional<std::chrono::seconds> timeout{};
-  /// What this rank gives to all ranks.
+  /// The text that all ranks receive from this rank.
   std::string payload{};
 };
-/// Waits until all ranks have called it with this tag, and returns the payloads of all ranks, by rank. Collective. Steps
-/// that mark_step() began end first. Errors: a rank is in another rendezvous or collective (`ranks diverge: rank 1 is at
-/// rendezvous "b"; ranks 0, 2 are at rendezvous "a"`); the time is over (the message names the ranks that have not
-/// arrived). The ranks cannot communicate after an error.
+/// Waits until all ranks have called it with this tag, and returns the payloads of all ranks, by rank. Collective.
+/// First waits for the steps that mark_step() began. Errors: a rank is in another rendezvous or collective; the timeout
+/// has expired (the message names the ranks that have not arrived). The ranks cannot communicate after an error.
+/// Example of the first error: `ranks diverge: rank 1 is at rendezvous "b"; ranks 0, 2 are at rendezvous "a"`.
 std::vector<std::string> rendezvous(const std::string& tag, const RendezvousOptions& options = {});
 
 struct MasterOptions {

@@ -29,7 +29,7 @@ class Communicator;
 
 class Runtime {
  public:
-  /// Without mpirun: one rank. Within launch(): the rank that launch() made.
+  /// Without mpirun, the job has one rank. Within launch(), joins the rank that launch() created.
   Runtime(int argc, char** argv);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -40,12 +40,13 @@ class Runtime {
   [[nodiscard]] bool is_master() const { return rank() == 0; }
 
  private:
-  std::unique_ptr<Communicator> communicator_;  // none within launch()
+  std::unique_ptr<Communicator> communicator_;  // null within launch()
 };
 
 /// Runs `body` on each rank of the job: the ranks that mpirun started, or one rank. `--virtual_ranks N` (removed from
-/// argv) makes N ranks as threads of this process. An exception is printed with its rank and ends all ranks; the
-/// result is then 1. It is 2 if --virtual_ranks is wrong, and 1 if output could not be written.
+/// argv) makes N ranks as threads of this process. An exception is printed with its rank and ends all ranks. Returns
+/// the result of `body`; 1 after an exception or if output could not be written; 2 if the value of --virtual_ranks is
+/// wrong.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 /// The ranks and hosts of this rank's job.
@@ -59,7 +60,7 @@ struct JobInfo {
 };
 JobInfo job_info();
 
-/// Makes `world` the group of ranks on which this rank's programs run. For code that makes ranks itself
+/// Makes `world` the group of ranks on which this rank's programs run. For code that creates ranks itself
 /// (run_virtual_ranks).
 void join_world(std::shared_ptr<ProcessGroup> world);
 /// The same for a group that the caller keeps alive.
@@ -76,17 +77,17 @@ void plan_for_devices(std::int64_t devices);
 
 /// Sets the mesh that programs without annotations, FSDP and loaders use. Error unless its size is device_count().
 void set_default_mesh(const Mesh& mesh);
-/// The mesh that was set, else the axis `data` over all devices.
+/// The mesh that was set, or that of the first mark_sharding(), or else the axis `data` over all devices.
 Mesh default_mesh();
 
 /// The program that mark_step() would run now, partitioned but not run.
 struct StepPlan {
   Program global;           // as traced, with the shardings of inputs and results
-  Partitioned partitioned;  // program == global when there is one device
+  Partitioned partitioned;  // its program is `global` if there is one device
 };
 StepPlan plan_step();
-/// Continues as if the traced program had run: its results have types and shardings but no values. Only after
-/// plan_for_devices().
+/// Continues as if the traced program had run: its results have types and shardings but no values. Error unless
+/// plan_for_devices() was called.
 void skip_step();
 
 /// A program that this rank has compiled.
@@ -96,7 +97,7 @@ struct CompiledProgram {
   std::vector<CollectiveNote> notes;
   ExecutableMemory memory;
   Program global;                        // as traced: before partitioning
-  std::weak_ptr<Executable> executable;  // while the rank keeps it
+  std::weak_ptr<Executable> executable;  // expired if the rank does not keep it anymore
 };
 /// All programs that this rank has compiled, the oldest first.
 const std::vector<CompiledProgram>& compiled_programs();
@@ -104,12 +105,12 @@ const std::vector<CompiledProgram>& compiled_programs();
 /// A file that every rank must read.
 struct RequiredFile {
   std::string path;  // "": no file
-  std::string flag;  // errors begin with it
-  std::string form;  // errors about a missing file end with it: what the file must be
+  std::string flag;  // errors begin with the name of this flag
+  std::string form;  // describes the file; errors about a missing file end with this text
 };
-/// Checks that every rank can read every file and that the contents are equal on all ranks. Collective. The lowest
-/// rank that fails throws an error with flag, rank, host, path and the ranks that can read the file; the others stop
-/// with it.
+/// Checks that every rank can read every file and that the contents are equal on all ranks. Collective. The lowest rank
+/// that fails throws an error with the flag, the rank, the host, the path and the ranks that can read the file. The
+/// other ranks stop without another message.
 void check_files_on_all_ranks(const std::vector<RequiredFile>& files);
 
 /// Returns the text of every rank of `world`, by rank. Collective.
@@ -125,8 +126,8 @@ struct LazyCounters {
   std::int64_t mark_steps = 0;
   std::int64_t executions = 0;    // programs run
   std::int64_t compilations = 0;  // programs partitioned and compiled
-  std::int64_t cached = 0;        // programs found compiled
-  std::int64_t forced_reads = 0;  // executions because a value was read
+  std::int64_t cached = 0;        // programs that were compiled before
+  std::int64_t forced_reads = 0;  // executions that started because a value was read
 };
 LazyCounters lazy_counters();
 

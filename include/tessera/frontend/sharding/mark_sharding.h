@@ -21,17 +21,18 @@ namespace tessera {
 /// already has another sharding (call clear_sharding first).
 void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
                    std::source_location where = std::source_location::current());
-/// Returns the same value with this sharding. `tensor` keeps its own.
+/// Returns the same value with this sharding. The sharding of `tensor` does not change.
 [[nodiscard]] Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                               std::source_location where = std::source_location::current());
 /// Returns the same value with this sharding, and also constrains its gradient.
 [[nodiscard]] Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                                   std::source_location where = std::source_location::current());
-/// Gives a tensor another sharding, also if it has one already, perhaps on another mesh of the same devices. The handle
-/// refers to the constrained value; the data moves in the next step. For re-meshing; mark_sharding() is the usual call.
+/// Sets the sharding of a tensor, like mark_sharding(), but also if the tensor already has another sharding. The mesh
+/// may be another one over the same devices. The handle then refers to the constrained value, and the next step
+/// reshards the data.
 void annotate_custom_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
                               std::source_location where = std::source_location::current());
-/// Returns the same values. Propagation gives both the same sharding, whichever that is. Error: the dims differ.
+/// Returns both values unchanged. Propagation chooses one sharding for both. Error if their dims differ.
 [[nodiscard]] std::pair<Tensor, Tensor> shard_as(const Tensor& a, const Tensor& b,
                                                  std::source_location where = std::source_location::current());
 /// Removes the sharding. The tensor is fully replicated again (resharded at its next use).
@@ -39,7 +40,7 @@ void clear_sharding(Tensor tensor);
 
 /// Draws the sharding of a tensor, as visualize_sharding() of its type and sharding.
 std::string visualize_sharding(const Tensor& tensor, const VisualizeOptions& options = {});
-/// Prints it, below a line with the type and the sharding. In colour if `out` is std::cout and that is a terminal.
+/// Prints this picture below a line with the type and the sharding. In colour if `out` is std::cout and is a terminal.
 void visualize_tensor_sharding(const Tensor& tensor, VisualizeOptions options = {}, std::ostream& out = std::cout);
 
 }  // namespace tessera

@@ -21,9 +21,8 @@ struct HybridMeshOptions {
 };
 
 /// A mesh whose axes consist of a major part over nodes and a minor part within a node. The size of an axis is the
-/// product of both. Errors: shapes of different lengths; dcn_mesh_shape does not multiply to the number of nodes, or is
-/// missing although there are several; ici_mesh_shape does not multiply to the number of ranks of each node; the checks
-/// of Mesh.
+/// product of both. Errors: the shapes have different lengths; the product of dcn_mesh_shape is not the number of
+/// nodes; the product of ici_mesh_shape is not the number of ranks of each node; the errors of Mesh.
 class HybridMesh : public Mesh {
  public:
   explicit HybridMesh(const HybridMeshOptions& options);
@@ -35,9 +34,9 @@ std::vector<int> node_of_ranks();
 /// All devices along one axis.
 Mesh get_1d_mesh(std::string axis_name = "data");
 
-/// The mesh of this rank's job that shard_map, FSDP and loaders use unless they get another one: the same as
-/// set_default_mesh() and default_mesh(). Without a call it is the mesh of the first mark_sharding(), else one axis
-/// `data`. Error unless its size is device_count().
+/// set_default_mesh() and default_mesh() under PyTorch/XLA's names. FSDP and loaders use this mesh unless they get
+/// another one. If it was not set, it is the mesh of the first mark_sharding(), or else one axis `data`. Error unless
+/// the size of `mesh` is device_count().
 void set_global_mesh(const Mesh& mesh);
 Mesh get_global_mesh();
 

@@ -25,7 +25,7 @@ struct Shard {
 struct Replicate {
   friend bool operator==(const Replicate&, const Replicate&) = default;
 };
-/// The value is the reduction of what the devices along the axis hold.
+/// The value is the reduction of the arrays that the devices along the axis hold.
 struct Partial {
   Reduction reduction = Reduction::kSum;
   Partial() = default;
@@ -37,8 +37,8 @@ using Placements = std::vector<AxisPlacement>;
 
 /// `[Shard(0), Replicate(), Partial(sum)]`.
 std::string placements_text(const Placements& placements);
-/// If several axes shard one dim, the first of them is the major one. Errors: not one placement for each axis of the
-/// mesh; a dim that an array of `ndim` dims does not have; Partial.
+/// If several axes shard one dim, the first of them is the major one. Errors: the mesh has another number of axes; a
+/// dim that an array of `ndim` dims does not have; Partial.
 Sharding sharding_of_placements(const Mesh& mesh, const Placements& placements, int ndim);
 /// Error if placements cannot express the sharding: sub-axes, or a dim with a major axis that comes later in the mesh.
 Placements placements_of(const Sharding& sharding);
@@ -54,14 +54,14 @@ Placements placements_of(const Tensor& tensor);
                                   std::source_location where = std::source_location::current());
 /// Returns the same value, fully replicated. Differentiable.
 [[nodiscard]] Tensor full_tensor(const Tensor& tensor, std::source_location where = std::source_location::current());
-/// Makes a tensor from the elements that each rank holds, without padding. Without `shape`, all ranks hold arrays of
-/// one shape, and each sharded dim is so many times as large as its axes have devices. `shape` is needed for sizes that
-/// do not divide. Over Partial axes the ranks' arrays are reduced at the first use. Errors: the array does not have the
-/// dims of this rank's shard; an array that is sharded unevenly and partial.
+/// Makes a tensor from the elements that each rank holds, without padding. Without `shape`, the arrays of all ranks
+/// must have the same dims, and the size of a sharded dim is the local size times the number of devices along its axes.
+/// Uneven sizes need `shape`. Over Partial axes, the arrays of the ranks are reduced at the first use. Errors: the
+/// array does not have the dims of this rank's shard; an array that is sharded unevenly and partial.
 [[nodiscard]] Tensor from_local(const Literal& local, const Mesh& mesh, const Placements& placements,
                                 const std::optional<Dims>& shape = std::nullopt,
                                 std::source_location where = std::source_location::current());
-/// Returns the elements of a tensor in memory that this rank holds, without padding. No communication.
+/// Returns the elements that this rank holds, without padding and without communication. The tensor must be in memory.
 [[nodiscard]] Literal to_local(const Tensor& tensor);
 
 }  // namespace tessera

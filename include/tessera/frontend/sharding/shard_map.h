@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that run on each device with its shards, as jax.shard_map. Inside, tensors have local shapes, and
-// collectives over axes of the mesh exchange data. Results are global tensors again, and everything is differentiable.
+// Functions that run on each device with its shards, as jax.shard_map. In such a function, tensors have local shapes,
+// and collectives over axes of the mesh exchange data. The results are global tensors. All of these functions are
+// differentiable.
 //
 //   auto product = shard_map([](const Tensor& x, const Tensor& w) { return psum(matmul(x, w), "model"); }, mesh,
 //                            {{"data", "model"}, {"model", {}}}, {{"data", {}}});
@@ -21,7 +22,7 @@
 namespace tessera {
 
 struct ShardMapOptions {
-  /// The axes along which the function is per device. The partitioner handles the others. Empty: all axes.
+  /// The axes along which the function is per-device code. The partitioner handles the other axes. Empty: all axes.
   std::vector<std::string> axis_names{};
   /// Check that a result is equal on all devices along the axes that its spec does not name.
   bool check = true;
@@ -29,8 +30,8 @@ struct ShardMapOptions {
 
 namespace detail {
 
-/// One call of a function of shard_map: enters the arguments, and leaves with the results. Collectives refer to the
-/// innermost call.
+/// One call of a function of shard_map. It turns global arguments into shards, and shards of results into global
+/// tensors. Collectives refer to the innermost call.
 class ShardMapCall {
  public:
   ShardMapCall(const Mesh& mesh, const std::vector<PartitionSpec>& in_specs,
@@ -70,13 +71,13 @@ void for_each_tensor(T& value, Visit&& visit) {
 }  // namespace detail
 
 /// Returns a function of the global arguments that calls `f` with their shards. Arguments and results of `f` are
-/// tensors, or vectors, arrays, pairs and tuples of them; specs are given for their tensors in order. One spec applies
-/// to all tensors; the spec `{}` means that a tensor is replicated.
+/// tensors, or vectors, arrays, pairs and tuples of them. There is one spec for each of these tensors, in order, or one
+/// spec for all. The spec `{}` means that a tensor is replicated.
 ///
-/// A tensor that `f` uses but does not take as an argument enters replicated. Axes that an out_spec does not name: the
-/// value must be equal along them. Errors (of the call): a size that does not divide by the devices of its axes; another
-/// number of specs; an axis that is not in the mesh or not in axis_names; a result that may differ along an axis that
-/// its spec does not name. Source: https://docs.jax.dev/en/latest/notebooks/shard_map.html
+/// A tensor that `f` uses but does not take as an argument is replicated in `f`. Along axes that an out_spec does not
+/// name, the result must be equal on all devices. Errors of the call: a size that does not divide evenly; another
+/// number of specs than tensors; an axis that is not in the mesh or not in axis_names; a result that may differ along
+/// an axis that its spec does not name. Source: https://docs.jax.dev/en/latest/notebooks/shard_map.html
 template <class F>
 auto shard_map(F f, const Mesh& mesh, std::vector<PartitionSpec> in_specs, std::vector<PartitionSpec> out_specs,
                ShardMapOptions options = {}, std::source_location where = std::source_location::current()) {
@@ -94,7 +95,7 @@ auto shard_map(F f, const Mesh& mesh, std::vector<PartitionSpec> in_specs, std::
   };
 }
 
-// ---- collectives: only in functions of shard_map, over its axes -------------------------------------------------------
+// ---- collectives: only in functions of shard_map, over its axes -----------------------------------------------------
 
 /// One axis, or several; the first is the major one.
 class AxisNames {
@@ -111,8 +112,8 @@ class AxisNames {
   std::vector<std::string> names_;
 };
 
-/// The sum, mean, largest or smallest of the devices' values, elementwise, on every device. The gradient of an extreme
-/// goes in equal parts to the devices that have it.
+/// Returns the elementwise sum, mean, maximum or minimum of the devices' values, on every device. If several devices
+/// have the maximum or minimum, they get equal parts of its gradient.
 Tensor psum(Operand x, const AxisNames& axes);
 Tensor pmean(Operand x, const AxisNames& axes);
 Tensor pmax(Operand x, const AxisNames& axes);
@@ -126,17 +127,18 @@ struct AllGatherOptions {
 Tensor all_gather(Operand x, const AxisNames& axes, AllGatherOptions options = {});
 struct PsumScatterOptions {
   int scatter_dimension = 0;
-  bool tiled = false;  // keep the dim, with size / devices; otherwise its size is the number of devices, and it goes
+  bool tiled = false;  // true: the dim keeps size / devices; false: its size is `devices`, and it is removed
 };
-/// The part of the sum that belongs to this device: part k of the dim goes to device k.
+/// Returns this device's part of the sum. Device k gets part k of the dim.
 Tensor psum_scatter(Operand x, const AxisNames& axes, PsumScatterOptions options = {});
 struct AllToAllOptions {
   int split_axis = 0;
   int concat_axis = 0;
-  bool tiled = false;  // keep split_axis, and concatenate along concat_axis; otherwise the dim moves
+  bool tiled = false;  // true: keep split_axis, concatenate along concat_axis; false: move the dim
 };
-/// Part k of split_axis goes to device k. The received parts follow each other along concat_axis. Without `tiled`,
-/// split_axis has one element for each device; it goes, and a dim of this size is new at concat_axis.
+/// Device k receives part k of split_axis from every device and concatenates the parts along concat_axis. Without
+/// `tiled`, split_axis has one element for each device. It is removed, and the received parts are stacked along a new
+/// dim concat_axis.
 Tensor all_to_all(Operand x, const AxisNames& axes, AllToAllOptions options);
 /// Sends the value of device `first` to device `second` for each pair of coordinates along the axes. A device that
 /// receives nothing gets zeros. Error: a coordinate occurs twice as a source or as a target.
@@ -147,12 +149,13 @@ Tensor axis_index(const AxisNames& axes, std::source_location where = std::sourc
 /// The number of devices along the axes.
 std::int64_t axis_size(const AxisNames& axes);
 
-// ---- PyTorch/XLA's names -----------------------------------------------------------------------------------------------
+// ---- PyTorch/XLA's names --------------------------------------------------------------------------------------------
 
-/// Returns the shard of a tensor. Ops on it are per device until disable_manual_sharding(). Errors as shard_map.
+/// Returns the shard of a tensor. Ops on it are per-device code until disable_manual_sharding(). Errors: those of
+/// shard_map().
 Tensor enable_manual_sharding(const Tensor& tensor, const PartitionSpec& spec, const Mesh& mesh,
                               std::source_location where = std::source_location::current());
-/// Returns the global tensor of the shards. Error: full_shape is not that of the shards together.
+/// Returns the global tensor of the shards. Error if full_shape does not fit the shards.
 Tensor disable_manual_sharding(const Tensor& tensor, const PartitionSpec& spec, const Dims& full_shape,
                                const Mesh& mesh, std::source_location where = std::source_location::current());
 

@@ -15,12 +15,12 @@
 
 namespace tessera {
 
-/// What one device holds of a tensor.
+/// The elements of a tensor that one device holds.
 struct TensorShard {
   Literal data;                   // of the type of a shard, with padding at the end of dims that do not divide
   std::vector<Interval> indices;  // of each dim, in the global tensor
   std::int64_t shard_device = 0;
-  std::int64_t replica_id = 0;  // the number among the devices that hold the same elements
+  std::int64_t replica_id = 0;  // the index among the devices that hold the same elements
   Literal unpadded_data;        // the elements that `indices` name
 };
 
@@ -55,7 +55,7 @@ class ShardedTensor {
   Tensor tensor_;
 };
 
-/// A view of the tensor if it is sharded over more than one device, else nothing.
+/// Returns a view of the tensor; nullopt unless it is sharded over more than one device.
 std::optional<ShardedTensor> wrap_if_sharded(const Tensor& tensor);
 
 /// How a loader shards a batch.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions whose number of results depends on the data. Programs have fixed shapes, so each needs a bound, `size`: the
-// first `size` results are kept, and missing ones are `fill_value`. Without a bound they are an error.
+// Functions whose number of results depends on the data. Because programs have fixed shapes, each call needs a bound,
+// `size`. The result has the first `size` elements; missing elements are `fill_value`. A call without a bound is an
+// error.
 //
 //   const Tensor rows = masked_select(x, x > 0, {.size = 100});
 //   const Tensor count = sum(x > 0);       how many of them are results

@@ -12,7 +12,8 @@ struct Conv1dOptions {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
 };
-/// x [n, c, l], weight [out, c / groups, k] -> [n, out, l'] with l' = (l + 2 padding - dilation (k - 1) - 1) / stride + 1.
+/// x [n, c, l], weight [out, c / groups, k] -> [n, out, l'] with l' = (l + 2 padding - dilation (k - 1) - 1) / stride +
+/// 1.
 Tensor conv1d(Operand x, Operand weight, const Conv1dOptions& options = {});
 
 /// As for torch.nn.ConvTranspose2d; one number applies to both dims.
@@ -23,8 +24,8 @@ struct ConvTranspose2dOptions {
   Dims dilation{1};
   std::int64_t groups = 1;
 };
-/// The gradient of conv2d() with respect to its image: x [n, c, h, w], weight [c, out / groups, kh, kw] -> [n, out, h', w']
-/// with h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1.
+/// The gradient of conv2d() with respect to its image: x [n, c, h, w], weight [c, out / groups, kh, kw] -> [n, out, h',
+/// w'] with h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1.
 Tensor conv_transpose2d(Operand x, Operand weight, const ConvTranspose2dOptions& options = {});
 
 struct ConvTranspose1dOptions {

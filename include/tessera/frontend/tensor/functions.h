@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-/// Mean 0, variance 1 over the last dim, then weight and bias. Computed in f32 at least.
+/// Normalizes the last dim to mean 0 and variance 1, multiplies by `weight` and adds `bias`. Computed in f32 at least.
 Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon);
 
 // ---- images: [n, c, h, w], arguments as in PyTorch; one number applies to both dims ---------------------------------
@@ -28,7 +28,7 @@ struct Conv2dOptions {
   Dims dilation{1};
   std::int64_t groups = 1;
 };
-/// weight [out, in / groups, kh, kw] -> [n, out, h', w'].
+/// x [n, in, h, w], weight [out, in / groups, kh, kw] -> [n, out, h', w'].
 Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options = {});
 struct Pool2dOptions {
   Dims kernel_size{};
@@ -38,12 +38,12 @@ struct Pool2dOptions {
   bool ceil_mode = false;         // a last window may extend past the edge
   bool count_include_pad = true;  // of avg_pool2d
 };
-/// Padding is never the maximum. The gradient goes to the first of equal elements.
+/// The maximum of each window. Padding is never the maximum. The gradient goes to the first of equal elements.
 Tensor max_pool2d(Operand x, const Pool2dOptions& options);
 Tensor avg_pool2d(Operand x, const Pool2dOptions& options);
 /// The mean over h and w: [n, c, 1, 1].
 Tensor adaptive_avg_pool2d(Operand x);
-/// Mean and biased variance of each channel of [n, c, ...] over the complete batch, whatever its sharding. Computed in f32
+/// Mean and biased variance of each channel of [n, c, ...] over the complete batch, for every sharding. Computed in f32
 /// at least.
 struct ChannelStatistics {
   Tensor mean;
@@ -69,7 +69,7 @@ CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64
 /// Sets elements to zero with probability p and divides the others by 1 - p. The mask depends only on the seed, the
 /// step, the op and the global element index, so it is the same for every mesh.
 Tensor dropout(Operand x, double p);
-/// Uniform in [0, 1), with the same dependence.
+/// Random numbers, uniform in [0, 1). They depend on the same quantities as the mask of dropout().
 Tensor random_uniform(const Type& type, std::source_location where = std::source_location::current());
 
 }  // namespace tessera

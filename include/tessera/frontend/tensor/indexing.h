@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing at positions that are tensors of integers. Positions count from 0. Reading moves positions that
-// are out of range to the nearest element; writing ignores them.
+// Functions that read and write elements at positions, which are tensors of integers. Positions count from 0. A read at
+// a position out of range reads the nearest element; a write out of range has no effect.
 #pragma once
 
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera {
 
-/// result[i][j][k] = x[i][index[i][j][k]][k] for dim 1, as torch.gather. The sizes of index in the other dims are not
-/// larger than those of x.
+/// result[i][j][k] = x[i][index[i][j][k]][k] for dim 1, as torch.gather. In the other dims, `index` must not be larger
+/// than x.
 Tensor gather(Operand x, int dim, Operand index);
-/// The same with the order of arguments of NumPy; the other dims of `index` broadcast to those of x.
+/// The same with NumPy's order of arguments. The other dims of `index` broadcast to those of x.
 Tensor take_along_dim(Operand x, Operand index, int dim);
 /// The elements of a dim at the positions of the vector `index`.
 Tensor index_select(Operand x, int dim, Operand index);
-/// x with result[i][index[i][j][k]][k] = source[i][j][k] for dim 1, as torch.scatter. If several positions are equal, the
-/// last one is written, on every mesh, and only its source has a gradient. `source` is a tensor of at least the sizes of
-/// index, or a number.
+/// x with result[i][index[i][j][k]][k] = source[i][j][k] for dim 1, as torch.scatter. If several positions are equal,
+/// the last one is written, on every mesh, and only its source gets a gradient. `source` is a number, or a tensor that
+/// is at least as large as `index` in each dim.
 Tensor scatter(Operand x, int dim, Operand index, Operand source);
 /// The same, but all sources are added.
 Tensor scatter_add(Operand x, int dim, Operand index, Operand source);

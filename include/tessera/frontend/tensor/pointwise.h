@@ -18,7 +18,7 @@ Tensor operator<(Operand lhs, Operand rhs);
 Tensor operator<=(Operand lhs, Operand rhs);
 Tensor operator>(Operand lhs, Operand rhs);
 Tensor operator>=(Operand lhs, Operand rhs);
-/// Elementwise, as all operators here.
+/// Compares elementwise, as all comparison operators do.
 Tensor operator==(Operand lhs, Operand rhs);
 Tensor operator!=(Operand lhs, Operand rhs);
 Tensor operator&&(Operand lhs, Operand rhs);
@@ -71,16 +71,16 @@ Tensor silu(Operand x);
 /// log(1 + exp(beta * x)) / beta, without overflow.
 Tensor softplus(Operand x, double beta = 1);
 
-/// The bounds of clamp. A bound without a value does not restrict.
+/// The bounds of clamp. A bound without a value has no effect.
 struct ClampOptions {
   std::optional<double> min{};
   std::optional<double> max{};
 };
-/// The nearest number between the bounds. The gradient passes where the bounds do not change x, also at the bounds.
+/// The nearest number between the bounds. Where the bounds do not change x, the gradient passes; otherwise it is 0.
 Tensor clamp(Operand x, ClampOptions bounds);
 inline Tensor clamp(Operand x, double low, double high) { return clamp(x, ClampOptions{low, high}); }
 
-/// pred: whether both, one, exactly one or none of the operands is true, or not 0.
+/// The result is pred. Numbers count as true if they are not 0.
 Tensor logical_and(Operand lhs, Operand rhs);
 Tensor logical_or(Operand lhs, Operand rhs);
 Tensor logical_xor(Operand lhs, Operand rhs);

@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-/// The product of NumPy's matmul: [.., m, k] x [.., k, n] -> [.., m, n]. The batch dims broadcast. A vector as lhs is a
-/// row, as rhs a column; its dim is then not in the result.
+/// The product of NumPy's matmul: [.., m, k] x [.., k, n] -> [.., m, n]. The batch dims broadcast. A vector lhs is a
+/// row, and a vector rhs is a column; the result does not have the dim of a vector.
 Tensor matmul(Operand lhs, Operand rhs);
 /// General product. Contracts dims of lhs with dims of rhs. The result has the batch dims, then the free dims of lhs,
 /// then those of rhs.
@@ -26,13 +26,14 @@ struct DotDims {
 };
 Tensor dot(Operand lhs, Operand rhs, const DotDims& dims);
 
-/// The sum of products that the equation describes. It has one term for each operand, a letter for each dim. Dims with
-/// the same letter have the same size, or size 1, which broadcasts. A letter twice in one term is the diagonal. `...`
-/// stands for any further dims, which broadcast. Letters that the output does not name are summed. Without `->` the
-/// output has the dims of `...`, then the letters that occur once, in alphabetical order (capital letters first).
+/// The sum of products that the equation describes. The equation has one term for each operand, and a term has one
+/// letter for each dim. Dims with the same letter have the same size, or size 1, which broadcasts. A letter that occurs
+/// twice in one term selects the diagonal. `...` stands for any further dims, which broadcast. Letters that the output
+/// does not name are summed. Without `->` the output has the dims of `...`, then the letters that occur once, in
+/// alphabetical order (capital letters first).
 ///
-/// Two operands become one `dot`, and more become a sequence of them, in the order with the fewest operations at each
-/// step. The operands have one element type.
+/// Two operands become one `dot`. More operands become a sequence of dots: each step multiplies the two operands whose
+/// dot has the fewest FLOPs. All operands must have the same element type.
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
               std::source_location where = std::source_location::current());
 Tensor einsum(std::string_view equation, Operand x);

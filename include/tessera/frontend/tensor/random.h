@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers from an explicit key, as in JAX. The numbers depend only on the key and on the position of the element
-// in the global tensor, so every mesh draws the same ones. A key gives the same numbers each time it is used: make a new
-// one for each use.
+// in the global tensor, so every mesh draws the same ones. A key gives the same numbers each time, so create a new key
+// for each use.
 //
 //   Key key(42);
 //   for (int step = 0; step < steps; ++step) {
@@ -10,8 +10,8 @@
 //     const Tensor mask = bernoulli(keys[1], 0.9, {batch, 1});
 //   }
 //
-// A key is an input of the program, so a new key needs no new compilation. Pass keys to compiled functions as tensors,
-// words(), because a function that is compiled once would otherwise draw from the key of its first call.
+// A key is an input of the program, so a new key needs no new compilation. Pass words() of a key to a compiled function
+// as an argument. Otherwise, the function always draws from the key of its first call.
 #pragma once
 
 #include <array>

@@ -78,8 +78,8 @@ Tensor all(Operand x, std::initializer_list<T> dims) {
   return all(x, over_dims(dims));
 }
 
-/// The variance: unbiased (correction 1) unless the options say otherwise. Computed in f32 at least. NaN if there are not
-/// more elements than the correction.
+/// The variance; unbiased (correction 1) by default. Computed in f32 at least. NaN unless the number of elements is
+/// greater than the correction.
 Tensor var(Operand x, VarOptions options = {});
 /// The square root of var(). Its gradient is not finite where the variance is 0.
 Tensor std(Operand x, VarOptions options = {});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of variables: the variables of equal modules, stored as one array with a new dim 0. A loop over the modules then
-// reads one element of the stack in each iteration, and an optimizer updates all of them as one variable. State dicts
-// have one entry for each variable of a stack, a view, under the name in which the number replaces `each`:
-// `h.3.attn.weight` for `h.each.attn.weight`. So files do not depend on stacking.
+// Stacks of variables: the variables of equal modules, stored as one array with a new dim 0. A loop over the modules
+// then reads one element of the stack in each iteration, and an optimizer updates all of them as one variable. A state
+// dict has one entry for each variable of a stack, which is a view of the stack. In its name, the number of the
+// variable replaces `each`: the stack `h.each.attn.weight` has the entry `h.3.attn.weight`. Files therefore do not
+// depend on stacking.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace tessera {
 /// The part of a name that the number of a variable of a stack replaces.
 inline constexpr std::string_view kEachOfStack = "each";
 
-/// Makes a new variable a stack of `count` variables of its type. Its initializer computes the complete stack. Error if
-/// the variable has a value, a sharding or optimizer state already.
+/// Turns a new variable into a stack of `count` variables of its type. The initializer computes the complete stack.
+/// Error if the variable has a value, a sharding or optimizer state already.
 void make_stack(const Tensor& variable, std::int64_t count);
 /// The number of variables in a stack; 0 for other variables.
 std::int64_t stack_count(const Tensor& variable);

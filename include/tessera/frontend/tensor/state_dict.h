@@ -2,7 +2,7 @@
 // Named variables: the state of a module or of an optimizer, in memory or in files.
 //
 //   StateDict state = model.state_dict();         refers to the variables of the model
-//   other.load_state_dict(state);                 other has the same values from now on
+//   other.load_state_dict(state);                 copies the values to `other`
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class StateDict {
  public:
   /// Error if an entry has this name or alias already.
   void add(NamedTensor entry);
-  /// A further name of the entry `name`: that of a tied parameter.
+  /// Adds another name of the entry `name`, for a tied parameter.
   void add_alias(const std::string& name, const std::string& alias);
   /// The variable of this name or alias; null if there is none.
   [[nodiscard]] const NamedTensor* find(std::string_view name) const;
@@ -44,12 +44,12 @@ class StateDict {
 };
 
 struct LoadStateOptions {
-  /// Whether missing and unexpected names are errors. Other shapes and element types always are.
+  /// Missing and unexpected names are errors. Different shapes and element types are always errors.
   bool strict = true;
-  /// Names in the source that are ignored although nothing needs them.
+  /// True for names in the source that are not errors although no entry has them.
   std::function<bool(std::string_view)> ignores{};
 };
-/// The names that do not match. Empty with `strict`.
+/// The names that do not match. Both lists are empty with `strict`.
 struct LoadStateResult {
   std::vector<std::string> missing_keys;
   std::vector<std::string> unexpected_keys;
@@ -60,9 +60,9 @@ struct NamedType {
   std::string name;
   Type type;
 };
-/// For each entry of `state` the index of its source in `given`, or -1. The shape of a source is exported_dims or that
-/// of the variable; element types are equal, or both are floats. Error, headed by `what`, that lists all problems:
-/// missing and unexpected names with the nearest one, and other shapes.
+/// Returns, for each entry of `state`, the index of its source in `given`, or -1. A source must have the dims
+/// exported_dims or those of the variable, and the same element type, or both types must be floats. The error begins
+/// with `what` and lists all problems: missing and unexpected names (with the nearest one), and different shapes.
 std::vector<int> match_state(const StateDict& state, const std::vector<NamedType>& given, std::string_view what,
                              const LoadStateOptions& options, LoadStateResult& result);
 
@@ -74,13 +74,13 @@ LoadStateResult load_state(const StateDict& state, const StateDict& source, std:
 /// Fills the shard of rank `device`: `shard` has the type shard_type(type, sharding), row-major, and contains zeros.
 using ShardReader =
     std::function<void(const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard)>;
-/// From now on the value of the variable is what `reader` reads when the value is first needed, in the sharding that the
-/// variable then has. No rank holds more than its shard. Not collective.
+/// Defers the value of a variable: when it is first needed, `reader` reads it, in the sharding that the variable has
+/// then. No rank holds more than its shard. Not collective.
 void read_when_needed(const Tensor& variable, ShardReader reader);
-/// Reads the values that read_when_needed() has left for later. Not collective.
+/// Reads the values that read_when_needed() deferred. Not collective.
 void read_now(const StateDict& state);
-/// Returns this rank's shard of a variable in memory and its sharding. Collective if the variable has no value yet. Error
-/// if the value is partial or on one device only.
+/// Returns this rank's shard of a variable in memory and its sharding. Collective if the variable has no value yet.
+/// Error if the value is partial or on one device only.
 struct StoredShard {
   Sharding sharding;
   DeviceArray shard;

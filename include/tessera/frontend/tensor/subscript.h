@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `x[...]` takes: numbers, ranges, All, NewAxis and Ellipsis, as in NumPy.
+// The subscripts of `x[...]`: numbers, ranges, All, NewAxis and Ellipsis, as in NumPy.
 //
-//   x[2]                        element 2 of dim 0; the dim goes
+//   x[2]                        element 2 of dim 0; the dim is removed
 //   x[{Range(1, 3), All, -1}]   rows 1 and 2, all of dim 1, the last element of dim 2
 //   x[{Ellipsis, NewAxis}]      a new last dim of size 1
 //   x[{Range({}, {}, -1)}]      the rows in reverse order
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-/// Elements start, start + step, … before `stop`. A bound without a value is the end of the dim; negative bounds count
-/// from the end; bounds beyond the ends are moved to the ends, as in NumPy. A negative step goes backwards.
+/// Elements start, start + step, … before `stop`. A bound without a value is the end of the dim. As in NumPy, negative
+/// bounds count from the end, and bounds beyond the ends are clamped to them. A negative step goes backwards.
 struct Range {
   std::optional<std::int64_t> start;
   std::optional<std::int64_t> stop;
@@ -31,7 +31,7 @@ struct OtherDims {};
 inline constexpr AllElements All;
 /// A new dim of size 1.
 inline constexpr NewDim NewAxis;
-/// As many All as the tensor has further dims.
+/// Stands for an All for each dim of the tensor without another entry.
 inline constexpr OtherDims Ellipsis;
 
 /// One entry of a subscript.

@@ -55,8 +55,8 @@ class Tensor {
   static Tensor from(Dims dims, const std::vector<T>& values) {
     return from_host(Literal::from<T>(std::move(dims), values));
   }
-  /// The same with the element type of `values` (a span, a vector, an array), which are in row-major order. Error unless
-  /// there is one value for each element.
+  /// The same with the element type of `values` (a span, a vector, an array), which are in row-major order. Error
+  /// unless there is one value for each element.
   template <std::ranges::contiguous_range Values>
   static Tensor from(const Values& values, const Shape& shape) {
     using T = std::remove_cv_t<std::ranges::range_value_t<Values>>;
@@ -77,11 +77,11 @@ class Tensor {
   static Tensor from(const std::vector<bool>& values, const Shape& shape);
   /// A scalar that may change between steps without a new compilation (learning rate, loss scale).
   static Tensor scalar(DType dtype, double value) { return from_host(scalar_of(dtype, value)); }
-  /// The same, with the result of `value`. Within a compiled function it is called at every call of the function.
+  /// The same, with the number that `value` returns. Every call of a compiled function calls `value` again.
   static Tensor scalar(DType dtype, const std::function<double()>& value);
   /// Every rank passes its shard under `spec`: a literal of the shard's type, with padding at the end of uneven dims.
-  /// Ranks to which the spec gives the same elements must pass equal shards; the next step that uses the value compares
-  /// them (TESSERA_CHECK_INPUTS).
+  /// Ranks that hold the same elements under `spec` must pass equal shards. The next step that uses the value compares
+  /// the shards (TESSERA_CHECK_INPUTS).
   static Tensor from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec,
                                   const Literal& shard);
   /// A variable whose initial value `initializer` computes at the first use.
@@ -171,15 +171,15 @@ class Tensor {
   /// Exchanges two dims.
   [[nodiscard]] Tensor transpose(int first, int second,
                                  std::source_location where = std::source_location::current()) const;
-  /// Joins the dims start..end into one.
+  /// Merges the dims start..end into one.
   [[nodiscard]] Tensor flatten(int start = 0, int end = -1,
                                std::source_location where = std::source_location::current()) const;
-  /// Repeats dims of size 1 to these sizes. -1 keeps the size; further dims may precede those of the tensor.
+  /// Repeats dims of size 1 to these sizes. -1 keeps a size. `sizes` may begin with additional dims.
   [[nodiscard]] Tensor expand(Dims sizes, std::source_location where = std::source_location::current()) const;
-  /// A part of the tensor, as in NumPy: see subscript.h. Error for a number beyond the ends, or too many entries.
+  /// A part of the tensor, as in NumPy (subscript.h). Errors: a number out of range, too many entries.
   [[nodiscard]] Tensor operator[](const Index& index) const { return (*this)[{index}]; }
   [[nodiscard]] Tensor operator[](std::initializer_list<Index> indices) const;
-  /// The last two dims swapped.
+  /// The tensor with its last two dims exchanged.
   [[nodiscard]] Tensor t(std::source_location where = std::source_location::current()) const;
   /// Elements [start, limit) of a dim; negative numbers count from the end.
   [[nodiscard]] Tensor slice(int dim, std::int64_t start, std::int64_t limit,
@@ -193,7 +193,7 @@ class Tensor {
   [[nodiscard]] Tensor broadcast_to(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor to(DType dtype, std::source_location where = std::source_location::current()) const;
 
-  // ---- reductions, as the functions in reductions.h -------------------------------------------------------------------
+  // ---- reductions, as the functions in reductions.h -----------------------------------------------------------------
 
   [[nodiscard]] Tensor sum(ReduceOptions options = {},
                            std::source_location where = std::source_location::current()) const;
@@ -325,14 +325,14 @@ class Operand {
   std::source_location where_;
 };
 
-/// Returns the complete values of several tensors with one program, where to_host() would need one for each.
+/// Returns the complete values of several tensors. Needs one program, whereas to_host() needs one for each tensor.
 /// Collective.
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors,
                               std::source_location where = std::source_location::current());
 
-/// Ends the step: one program computes the new values of all variables and live tensors; they become data. If a core is
-/// available (TESSERA_ASYNC), the program runs while the next step is traced. Code that reads one of its values waits,
-/// and an error of the program is thrown by the next mark_step() or read.
+/// Ends the step: one program computes the new values of all variables and live tensors, which then are data. If a core
+/// is available (TESSERA_ASYNC), the program runs while the next step is traced. Code that reads one of its values
+/// waits for the program. The next mark_step() or read throws an error of the program.
 void mark_step(std::source_location where = std::source_location::current());
 
 struct StepOptions {
@@ -343,11 +343,11 @@ void mark_step(StepOptions options, std::source_location where = std::source_loc
 /// Waits until every step that mark_step() began has ended. Throws its error, if any.
 void wait_device_ops();
 
-/// The random seed of this rank's trace (the same on every rank) for dropout and initial values. Default 42.
+/// Sets the random seed for dropout and initial values, 42 by default. All ranks must set the same seed.
 void manual_seed(std::uint64_t seed);
 
-/// The state of the random numbers of this rank's trace: the seed and the number of steps so far. A run that is continued
-/// with the state draws the numbers that the uninterrupted run draws.
+/// The state of the random numbers of this rank's trace: the seed and the number of steps so far. A run that is resumed
+/// with this state draws the same numbers as an uninterrupted run.
 struct RandomState {
   std::uint64_t seed = 42;
   std::uint64_t step = 0;
@@ -355,9 +355,9 @@ struct RandomState {
 RandomState random_state();
 void set_random_state(const RandomState& state);
 
-/// A scope for the rows of a micro-batch that starts at `first_row` of the complete batch. Random ops in it draw the
-/// numbers of these rows, and mark_step() in it does not advance the random state, so dropout masks do not depend on
-/// the division into micro-batches. Dim 0 must be the rows.
+/// A scope for the rows of a micro-batch that starts at `first_row` of the complete batch. Random ops in the scope draw
+/// the numbers of these rows, and mark_step() does not advance the random state. Dropout masks therefore do not depend
+/// on the division into micro-batches. Dim 0 of these ops must be the rows.
 class MicroBatch {
  public:
   explicit MicroBatch(std::int64_t first_row);

@@ -10,8 +10,8 @@
 //         static void fields(auto& self, auto&& visit) { visit("hidden", self.hidden), visit("cell", self.cell); }
 //       };
 //
-//   - a number, a bool, an enum or a std::string. These are no leaves: they belong to the structure. A compiled function
-//     is traced again if one of them differs.
+//   - a number, a bool, an enum or a std::string. These are not leaves; they belong to the structure. A compiled
+//     function is traced again if one of them differs.
 #pragma once
 
 #include <array>
@@ -65,7 +65,7 @@ inline constexpr bool kAlwaysFalse = false;
 
 }  // namespace detail
 
-/// Visits a tree in order. `visitor.leaf(Tensor&)` is called for each tensor, `visitor.fact(text)` for each part of the
+/// Visits a tree in order. Calls `visitor.leaf(Tensor&)` for each tensor, and `visitor.fact(text)` for each part of the
 /// structure: sizes, keys, names of members, numbers.
 template <class T, class Visitor>
 void visit_tree(T& tree, Visitor& visitor) {

@@ -27,7 +27,7 @@ class FunctionTrace {
 
   /// The next argument. All arguments come before the first op.
   Value argument(const Type& type, const std::string& name);
-  /// Names the counter of a loop whose body this is: random numbers then differ between iterations.
+  /// If the function is the body of a loop, sets the loop counter, so that random numbers differ between iterations.
   void set_iteration(Value iteration);
   /// Ends the function. Its results are values of its computation.
   void close(const std::vector<Value>& results);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of traces and variables without `detail::`. The sources of Tessera include this header, and programs that
-// define functions of their own may. The headers that users include do not.
+// The names of traces and variables without `detail::`. The sources of Tessera include this header. Programs that
+// define their own functions may include it. The other public headers do not include it.
 #pragma once
 
 #include "tessera/frontend/tracing/function_trace.h"

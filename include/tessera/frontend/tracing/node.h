@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value of the front end, and the handle of a tensor to it.
+// A value of the front end, and the handle with which a tensor refers to it.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct Node {
   std::optional<Literal> host;              // data: the complete value, equal on every rank
   bool is_abstract = false;                 // data without a value, for plans
   bool is_given = false;                    // data from the host, which must be equal on every rank
-  std::optional<std::uint64_t> given_hash;  // of the complete value, once it was needed; the ranks compare it
+  std::optional<std::uint64_t> given_hash;  // of the complete value, if it was needed; the ranks compare it
   std::optional<std::uint64_t> shard_hash;  // of this rank's shard from the host, if other ranks hold it too
   bool is_under_way = false;  // data that the running step computes: call await_execution() before using the shard
   std::function<Literal()> refresh;  // data from the host that a compiled function requests at each call
@@ -45,7 +45,7 @@ struct Node {
   [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_under_way || is_abstract; }
   [[nodiscard]] bool is_deferred() const { return initializer != nullptr || reader != nullptr; }
   /// The number of tensors with this value. A step may write its results into the memory of a value that no tensor
-  /// has any more.
+  /// holds.
   [[nodiscard]] int holders() const { return holders_.load(std::memory_order_relaxed); }
 
  private:
@@ -53,7 +53,7 @@ struct Node {
   std::atomic<int> holders_{0};
 };
 
-/// The handle of a tensor, or of other code that reads the value later, to a node. A plain shared_ptr keeps the node,
+/// A handle to a node, for a tensor or for other code that reads the value later. A plain shared_ptr keeps the node,
 /// but not its value.
 class NodeHandle {
  public:

@@ -24,27 +24,27 @@
 
 namespace tessera::detail {
 
-/// How ops use a parameter of an FSDP unit: it is gathered at the use.
+/// How ops use a parameter of an FSDP unit, which is gathered where it is used.
 struct Unshard {
   std::string unit;
   Sharding gathered;
   bool recompute = true;              // gather again for the backward pass
   std::optional<DType> reduce_dtype;  // the type in which gradients are reduced; nullopt: that of the parameter
-  std::optional<Sharding> kept;       // with recompute: stays from the forward to the backward pass; nullopt: nothing
+  std::optional<Sharding> kept;       // with recompute: the sharding kept until the backward pass; nullopt: not kept
 };
 
-/// The values of an update that are sharded over the axes that shard the rows of the batch, if the variable is not.
+/// The values of an update that are sharded over the axes of the batch, although the variable is replicated over them.
 enum class UpdateShards : std::uint8_t {
   kGradientAndState,
   kState,
   kNone
-};  // of kState, gradient_storage is only the state's
+};  // with kState, gradient_storage applies only to the state
 
 /// How the gradients of a variable are stored.
 struct GradientRules {
   UpdateShards shards = UpdateShards::kGradientAndState;
   double scale = 1;
-  bool defers_reduction = false;  // add up partial values; the first backward() without this rule reduces their sum
+  bool defers_reduction = false;  // add partial values; the first backward() without this rule reduces the sum
   bool ends_step = false;         // the step ends with backward()
   bool reduces_at_once = false;   // one all-reduce over all devices that shard the batch, then a slice
 };
@@ -62,7 +62,7 @@ class TensorImpl {
   GradientRules gradient_rules;
   bool has_optimizer_state = false;
   Dims exported_dims;                      // of a parameter: its shape in files; empty: that of its type
-  std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
+  std::shared_ptr<TensorImpl> stands_for;  // for a stored_tensor(): the variable
   std::int64_t stack_count = 0;            // of a stack of variables: the size of dim 0; 0: no stack
   std::shared_ptr<TensorImpl> stack;       // of a view of one variable in a stack: the stack, and the index in dim 0
   std::int64_t row = 0;
@@ -86,10 +86,10 @@ class Trace {
 
   /// Calls `emit` with `where`, the module path and the unit in the notes. The result is a traced tensor.
   Tensor record(const std::source_location& where, const std::function<Value(Builder&)>& emit);
-  /// The value of a tensor for use in ops: converted, and gathered if it is a parameter of a unit. Gradients flow to
-  /// it.
+  /// Returns the value of a tensor for ops: converted to its compute type, and gathered if it is a parameter of a unit.
+  /// Gradients flow to it.
   Value use(const Tensor& tensor);
-  /// One variable of a stack, `row` of its stored value, as use() returns other variables.
+  /// The same for one variable of a stack, where `row` is a row of the stored value of the stack.
   Value use_row(const TensorImpl& stack, Value row);
   /// The stored value.
   Value stored(const Tensor& tensor);
@@ -140,7 +140,7 @@ class Trace {
   /// Discards all traced ops and inputs. `next_step` advances the random state.
   void clear(bool next_step);
 
-  /// Facts about a traced function that compile() needs in addition to the ops.
+  /// Information about a traced function that compile() needs in addition to the ops.
   struct Capture {
     struct Use {
       std::weak_ptr<Node> node;
@@ -170,14 +170,13 @@ class Trace {
    private:
     Trace& trace_;
   };
-  /// Runs `action` now and, within a function that is being compiled, also at every later call. For work of the host
-  /// in a step. `undo` reverts it if the call fails.
+  /// Runs `action` now. In a function that is being compiled, also runs it at every later call. For work on the host in
+  /// a step. `undo` reverts the action if the call fails.
   void at_each_call(const std::function<void()>& action, const std::function<void()>& undo = {});
   [[nodiscard]] bool is_capturing() const { return capture_ != nullptr; }
   /// Called before a value is read or a step ends: throws a GraphBreak in a function that may be run without compiling.
   void note_graph_break() const;
-  /// Call these before a variable gets another value, before it gets another gradient, and before gradients are
-  /// computed.
+  /// Must be called before a variable gets another value (note_assignment) or another gradient (note_gradient).
   void note_assignment(const std::shared_ptr<TensorImpl>& variable);
   void note_gradient(const std::shared_ptr<TensorImpl>& variable);
   /// Called after backward() has added the ops from `first` on.
@@ -199,7 +198,7 @@ class Trace {
     std::vector<Value> captured;          // in the enclosing computation, in the order of their parameters
     std::unordered_map<Id, Id> inner_of;  // captured value -> value in this computation
     std::map<std::pair<DType, std::uint64_t>, Id> scalars;
-    Value iteration{};  // of the loop whose body this is, s32[]
+    Value iteration{};  // if this is the body of a loop: its counter, s32[]
   };
   void push_frame(const std::shared_ptr<Frame>& frame) { frames_.push_back(frame); }
   void pop_frame() { frames_.pop_back(); }
@@ -208,7 +207,7 @@ class Trace {
   [[nodiscard]] ProgramBuilder& program() { return *program_; }
   /// A value of the current computation or of an enclosing one, for use in the current one.
   Value here(Value value);
-  /// Throws if a function is being traced: `what` is not possible there.
+  /// Error if a function is being traced, because `what` is not possible there.
   void require_no_function(std::string_view what) const;
 
   /// Module path and FSDP unit of the ops that are traced now.

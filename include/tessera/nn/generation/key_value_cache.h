@@ -25,7 +25,7 @@ struct CacheSizes {
   DType dtype = DType::kF32;
 };
 
-/// The place of the tokens of a step. The texts of a batch end in the same slot; shorter ones begin in a later slot.
+/// The place of the tokens of a step. All texts of a batch end in the same slot, so shorter ones begin in a later slot.
 struct StepPlace {
   Tensor start{};      // s32[]: the slot of the first token of the step
   Tensor positions{};  // s32[batch, time]: the position of each token in its text (0 in unused slots)
@@ -33,8 +33,8 @@ struct StepPlace {
 };
 
 /// Writes the keys and values [batch, time, key heads, head size] of a layer into the cache, and returns the attention
-/// of q [batch, time, heads, head size] over all slots up to each token: [batch, time, heads, head size]. `settings` may
-/// give a scale.
+/// of q [batch, time, heads, head size] over all slots up to each token: [batch, time, heads, head size]. `settings`
+/// may give a scale.
 Tensor cached_attention(KeyValueCache& cache, std::int64_t layer, const StepPlace& place, const Tensor& q,
                         const Tensor& k, const Tensor& v, AttentionSettings settings = {});
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// BERT (Devlin et al., 2019): an encoder of token sequences. Configuration, names and shapes are those of Hugging Face's
-// BertModel, BertForMaskedLM and BertForSequenceClassification.
+// BERT (Devlin et al., 2019): an encoder of token sequences. Configuration, names and shapes are those of Hugging
+// Face's BertModel, BertForMaskedLM and BertForSequenceClassification.
 //
 //   auto model = from_pretrained<nn::BertModel>("all-MiniLM-L6-v2");
-//   Tensor sentences = model->embed({ids, mask}, {.pooling = nn::BertPooling::kMean, .normalize = true});    // [b, hidden]
+//   // [b, hidden]
+//   Tensor sentences = model->embed({ids, mask}, {.pooling = nn::BertPooling::kMean, .normalize = true});
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace tessera::nn {
 
-/// Hugging Face's BertConfig. Keys it does not use are kept and written back.
+/// Hugging Face's BertConfig. Keys that Tessera does not use are kept, and to_json() writes them back.
 struct BertConfig {
   std::int64_t vocab_size = 30522;
   std::int64_t hidden_size = 768;
@@ -35,7 +36,7 @@ struct BertConfig {
   std::int64_t pad_token_id = 0;
   bool tie_word_embeddings = true;
   std::optional<double> classifier_dropout;  // nullopt: hidden_dropout_prob
-  std::int64_t num_labels = 2;               // the length of id2label; 1: a number is predicted
+  std::int64_t num_labels = 2;               // the length of id2label; 1: predicts a number
   DType dtype = DType::kF32;                 // of parameters; not part of the file
   std::string source_json;                   // the text of the file, for keys that are not used here
 
@@ -51,19 +52,20 @@ struct BertConfig {
   /// absolute ones.
   static BertConfig from_json(const std::string& text, const std::string& origin = "BERT configuration");
   static BertConfig from_file(const std::string& path);
-  /// Returns all keys that were read, with the values of the fields above. A new file names `architecture`.
+  /// Returns all keys that were read, with the values of the fields above. `architecture` is the value of
+  /// "architectures".
   [[nodiscard]] std::string to_json(const std::string& architecture = "BertForMaskedLM") const;
   void check() const;
 };
 
-/// What BERT reads. All are [b, t].
+/// The inputs of BERT. All are [b, t].
 struct BertInputs {
   Tensor input_ids;
-  Tensor attention_mask{};  // 0 for the positions that nothing attends to, otherwise 1; null: all 1
+  Tensor attention_mask{};  // 0 for positions to which no position attends, else 1; null: all 1
   Tensor token_type_ids{};  // 1 in the second text of a pair; null: all 0
 };
 
-/// The sum of the embeddings of words, positions and texts, normalized: `bert.embeddings`.
+/// The normalized sum of the embeddings of words, positions and token types: `bert.embeddings`.
 class BertEmbeddings : public Callable<BertEmbeddings> {
  public:
   explicit BertEmbeddings(const BertConfig& config);
@@ -101,10 +103,10 @@ class BertLayer : public Callable<BertLayer> {
   std::optional<ActivationSharding> split_;
 };
 
-/// How the vector of a text is made of those of its tokens.
+/// How the vector of a text is computed from the vectors of its tokens.
 enum class BertPooling {
   kMean,  // the mean over the positions of the mask
-  kCls,   // that of the first token
+  kCls,   // the vector of the first token
 };
 struct BertEmbedOptions {
   BertPooling pooling = BertPooling::kMean;
@@ -133,7 +135,7 @@ class BertModel : public Callable<BertModel, PretrainedModel> {
   [[nodiscard]] std::string_view block_class() const override { return "BertLayer"; }
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "BertModel"; }
-  /// Older files contain the numbers of the positions, and other names of norms.
+  /// Accepts older files, which also contain position ids and have other names for norms.
   [[nodiscard]] FileNames file_names() const override;
 
  private:
@@ -168,7 +170,7 @@ class BertForMaskedLM : public Callable<BertForMaskedLM, PretrainedModel> {
   [[nodiscard]] std::string_view block_class() const override { return "BertLayer"; }
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "BertForMaskedLM"; }
-  /// Files of other BERTs may have a pooler and the head of next-sentence prediction.
+  /// Accepts files that also have a pooler and the head of next-sentence prediction.
   [[nodiscard]] FileNames file_names() const override;
 
  private:
@@ -215,7 +217,7 @@ class BertForSequenceClassification : public Callable<BertForSequenceClassificat
   [[nodiscard]] std::string_view block_class() const override { return "BertLayer"; }
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "BertForSequenceClassification"; }
-  /// Files of other BERTs may have the heads of pre-training.
+  /// Accepts files that also have the heads of pre-training.
   [[nodiscard]] FileNames file_names() const override;
 
  private:
@@ -226,8 +228,8 @@ class BertForSequenceClassification : public Callable<BertForSequenceClassificat
   Linear classifier_;
 };
 
-/// Shards a model over one axis: attention by heads, MLPs by columns, then rows, word embeddings and the head of
-/// BertForMaskedLM by vocabulary.
+/// Shards a model over one axis. Attention is sharded by heads. The first matrix of an MLP is sharded by columns, and
+/// the second by rows. Word embeddings and the head of BertForMaskedLM are sharded by vocabulary.
 void shard_tensor_parallel(BertModel& model, const Mesh& mesh, const std::string& axis);
 void shard_tensor_parallel(BertForMaskedLM& model, const Mesh& mesh, const std::string& axis);
 void shard_tensor_parallel(BertForSequenceClassification& model, const Mesh& mesh, const std::string& axis);

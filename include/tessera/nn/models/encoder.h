@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The self-attention of encoders (BERT, ViT): every position attends to all positions that a mask does not hide.
+// The self-attention of encoders (BERT, ViT). Every position attends to all positions, except those that the mask
+// excludes.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace tessera::nn {
 
-/// A linear layer to heads: [b, t, in] -> [b, t, heads, head_size]. The weight is [heads, head_size, in], so that heads can
-/// be sharded; files hold [heads * head_size, in].
+/// A linear layer to heads: [b, t, in] -> [b, t, heads, head_size]. The weight is [heads, head_size, in], so that heads
+/// can be sharded; files hold [heads * head_size, in].
 class HeadsLinear : public Callable<HeadsLinear> {
  public:
   struct Options {
@@ -43,7 +44,7 @@ class EncoderSelfAttention : public Callable<EncoderSelfAttention> {
     DType dtype = DType::kF32;
   };
   explicit EncoderSelfAttention(const Options& options);
-  /// x [b, t, c] -> [b, t, c]. `mask` is [b, t], true for the positions that are attended to, or null: all.
+  /// x [b, t, c] -> [b, t, c]. `mask` is [b, t] and true for the positions to which others attend; null: all positions.
   Tensor forward(const Tensor& x, const Tensor& mask);
   /// Shards the weights and the products by heads over the axis of the split.
   void shard(const ActivationSharding& split);

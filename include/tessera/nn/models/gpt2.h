@@ -15,7 +15,7 @@
 
 namespace tessera::nn {
 
-/// Hugging Face's GPT-2 configuration. Keys it does not use are kept and written back.
+/// Hugging Face's GPT-2 configuration. Keys that Tessera does not use are kept, and to_json() writes them back.
 struct GPT2Config {
   std::int64_t vocab_size = 50257;
   std::int64_t n_positions = 1024;
@@ -124,10 +124,10 @@ class GPT2Model : public Callable<GPT2Model> {
   [[nodiscard]] Embedding& wte() { return wte_; }
   [[nodiscard]] Embedding& wpe() { return wpe_; }
   [[nodiscard]] LayerNorm& ln_f() { return ln_f_; }
-  /// Tensor parallelism with sequence parallelism, as in Megatron-LM (Korthikanti et al., 2022). Within the products
-  /// of a block, activations are sharded by heads and columns. Between them they are sharded by time, so that norms,
-  /// dropout and residual sums are not computed twice. The all-reduce of a block becomes a reduce-scatter and a later
-  /// all-gather of the same bytes.
+  /// Tensor parallelism with sequence parallelism, as in Megatron-LM (Korthikanti et al., 2022). In the products of a
+  /// block, activations are sharded by heads and columns. Between the products, the dim t is sharded, so that norms,
+  /// dropout and residual sums are not computed twice. An all-reduce becomes a reduce-scatter and a later all-gather,
+  /// which together receive as many bytes.
   void shard_activations(const ActivationSharding& split);
   [[nodiscard]] const std::optional<ActivationSharding>& activation_sharding() const { return split_; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Model"; }
@@ -160,7 +160,7 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel, CausalLM> {
   [[nodiscard]] const GPT2Config& config() const { return config_; }
   [[nodiscard]] Tensor head_weight() const { return head_weight_; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2LMHeadModel"; }
-  /// The masks in files of Hugging Face are not parameters here.
+  /// Ignores the masks in files of Hugging Face, because they are not parameters here.
   [[nodiscard]] FileNames file_names() const override { return {"transformer.", {".attn.bias", ".attn.masked_bias"}}; }
 
  protected:
@@ -178,8 +178,8 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel, CausalLM> {
   Head lm_head_;
 };
 
-/// Shards a model over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary, and the
-/// activations between them by time (GPT2Model::shard_activations).
+/// Shards a model over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary. Also calls
+/// GPT2Model::shard_activations().
 void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::string& axis);
 
 }  // namespace tessera::nn

@@ -20,13 +20,13 @@ struct GPT2Preset {
 };
 
 /// gpt2, gpt2-medium, gpt2-large, gpt2-xl; 2b, 16b, 20b, 32b, 64b, 128b. The shape of 2b is the published one. The
-/// others have heads of 128, and numbers of parameters within 2% of their names.
+/// others have heads of size 128, and their numbers of parameters differ by at most 2% from their names.
 std::span<const GPT2Preset> gpt2_presets();
 /// Error for an unknown name, with the nearest one.
 const GPT2Preset& gpt2_preset(std::string_view name);
-/// The configuration of a preset; all else as in GPT-2.
+/// The configuration of a preset. Its other fields are those of GPT-2.
 GPT2Config gpt2_config(const GPT2Preset& preset);
-/// The number of parameters of GPT2LMHeadModel, without making one.
+/// The number of parameters of GPT2LMHeadModel. Does not create a model.
 std::int64_t parameter_count(const GPT2Config& config);
 
 }  // namespace tessera::nn

@@ -15,7 +15,7 @@
 
 namespace tessera::nn {
 
-/// Hugging Face's LlamaConfig. Keys it does not use are kept and written back.
+/// Hugging Face's LlamaConfig. Keys that Tessera does not use are kept, and to_json() writes them back.
 struct LlamaConfig {
   std::int64_t vocab_size = 32000;
   std::int64_t hidden_size = 4096;
@@ -58,11 +58,11 @@ struct LlamaConfig {
   void check() const;
 };
 
-/// What the layers of a model share in one call.
+/// The values that the layers of a model share in one call.
 struct DecoderContext {
   RotaryEmbedding::Tables rotary;
   Tensor mask{};                     // booleans [b, 1, 1, t]: false for padding; null: none
-  const StepPlace* place = nullptr;  // in a step of generation, with the cache and the number of the layer
+  const StepPlace* place = nullptr;  // not null in a step of generation, with `cache` and `layer`
   KeyValueCache* cache = nullptr;
   std::int64_t layer = 0;
 };
@@ -84,7 +84,7 @@ class DecoderAttention : public Callable<DecoderAttention> {
  public:
   explicit DecoderAttention(const DecoderAttentionOptions& options, std::string_view class_name = "LlamaAttention");
   Tensor forward(const Tensor& x, const DecoderContext& context);  // [b, t, c] -> [b, t, c]
-  /// Shards the groups of heads over the axis, and the time of the result.
+  /// Shards the groups of heads over the axis, and the dim t of the result.
   void shard_tensor_parallel(const ActivationSharding& split);
   [[nodiscard]] std::string_view class_name() const override { return class_name_; }
 
@@ -124,7 +124,8 @@ class LlamaDecoderLayer : public Callable<LlamaDecoderLayer> {
   RMSNorm input_layernorm_, post_attention_layernorm_;
 };
 
-/// Makes the tables and the mask of a call. Errors: more positions than `positions`; inputs of other shapes.
+/// Computes the tables and the mask of a call. Errors: there are more positions than `positions`; the inputs do not fit
+/// the tokens.
 DecoderContext decoder_context(RotaryEmbedding& rotary, const Tensor& tokens, const CausalInputs& inputs,
                                std::int64_t positions, DType dtype);
 
@@ -177,8 +178,8 @@ class LlamaForCausalLM : public Callable<LlamaForCausalLM, CausalLM> {
   [[nodiscard]] CausalShape shape() const override;
   [[nodiscard]] std::string config_json() const override { return config_.to_json(); }
   [[nodiscard]] std::string_view block_class() const override { return "LlamaDecoderLayer"; }
-  /// Shards groups of heads, the inner dim of feed-forward layers and the vocabulary over the axis, and the activations
-  /// between them by time.
+  /// Shards groups of heads, the inner dim of feed-forward layers and the vocabulary over the axis. Shards the dim t of
+  /// the activations between them.
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
   [[nodiscard]] CacheSizes cache_sizes() const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtral (Jiang et al., 2024) with Hugging Face's names: Llama's attention, and a sparse mixture of experts in place of
-// the feed-forward layer.
+// Mixtral (Jiang et al., 2024) with Hugging Face's names: Llama's attention, and a sparse mixture of experts in place
+// of the feed-forward layer.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera::nn {
 
-/// Hugging Face's MixtralConfig. Keys it does not use are kept and written back.
+/// Hugging Face's MixtralConfig. Keys that Tessera does not use are kept, and to_json() writes them back.
 struct MixtralConfig {
   std::int64_t vocab_size = 32000;
   std::int64_t hidden_size = 4096;
@@ -35,8 +35,8 @@ struct MixtralConfig {
   bool output_router_logits = false;  // adds the load-balancing loss
   double router_aux_loss_coef = 0.001;
   double router_jitter_noise = 0;
-  /// Not in Hugging Face's class, which keeps such keys: the capacity of experts (SparseMoe::Options::capacity_factor;
-  /// 0: dropless), and the coefficient of the router z-loss.
+  /// The capacity of experts (SparseMoe::Options::capacity_factor; 0: dropless), and the coefficient of the router
+  /// z-loss. Hugging Face's class does not use these keys, but keeps them.
   double expert_capacity_factor = 0;
   double router_z_loss_coef = 0;
   std::optional<std::int64_t> pad_token_id{};
@@ -49,7 +49,8 @@ struct MixtralConfig {
   /// Mixtral-8x7B-v0.1.
   static MixtralConfig mixtral_8x7b();
 
-  /// Errors as of LlamaConfig::from_json(); experts per token outside of 1 … num_local_experts; negative coefficients.
+  /// Errors: those of LlamaConfig::from_json(); experts per token outside of 1 … num_local_experts; negative
+  /// coefficients.
   static MixtralConfig from_json(const std::string& text, const std::string& origin = "Mixtral configuration");
   static MixtralConfig from_file(const std::string& path);
   [[nodiscard]] std::string to_json() const;
@@ -105,8 +106,8 @@ class MixtralModel : public Callable<MixtralModel> {
   std::optional<ActivationSharding> split_;
 };
 
-/// Mixtral with the language-model head. The loss contains the load-balancing loss if output_router_logits is set, as in
-/// Hugging Face, and the router z-loss if it has a coefficient.
+/// Mixtral with the language-model head. As in Hugging Face, the loss contains the load-balancing loss if
+/// output_router_logits is set. It contains the router z-loss if router_z_loss_coef is not 0.
 class MixtralForCausalLM : public Callable<MixtralForCausalLM, CausalLM> {
  public:
   using Config = MixtralConfig;
@@ -117,8 +118,8 @@ class MixtralForCausalLM : public Callable<MixtralForCausalLM, CausalLM> {
   [[nodiscard]] CausalShape shape() const override;
   [[nodiscard]] std::string config_json() const override { return config_.to_json(); }
   [[nodiscard]] std::string_view block_class() const override { return "MixtralDecoderLayer"; }
-  /// Shards groups of heads, the inner dim of each expert and the vocabulary over the axis, and the activations between
-  /// them by time.
+  /// Shards groups of heads, the inner dim of each expert and the vocabulary over the axis. Shards the dim t of the
+  /// activations between them.
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   /// Shards the experts of every layer over the axis (nn::shard_experts).
   void shard_experts(const Mesh& mesh, const std::string& axis) override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interfaces of models that Hugging Face's folders describe: a configuration, named inputs and outputs, and for language
-// models what training and generation need.
+// Interfaces of models that Hugging Face's folders describe. They have a configuration and named inputs and outputs.
+// Language models also have the functions that training and generation need.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct ModelOutput {
 };
 /// Returns the input `name`, or a null tensor.
 Tensor input_of(const ModelInputs& inputs, std::string_view name);
-/// Error, with the nearest known name, if there is an input that is not in `known`; error if one of `needed` is missing.
+/// Error, with the nearest known name, if there is an input that is not in `known`; error if one of `needed` is
+/// missing.
 void check_inputs(std::string_view model, const ModelInputs& inputs, const std::vector<std::string>& needed,
                   const std::vector<std::string>& optional);
 
@@ -35,9 +36,9 @@ class PretrainedModel : public Module {
  public:
   /// The text of config.json.
   [[nodiscard]] virtual std::string config_json() const = 0;
-  /// Calls the model with named inputs. Error for an input that the model does not have, or needs.
+  /// Calls the model with named inputs. Errors: an input that the model does not have; a required input is missing.
   virtual ModelOutput run(const ModelInputs& inputs) = 0;
-  /// The class of the repeated block: an FSDP unit.
+  /// The class of the repeated block. By default, each block is an FSDP unit.
   [[nodiscard]] virtual std::string_view block_class() const = 0;
   /// Shards the products of the model over an axis. Error unless the model overrides it.
   virtual void shard_tensor_parallel(const Mesh& mesh, const std::string& axis);
@@ -49,7 +50,7 @@ struct CausalShape {
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
-  std::int64_t key_heads = 0;  // that is, groups of heads with shared keys
+  std::int64_t key_heads = 0;  // the number of groups of heads that share keys
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;
 };
@@ -58,8 +59,8 @@ struct CausalInputs {
   Tensor attention_mask{};  // [b, t]: 0 for padding, which no position sees; null: no padding
   Tensor position_ids{};    // integers [b, t]; null: 0 … t - 1
 };
-/// The sum of the losses and the number of labels. Training adds `auxiliary`, a scalar with its coefficient, to the mean
-/// of a batch; null if the model has no such loss.
+/// The sum of the losses and the number of labels. Training adds `auxiliary`, a scalar that includes its coefficient,
+/// to the mean of a batch. It is null if the model has no such loss.
 struct CausalLossParts : CrossEntropyParts {
   Tensor auxiliary{};
 };
@@ -72,11 +73,11 @@ class CausalLM : public PretrainedModel {
   virtual void shard_experts(const Mesh& mesh, const std::string& axis);
   /// s32 or s64 [b, t] -> [b, t, vocabulary].
   Tensor logits(const Tensor& tokens, const CausalInputs& inputs = {});
-  /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i], and the auxiliary loss. Labels of -100
-  /// are ignored.
+  /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., 0..i], plus the auxiliary loss. Labels of
+  /// -100 are ignored.
   Tensor forward(const Tensor& tokens, const Tensor& labels);
   CausalLossParts loss_parts(const Tensor& tokens, const Tensor& labels, const CausalInputs& inputs = {});
-  /// Takes input_ids, and labels, attention_mask and position_ids if given.
+  /// Takes input_ids. Optional inputs are labels, attention_mask and position_ids.
   ModelOutput run(const ModelInputs& inputs) override;
 
   // ---- generation (tessera/nn/generation/generate.h) ----------------------------------------------------------------
@@ -86,7 +87,7 @@ class CausalLM : public PretrainedModel {
   virtual Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache);
   /// Error unless the model overrides it.
   [[nodiscard]] virtual CacheSizes cache_sizes() const;
-  /// The axis over which the heads are sharded, if there is one: the cache is sharded like them.
+  /// The axis over which the heads are sharded, if there is one. The cache is sharded in the same way.
   [[nodiscard]] virtual std::optional<ActivationSharding> head_sharding() const { return std::nullopt; }
 
  protected:

@@ -21,11 +21,11 @@ struct ModelRow {
 const std::vector<ModelRow>& model_table();
 
 /// Makes the model that a config.json describes: by its `architectures`, else by its `model_type`, else by `fallback`.
-/// `dtype` is the type of the parameters. Errors: the configuration names no model; a model that is not known, with the
-/// nearest names; errors of the configuration.
+/// `dtype` is the type of the parameters. Errors: the configuration names no model; the model is unknown (with the
+/// nearest names); errors of the configuration.
 std::unique_ptr<PretrainedModel> make_model(const std::string& config, const std::string& origin,
                                             DType dtype = DType::kF32, const std::string& fallback = "");
-/// The same for causal language models. Error if the model is none.
+/// The same for causal language models. Error if the configuration describes another kind of model.
 std::unique_ptr<CausalLM> make_causal_lm(const std::string& config, const std::string& origin,
                                          DType dtype = DType::kF32, const std::string& fallback = "");
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet (He et al., 2016), with the stride of a bottleneck in its 3x3 convolution unless the configuration says
-// otherwise. Configuration, names and shapes are those of Hugging Face's ResNetForImageClassification.
+// ResNet (He et al., 2016). The stride of a bottleneck is in its 3x3 convolution unless downsample_in_bottleneck is
+// set. Configuration, names and shapes are those of Hugging Face's ResNetForImageClassification.
 //
 //   nn::ResNetForImageClassification model(nn::ResNetConfig::resnet18(/*num_labels=*/10));
 //   Tensor loss = model(images, labels);                          // images [n, 3, h, w]
@@ -23,7 +23,7 @@
 
 namespace tessera::nn {
 
-/// Hugging Face's ResNetConfig. Keys it does not use are kept and written back.
+/// Hugging Face's ResNetConfig. Keys that Tessera does not use are kept, and to_json() writes them back.
 struct ResNetConfig {
   std::int64_t num_channels = 3;
   std::int64_t embedding_size = 64;
@@ -72,8 +72,8 @@ class ResNetConvLayer : public Callable<ResNetConvLayer> {
   std::string activation_;
 };
 
-/// The basic or the bottleneck layer: convolutions, to whose result the input is added, through a 1x1 convolution if its
-/// shape differs.
+/// The basic or the bottleneck layer: convolutions, whose result is added to the input. If the shapes differ, a 1x1
+/// convolution is applied to the input first.
 class ResNetLayer : public Callable<ResNetLayer> {
  public:
   ResNetLayer(const ResNetConfig& config, std::int64_t in, std::int64_t out, std::int64_t stride);
@@ -87,7 +87,7 @@ class ResNetLayer : public Callable<ResNetLayer> {
   std::string activation_;
 };
 
-/// Layers of one size of image. The first one halves the image if `stride` is 2.
+/// Layers over images of the same size. If `stride` is 2, the first layer halves the image.
 class ResNetStage : public Callable<ResNetStage> {
  public:
   ResNetStage(const ResNetConfig& config, std::int64_t in, std::int64_t out, std::int64_t stride, std::int64_t depth);
@@ -121,7 +121,7 @@ class ResNetForImageClassification : public Callable<ResNetForImageClassificatio
  public:
   using Config = ResNetConfig;
   explicit ResNetForImageClassification(const ResNetConfig& config);
-  /// Images [n, c, h, w], sharded by rows of the batch or of the image, -> [n, num_labels].
+  /// Images [n, c, h, w] -> [n, num_labels]. The batch or the rows of the images may be sharded.
   Tensor logits(const Tensor& pixel_values);
   /// Returns the mean cross entropy of integer labels [n].
   Tensor forward(const Tensor& pixel_values, const Tensor& labels);
@@ -143,8 +143,8 @@ class ResNetForImageClassification : public Callable<ResNetForImageClassificatio
   ModuleGroup classifier_{"Sequential", {{"1", &linear_}}};  // Hugging Face's classifier.0 flattens
 };
 
-/// Shards a model over one axis by channels: the output channels of every convolution but the last one of a layer, and the
-/// input channels of that one.
+/// Shards a model over one axis by channels. The last convolution of a layer is sharded by its input channels, and
+/// every other convolution by its output channels.
 void shard_tensor_parallel(ResNetForImageClassification& model, const Mesh& mesh, const std::string& axis);
 
 }  // namespace tessera::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ViT (Dosovitskiy et al., 2021): an encoder over patches of an image. Configuration, names and shapes are those of Hugging
-// Face's ViTForImageClassification.
+// ViT (Dosovitskiy et al., 2021): an encoder over patches of an image. Configuration, names and shapes are those of
+// Hugging Face's ViTForImageClassification.
 //
 //   nn::ViTForImageClassification model(nn::ViTConfig::base(/*num_labels=*/1000));
 //   Tensor loss = model(images, labels);                          // images [n, 3, 224, 224]
@@ -19,7 +19,7 @@
 
 namespace tessera::nn {
 
-/// Hugging Face's ViTConfig. Keys it does not use are kept and written back.
+/// Hugging Face's ViTConfig. Keys that Tessera does not use are kept, and to_json() writes them back.
 struct ViTConfig {
   std::int64_t hidden_size = 768;
   std::int64_t num_hidden_layers = 12;
@@ -57,7 +57,7 @@ struct ViTConfig {
   void check() const;
 };
 
-/// Patches, the class token and positions: `vit.embeddings`.
+/// The embeddings of patches, the class token and positions: `vit.embeddings`.
 class ViTEmbeddings : public Callable<ViTEmbeddings> {
  public:
   explicit ViTEmbeddings(const ViTConfig& config);
@@ -125,7 +125,7 @@ class ViTForImageClassification : public Callable<ViTForImageClassification, Pre
   [[nodiscard]] std::string_view block_class() const override { return "ViTLayer"; }
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   [[nodiscard]] std::string_view class_name() const override { return "ViTForImageClassification"; }
-  /// The pooler in files of ViTModel is not a part of this model.
+  /// Ignores the pooler in files of ViTModel, because this model has none.
   [[nodiscard]] FileNames file_names() const override { return {"vit.", {"pooler.dense.weight", "pooler.dense.bias"}}; }
 
  private:
@@ -134,7 +134,8 @@ class ViTForImageClassification : public Callable<ViTForImageClassification, Pre
   Linear classifier_;
 };
 
-/// Shards a model over one axis: attention by heads, MLPs by columns, then rows.
+/// Shards a model over one axis. Attention is sharded by heads. The first matrix of an MLP is sharded by columns, and
+/// the second by rows.
 void shard_tensor_parallel(ViTForImageClassification& model, const Mesh& mesh, const std::string& axis);
 
 }  // namespace tessera::nn

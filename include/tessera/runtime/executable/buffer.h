@@ -15,8 +15,8 @@ namespace tessera {
 class DeviceMemory;   // src/runtime/executable/memory.h
 class PinnedContent;  // pinned_content.h
 
-/// An array in the device memory of a rank, row-major. Immutable while shared. An executable that receives the only
-/// handle to a donated argument writes a result into its memory.
+/// An array in the device memory of a rank, row-major. It is immutable while several handles share it. If an executable
+/// receives the only handle to a donated argument, it writes a result into the memory of the argument.
 class DeviceArray {
  public:
   /// A null array.
@@ -24,10 +24,10 @@ class DeviceArray {
   /// Allocates an array with undefined content. `type` must be an array.
   static DeviceArray uninitialized(Type type);
   static DeviceArray zeros(Type type);
-  /// Copies from the host; counted as a transfer to the device.
+  /// Copies from the host. Metrics count it as a transfer to the device.
   static DeviceArray from_literal(const Literal& literal);
 
-  /// Copies to the host; counted as a transfer from the device.
+  /// Copies to the host. Metrics count it as a transfer from the device.
   [[nodiscard]] Literal to_literal() const;
   [[nodiscard]] const Type& type() const { return type_; }
   [[nodiscard]] std::span<const std::byte> bytes() const;
@@ -35,18 +35,19 @@ class DeviceArray {
   [[nodiscard]] std::span<std::byte> mutable_bytes();
   [[nodiscard]] bool is_null() const { return memory_ == nullptr; }
   [[nodiscard]] bool shares_memory_with(const DeviceArray& other) const { return memory_ == other.memory_; }
-  /// True if no other array shares the memory. Only arrays hold it.
+  /// True if no other array shares the memory.
   [[nodiscard]] bool is_unique() const { return memory_.use_count() == 1; }
   /// Returns the same memory with other dims of the same element count.
   [[nodiscard]] DeviceArray reshaped(Dims dims) const;
   void reset() { memory_.reset(); }
 
   /// Keeps the present content for another thread, without a copy. Executables may still overwrite the array: they
-  /// copy what was not read before. The content also survives the array. Called by the thread of the rank.
+  /// first copy the bytes that the other thread has not read. The content remains valid after the array is destroyed.
+  /// Only the thread of the rank may call this function.
   [[nodiscard]] std::shared_ptr<PinnedContent> pin() const;
   [[nodiscard]] bool is_pinned() const;
-  /// Called before the memory is overwritten: PinnedContent::preserve() and the end of the pin. Returns the bytes that
-  /// were copied.
+  /// Must be called before the memory is overwritten. Calls PinnedContent::preserve() and ends the pin. Returns the
+  /// number of copied bytes.
   std::int64_t preserve_pinned() const;
 
  private:
@@ -54,7 +55,8 @@ class DeviceArray {
   std::shared_ptr<DeviceMemory> memory_;
 };
 
-/// Bytes of device memory of the current rank: in use by arrays and arenas, the most so far, and kept for reuse.
+/// Bytes of device memory of the current rank: those in use by arrays and arenas, the most that were in use so far, and
+/// those kept for reuse.
 struct MemoryInfo {
   std::int64_t used = 0;
   std::int64_t peak = 0;
@@ -62,7 +64,7 @@ struct MemoryInfo {
 };
 MemoryInfo memory_info();
 
-/// Converts the leaves of literals, in pre-order, to arrays, and back.
+/// Copies the leaves of literals, in pre-order, to arrays.
 std::vector<DeviceArray> to_device(const std::vector<Literal>& literals);
 
 }  // namespace tessera

@@ -23,19 +23,19 @@ struct ExecutableOptions {
   bool fuse = true;
   /// Return the executable of an equal program that this rank compiled before.
   bool use_cache = true;
-  /// Run every op by its reference evaluation. Slow; for checks.
+  /// Run every op by its reference evaluation, which is slow. For checks.
   bool reference = false;
 };
 
-/// Bytes by use, known before the first run.
+/// The memory of an executable in bytes, by use. It is known before the first run.
 struct ExecutableMemory {
   std::int64_t arguments = 0;
-  std::int64_t results = 0;  // all of them
+  std::int64_t results = 0;  // all results
   std::int64_t aliased = 0;  // of the results, those in the memory of arguments
   std::int64_t arena = 0;    // intermediate values and scratch memory of collectives
   std::int64_t constants = 0;
   std::int64_t workspace = 0;  // of the kernels; depends on the instruction set of the processor
-  ArenaPeak arena_peak = {};   // what the arena contains when it is fullest
+  ArenaPeak arena_peak = {};   // the content of the arena at its peak
 
   /// Everything except the workspace of kernels: peak_bytes_per_device of `stats`.
   [[nodiscard]] std::int64_t peak_bytes() const { return arguments + results - aliased + arena + constants; }
@@ -47,11 +47,11 @@ struct ExecutableMemory {
 
 /// Statistics of one run on this rank.
 struct RunStatistics {
-  double flops = 0;         // of the lowered program, as counted by the ops; loops count their actual rounds
+  double flops = 0;         // of the lowered program (flops_of); loops count the rounds that were executed
   TrafficCounters traffic;  // of the collectives of the program
   std::int64_t nanoseconds = 0;
   std::int64_t communication_nanoseconds = 0;  // time in collectives, including waits: the exposed communication
-  std::int64_t meeting_nanoseconds = 0;        // part of that time: until every rank had begun the run
+  std::int64_t meeting_nanoseconds = 0;        // the part of it until every rank had begun the run
 };
 
 /// The time of one step of an executable over the profiled runs. A loop or branch counts as one step with everything
@@ -82,12 +82,13 @@ class Executable {
   /// copied first.
   std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) { return run_with(arguments); }
   /// The same for a caller that needs its arguments back if the run fails. If it fails before the first step, the
-  /// arguments are unchanged. If it fails later, arguments whose memory may have been written are null. After success
-  /// there are none.
+  /// arguments are unchanged. If it fails later, arguments whose memory may have been written are null. After success,
+  /// `arguments` is empty.
   virtual std::vector<DeviceArray> run_with(std::vector<DeviceArray>& arguments) = 0;
   [[nodiscard]] virtual const RunStatistics& last_run() const = 0;
 
-  /// On: every run measures the time of its steps (one clock call each). Off: discards the measurements.
+  /// If `on`, every run measures the time of each step with one call of the clock. Otherwise, discards the
+  /// measurements.
   virtual void set_profiling(bool on) = 0;
   /// One entry for each step in the order of execution; empty unless profiling is on.
   [[nodiscard]] virtual std::vector<StepProfile> profile() const = 0;
@@ -95,13 +96,13 @@ class Executable {
 
 /// Compiles the per-device program for the ranks of `world`. Collective over `world` if the program contains
 /// collectives. Errors: the number of partitions is not the number of ranks (1 is allowed for a program without
-/// collectives); no code can run an op.
+/// collectives); there is no code to run an op.
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options = {});
 
 /// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes().
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
 
-/// Clears the executables that this rank has compiled.
+/// Removes the executables of this rank from the cache.
 void clear_compile_cache();
 
 /// Compiles and runs a program once: takes one literal for each parameter and returns the literal of the root.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of a device array for a thread that reads it while the program goes on.
+// The content of a device array for another thread, which reads it while the rank continues to run programs.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 
 namespace tessera {
 
-/// The bytes that a device array had when DeviceArray::pin() was called. One other thread reads them. An executable that
-/// overwrites the array first copies the bytes that were not read yet.
+/// The bytes that a device array had when DeviceArray::pin() was called. One other thread reads them. An executable
+/// that overwrites the array first copies the bytes that were not read yet.
 class PinnedContent {
  public:
   explicit PinnedContent(std::span<const std::byte> bytes) : bytes_(bytes) {}
   PinnedContent(const PinnedContent&) = delete;
   PinnedContent& operator=(const PinnedContent&) = delete;
 
-  /// Copies the bytes from `offset` on. Successive calls have increasing offsets, because bytes that were read are not
-  /// preserved. A program that is about to overwrite the array waits for a read, so read less than a megabyte at a time.
-  /// Error if memory for a copy was missing.
+  /// Copies the bytes from `offset` on. Successive calls must have increasing offsets, because bytes that were read are
+  /// not preserved. Read less than a megabyte at a time, because a program that is about to overwrite the array waits
+  /// for the read. Error if there was not enough memory for a copy.
   void read(std::size_t offset, std::span<std::byte> into);
-  /// The bytes are not read anymore.
+  /// States that the bytes will not be read anymore.
   void release();
   /// Copies the bytes that were not read yet, because the memory will be overwritten. Returns their number.
   std::int64_t preserve() noexcept;

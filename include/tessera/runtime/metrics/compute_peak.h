@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peak speed of the processors of a job: fused multiply-adds in registers with the widest available instructions.
-// It is the denominator of MFU.
+// The peak speed of the processors of a job, which is the denominator of MFU. It is measured with fused multiply-adds
+// in registers, with the widest available instructions.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 namespace tessera {
 
 struct ComputePeak {
-  /// The sum over all ranks. A rank contributes the speed of its threads while all threads of all ranks compute. If a
-  /// machine has fewer processors than threads, this is multiplied by the fraction of a processor that a thread has
-  /// (cpu_share). Two ranks on one core therefore have the peak of one core, and the MFU of N ranks of a node can be
-  /// compared with that of one.
+  /// The sum over all ranks. The speed of a rank is that of its threads while all threads of all ranks compute. If a
+  /// machine has fewer processors than threads, the speed is multiplied by the fraction of a processor that a thread
+  /// has (cpu_share). Two ranks on one core therefore have the peak of one core, and the MFU of N ranks of a node can
+  /// be compared with that of one rank.
   double flops_per_second = 0;
   std::string instructions;   // of rank 0: "avx512 f32"
   bool is_disturbed = false;  // other work used the processors for more than a fifth of the time

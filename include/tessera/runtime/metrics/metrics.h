@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-/// The format of the values of a metric.
+/// The unit of the values of a metric.
 enum class MetricUnit : std::uint8_t { kNumber, kTime, kBytes };  // time in nanoseconds
 
 struct MetricSample {
@@ -22,7 +22,8 @@ struct MetricSample {
   double value = 0;
 };
 
-/// The count and the sum of all samples, and the last samples (XLA_METRICS_SAMPLES, 1024).
+/// The number and the sum of all samples, and the values of the last ones. XLA_METRICS_SAMPLES sets how many samples
+/// are kept (1024 by default).
 struct MetricData {
   MetricUnit unit = MetricUnit::kTime;
   std::int64_t total_samples = 0;
@@ -30,18 +31,18 @@ struct MetricData {
   std::deque<MetricSample> samples;
 };
 
-/// Any thread of the rank may count. Reading and clearing wait for a step that runs on the worker, so results contain
-/// complete steps.
+/// The counters and metrics of a rank. Any thread of the rank may add to them. Functions that read or clear first wait
+/// until a running step has ended, so results contain complete steps.
 class Metrics {
  public:
   void count(std::string_view counter, std::int64_t amount = 1);
   void add_sample(std::string_view metric, MetricUnit unit, double value,
                   std::optional<std::int64_t> timestamp_ns = {});
 
-  /// In alphabetical order; metrics without samples and counters that were cleared are not listed.
+  /// The names in alphabetical order, without metrics that have no samples and counters that were cleared.
   [[nodiscard]] std::vector<std::string> counter_names() const;
   [[nodiscard]] std::vector<std::string> metric_names() const;
-  /// nullopt if it has no samples. The older names TransferFromServerTime and TransferToServerTime are accepted.
+  /// nullopt if the name has no value. Accepts the older names TransferFromServerTime and TransferToServerTime.
   [[nodiscard]] std::optional<std::int64_t> counter_value(std::string_view name) const;
   [[nodiscard]] std::optional<MetricData> metric_data(std::string_view name) const;
   void clear_counters();
@@ -50,7 +51,8 @@ class Metrics {
 
   /// Every metric, then every counter.
   [[nodiscard]] std::string report() const;
-  /// Only the given ones; empty lists mean the usual ones.
+  /// Only the given counters and metrics. An empty list means the most important ones: those of compilations,
+  /// executions, transfers and mark_step().
   [[nodiscard]] std::string short_report(const std::vector<std::string>& counters,
                                          const std::vector<std::string>& metrics) const;
   /// The ops that ran by reference evaluation: the counters `fallback::name`.
@@ -84,9 +86,10 @@ class TimedScope {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Returns lines of advice after `steps` steps, such as `pt-xla-profiler: CompileTime too frequent: 21 counts during
-/// 11 steps`. Causes: after ten steps, more than one compilation or read value in two steps; a compilation of 300 s
-/// or an execution of 30 s; ops that reference evaluation ran.
+/// Returns lines of advice after `steps` steps, such as
+/// `pt-xla-profiler: CompileTime too frequent: 21 counts during 11 steps`. There is advice if, after more than ten
+/// steps, compilations or reads of values are more frequent than every second step; if a compilation takes more than
+/// 300 s or an execution more than 30 s; and for ops that reference evaluation ran.
 std::vector<std::string> performance_advice(const Metrics& metrics, std::int64_t steps);
 
 }  // namespace tessera

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/text.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+TEST(Printable, KeepsCharactersAndReplacesTheOtherBytes) {
+  EXPECT_EQ(printable("a\tb\n\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"), "a\tb\n\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_EQ(printable(std::string_view("\x1b[2J\0\x7f", 6)), "?[2J??");
+  EXPECT_EQ(printable("\xc3 \xe2\x82"), "? ??") << "incomplete characters";
+  EXPECT_EQ(printable("\xf9\x80\x80\x80 \xff\xbf\xbf\xbf"), "???? ????") << "bytes that begin no character";
+  EXPECT_EQ(printable("\xc0\xaf \xe0\x80\xaf \xf0\x80\x80\xaf"), "?? ??? ????") << "longer than necessary";
+  EXPECT_EQ(printable("\xed\xa0\x80 \xf4\x90\x80\x80"), "??? ????") << "a surrogate, and above U+10FFFF";
+}
+
+}  // namespace
+}  // namespace tessera
