@@ -17,7 +17,8 @@ AxisRef minor_factor(const AxisRef& axis, std::int64_t size) {
   return {axis.axis, axis.pre * (axis.size / size), size};
 }
 
-// The tiles of `group` neighbours are adjacent in the array: the minor factor of the axis comes first.
+// The minor factor of the axis, of size `group`, comes first: the tiles of devices that differ only in the other factor are
+// adjacent in the array.
 std::vector<AxisRef> with_adjacent_group(const std::vector<AxisRef>& axes, std::int64_t group) {
   if (group <= 1 || axes.size() != 1 || group >= axes.front().size) return axes;
   const AxisRef& axis = axes.front();

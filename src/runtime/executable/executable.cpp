@@ -176,8 +176,10 @@ class PlannedExecutable final : public Executable {
   // What a run adds to the memory of this rank: results in memory of their own, and what the arena lacks.
   [[nodiscard]] MemoryNeed need_of_first_run(const RankMemory& memory) const {
     const std::int64_t arena = memory.arena ? memory.arena->bytes() : 0;
-    return memory_need(std::max<std::int64_t>(0, memory_.arena + memory_.workspace - arena) + memory_.results -
-                       memory_.aliased);
+    const std::int64_t more =
+        std::max<std::int64_t>(0, memory_.arena + memory_.workspace - arena) + memory_.results - memory_.aliased;
+    log_memory_need(name_, world_.rank(), memory_.peak_bytes(), more);
+    return memory_need(more);
   }
 
   void check_memory(std::span<const MemoryNeed> needs) const {

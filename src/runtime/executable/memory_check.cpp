@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "tessera/base/log.h"
 #include "tessera/base/memory_limit.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
@@ -68,6 +69,12 @@ MemoryNeed memory_need(std::int64_t more) {
   out.group_limit = least->limit;
   out.is_machine = least->what == kMachine;
   return out;
+}
+
+void log_memory_need(std::string_view program, int rank, std::int64_t plan, std::int64_t more) {
+  if (!is_logged(LogLevel::kDebug)) return;  // reading the memory of the process takes time
+  log_debug("rank {} before program {}: the process holds {} bytes, the plan is {} bytes, the run adds {} bytes", rank,
+            program, process_memory(), plan, more);
 }
 
 std::string memory_excess(std::span<const MemoryNeed> needs) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera {
 
@@ -23,6 +24,10 @@ struct MemoryNeed {
 
 /// The need of this rank, with the limits of TESSERA_MEMORY_LIMIT, of the control groups and of the machine.
 MemoryNeed memory_need(std::int64_t more);
+
+/// Logs for debugging what the process holds before the first run of a program, the plan of the program, and what the run
+/// adds. bench/memory compares this with the memory that the process then uses.
+void log_memory_need(std::string_view program, int rank, std::int64_t plan, std::int64_t more);
 
 /// Returns which process or group of processes needs more than its limit allows, or "" if none does. The index of a
 /// need is its rank.

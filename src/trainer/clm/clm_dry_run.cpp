@@ -2,6 +2,7 @@
 // Plans the programs of a training step for any mesh, without storage and without execution.
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "clm/clm_plan.h"
 #include "plan/memory_budget.h"
@@ -30,13 +31,13 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
     const Tensor tokens = Tensor::abstract(batch, "tokens");
     const Tensor labels = Tensor::abstract(batch, "labels");
     loss = record_micro_batch(setup, tokens, labels, Tensor::scalar(DType::kF64, label_count));
-    if (count > 1) loss_sum = loss_sum + loss;
+    if (count > 1) loss_sum = loss_sum + std::exchange(loss, {});  // only the sum is a result of a step
     if (i + 1 == planned) break;
     out.push_back({plan_step().partitioned, i == 0 ? 1 : count - 2});
     skip_step();
   }
   const Tensor norm = record_update(arguments, setup);
-  if (count == 1) loss_sum = loss_sum + loss;  // as in StepRunner: the order of ops decides what is combined
+  if (count == 1) loss_sum = loss_sum + std::exchange(loss, {});  // as in StepRunner: the order of ops has effects
   out.push_back({plan_step().partitioned, 1});
   return out;
 }
