@@ -69,7 +69,7 @@ Program lower(const Program& program, int ranks, const LoweringOptions& options)
   if (program.lowered) return program;
   Program out = expand_reductions(with_groups_of_devices(make_synchronous(with_simple_control_flow(program))), ranks);
   if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
-  if (options.rewrite && options.memory_budget > 0) out = rematerialize(out, options.memory_budget);
+  if (options.memory_budget > 0) out = rematerialize(out, options.memory_budget);
   out.lowered = true;
   verify(out, "invalid program after lowering");
   return out;

@@ -182,7 +182,7 @@ Value attention_mask_gradient(const AttentionForm& form, const std::vector<Value
   const Value d_weights = plain.dropped(PlainAttention::products(plain.wide(d_output), plain.v()));
   const Value d_scores = ops::multiply(plain.weights(log_sum),
                                        ops::subtract(d_weights, plain.over_keys(ops::transpose(delta, {0, 2, 1}))));
-  const Type& mask = at(operands, form.mask).type();
+  const Type mask = at(operands, form.mask).type();
   Dims summed;
   for (int d = 0; d < 4; ++d)
     if (mask.dim(d) == 1) summed.push_back(d);

@@ -97,7 +97,8 @@ Value ops::broadcast(Value x, Dims result_dims, Dims dimensions) {
 }
 Value ops::splat(Value scalar, Dims dims) { return dims.empty() ? scalar : broadcast(scalar, std::move(dims), {}); }
 Value ops::full(Builder& builder, const Type& type, double value) {
-  return splat(scalar(builder, type.dtype(), value), type.dims());
+  Dims dims = type.dims();  // `type` may be that of an instruction, which moves when another one is appended
+  return splat(scalar(builder, type.dtype(), value), std::move(dims));
 }
 
 }  // namespace tessera

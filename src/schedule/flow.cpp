@@ -2,6 +2,7 @@
 #include "flow.h"
 
 #include <algorithm>
+#include <boost/unordered/unordered_flat_set.hpp>
 #include <map>
 
 #include "tessera/ops/structural.h"
@@ -100,13 +101,34 @@ class Materialization {
       }
       if (below) at(actual, id) = reshape_view(*below, computation_[id].type.dims());
       if (!below || at(actual, id)) continue;
-      Id viewed = operand;
-      while (at(flow_.kinds, viewed) == OpKind::kReshape) viewed = computation_[viewed].operands.front();
-      at(needed_, viewed) = true;
-      at(actual, viewed).reset();
+      at(actual, need_viewed(operand)).reset();
       settled = false;
     }
+    return settle_readers(actual) && settled;
+  }
+
+  // The same for kernels that read strides, but neither repeated elements nor backwards: two reverses that cancel each
+  // other are one, if the first result is in memory.
+  bool settle_readers(const std::vector<std::optional<View>>& actual) {
+    bool settled = true;
+    for (Id id = 0; id < computation_.size(); ++id) {
+      const OpKind kind = at(flow_.kinds, id);
+      if (kind == OpKind::kView || kind == OpKind::kReshape || kind == OpKind::kElementwise) continue;
+      for (const Id operand : computation_[id].operands) {
+        const auto& view = at(actual, operand);
+        if (!view || (!repeats(*view) && !runs_backwards(*view))) continue;
+        (void)need_viewed(operand);
+        settled = false;
+      }
+    }
     return settled;
+  }
+
+  // The value must be in memory or, if it is a reshape, the value that it reads. Returns that value.
+  Id need_viewed(Id id) {
+    while (at(flow_.kinds, id) == OpKind::kReshape) id = computation_[id].operands.front();
+    needed_[static_cast<std::size_t>(id)] = true;
+    return id;
   }
 
   // A value that only a transpose reads is written in the transpose's layout if its op can write strides. Then no copy
@@ -292,15 +314,19 @@ class FlowBuilder {
 
   void add_reads(Id id) {
     const Instruction& instruction = (*flow_.computation)[id];
+    auto& waits = at(flow_.waits, id);
     for (const Id before : instruction.control_predecessors) {
-      if (at(flow_.in_memory, before)) at(flow_.waits, id).push_back(before);
+      if (at(flow_.in_memory, before)) waits.push_back(before);
       for (const Id further : at(flow_.waits, before))
-        if (!at(flow_.in_memory, before)) at(flow_.waits, id).push_back(further);
+        if (!at(flow_.in_memory, before)) waits.push_back(further);
     }
     for (const Id operand : instruction.operands)  // a control edge to an alias applies to its readers
       if (!at(flow_.in_memory, operand))
-        for (const Id before : at(flow_.waits, operand)) at(flow_.waits, id).push_back(before);
+        for (const Id before : at(flow_.waits, operand)) waits.push_back(before);
     if (instruction.op->role == Role::kOptBarrier) wait_for_all(id);
+    // Each once: with several paths through barriers, their number would double at each barrier.
+    boost::unordered_flat_set<Id> seen;
+    std::erase_if(waits, [&](Id before) { return !seen.insert(before).second; });
     if (!at(flow_.in_memory, id)) return;
     auto& reads = at(flow_.reads, id);
     for (const Id operand : instruction.operands) {

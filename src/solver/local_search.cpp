@@ -159,9 +159,8 @@ std::int64_t LocalSearch::descend() {
   return work;
 }
 
-// Enumerates the choices of a small region. The memory that each frees is then used by the others to the last byte.
+// Enumerates the choices of a small region, so that the memory that some free is used by the others to the last byte.
 std::int64_t LocalSearch::enumerate_region() {
-  if (!now_.score.is_feasible()) return kEnumerationSteps * kWorkPerStep;
   const std::vector<int> variables = region(kRegionEnumerated);
   std::int64_t steps = kEnumerationSteps;
   const std::vector<int> found = better_choices(model_, now_, variables, steps);
@@ -176,7 +175,7 @@ std::int64_t LocalSearch::enumerate_region() {
 std::int64_t LocalSearch::step() {
   Kind* kind = kinds_.data();
   for (Kind& other : kinds_)
-    if (other.work < kind->work) kind = &other;
+    if (other.work < kind->work && (!other.is_enumerated || now_.score.is_feasible())) kind = &other;
   const std::int64_t work = kind->is_enumerated ? enumerate_region() : improve(region(kind->count), kind->largest);
   kind->work += work;
   if (++steps_ % kStepsToReview != 0) return work;

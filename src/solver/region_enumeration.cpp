@@ -6,8 +6,6 @@
 namespace tessera::solver {
 namespace {
 
-constexpr double kLeastGain = 0.5;  // costs are whole numbers
-
 std::size_t region_at(int index) { return static_cast<std::size_t>(index); }
 
 class RegionEnumeration {

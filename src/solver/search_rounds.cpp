@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "exchange.h"
+
 namespace tessera::solver {
 namespace {
 
@@ -13,6 +15,7 @@ constexpr int kSettled = 40;          // passes at the best prices before candid
 constexpr int kRoundsToJoin = 6;
 constexpr std::int64_t kRoundWork = 300'000'000;  // of each search
 constexpr double kLeastUsagesShare = 0.2;         // of the budget, beyond it: if the searches found nothing feasible
+constexpr double kExchangeShare = 0.2;            // of the budget, beyond it
 constexpr double kNeverShare = 0.003;             // of the bound: the first penalty of a forbidden pair
 
 }  // namespace
@@ -131,7 +134,10 @@ void SearchRounds::search_from_least_usages() {
 
 void SearchRounds::run() {
   run_rounds();
-  if (!best()) search_from_least_usages();
+  if (!best_of_searches()) search_from_least_usages();
+  best_ = best_of_searches();
+  const auto work = static_cast<std::int64_t>(kExchangeShare * static_cast<double>(budget_.work));
+  if (best_ && !is_proven() && !budget_.seconds) work_ += Exchange(model_).improve(*best_, work);
 }
 
 void SearchRounds::run_rounds() {
@@ -149,7 +155,7 @@ void SearchRounds::run_rounds() {
   }
 }
 
-std::optional<Choices> SearchRounds::best() const {
+std::optional<Choices> SearchRounds::best_of_searches() const {
   const LocalSearch* best = nullptr;
   for (const auto& search : searches_)
     if (search->best() && (best == nullptr || search->best_cost() < best->best_cost())) best = search.get();

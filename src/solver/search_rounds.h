@@ -33,11 +33,12 @@ class SearchRounds {
 
   [[nodiscard]] double bound() const { return dual_.bound(); }
   [[nodiscard]] std::int64_t work() const { return work_; }
-  [[nodiscard]] std::optional<Choices> best() const;
+  [[nodiscard]] const std::optional<Choices>& best() const { return best_; }
   /// An assignment that may be not feasible.
   [[nodiscard]] const Assignment& nearest() const { return searches_.front()->now(); }
 
  private:
+  [[nodiscard]] std::optional<Choices> best_of_searches() const;
   [[nodiscard]] double progress() const;  // of the budget; 1: used up
   [[nodiscard]] bool is_proven() const;
   std::int64_t dual_steps(std::int64_t work, double until);
@@ -54,6 +55,7 @@ class SearchRounds {
   const Clock& clock_;
   Dual dual_;
   std::vector<std::unique_ptr<LocalSearch>> searches_;
+  std::optional<Choices> best_;
   std::int64_t work_;
   std::int64_t round_work_;
 };

@@ -123,10 +123,11 @@ std::optional<Solution> solve_if_feasible(const Problem& problem, const Budget& 
 
 std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory_limit, const Budget& budget) {
   Problem limited = problem;
-  const auto least = static_cast<double>(std::max(memory_limit, least_peak(problem)));
-  for (const double above : {1.0, 1.01, 1.02, 1.04, 1.08, 1.16, 1.32,
-                             1.64}) {  // near the least memory, few assignments or none are feasible
-    limited.memory_limit = static_cast<std::int64_t>(std::ceil(above * least));
+  limited.memory_limit = std::max(memory_limit, least_peak(problem));
+  const auto first = static_cast<double>(*limited.memory_limit);
+  for (const double above :
+       {1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 1.8}) {  // near the least memory, few assignments are feasible
+    limited.memory_limit = static_cast<std::int64_t>(std::ceil(above * first));
     if (auto found = solve_if_feasible(limited, budget)) return found;
   }
   return std::nullopt;

@@ -215,5 +215,32 @@ TEST(Attention, MemoryIsLinearInTheLength) {
   EXPECT_LT(twice, std::int64_t{8} << 20);  // the scores would take 16 MiB
 }
 
+// The random numbers of a micro-batch need more instructions, while the types of q and k are still read.
+TEST(Attention, DropoutOfMicroBatchesIsThatOfTheCompleteBatch) {
+  const FreshRank rank;
+  constexpr std::int64_t kBatch = 4;
+  const Tensor q = random_numbers({kBatch, 5, 3}, 1);
+  const auto weights = [&](std::int64_t first, std::int64_t rows) {
+    std::vector<Tensor> out;
+    for (int layer = 0; layer < 40; ++layer) {
+      const Tensor part = q.slice(0, first, first + rows);
+      out.push_back(scaled_dot_product_attention(part, part, part, {.causal = true, .dropout = 0.5}));
+    }
+    return sum(stack(out, 0), {0});
+  };
+  manual_seed(5);
+  const std::vector<double> expected = weights(0, kBatch).to_vector<double>();
+  manual_seed(5);
+  std::vector<double> got;
+  for (int part = 0; part < 2; ++part) {
+    const MicroBatch micro(2 * part);
+    const Tensor x = weights(2 * part, 2);
+    if (part == 0) mark_step();
+    for (const double value : x.to_vector<double>()) got.push_back(value);
+  }
+  mark_step();
+  expect_near({got}, {expected}, 1e-12);
+}
+
 }  // namespace
 }  // namespace tessera

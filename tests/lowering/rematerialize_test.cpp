@@ -8,6 +8,7 @@
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tessera/runtime/executable/executable.h"
@@ -121,6 +122,83 @@ TEST_F(Rematerialize, KeepsTheValuesOfRandomNumbersAndViews) {
       }));
   const Program smaller = rematerialize(program, 1);
   EXPECT_LT(make_schedule(smaller)->arena_bytes, make_schedule(program)->arena_bytes * 7 / 10);
+  EXPECT_TRUE(testing::close(run(smaller), run(program)));
+}
+
+// Layers without a residual connection all look alike: there is no step that needs less memory than the others.
+TEST_F(Rematerialize, ChainsOfEqualLayersNeedAboutTheSquareRoot) {
+  constexpr int kLayers = 25;
+  std::vector<Type> types = {Type::array(DType::kF32, {kRows, kWidth})};
+  types.insert(types.end(), kLayers, Type::array(DType::kF32, {kWidth, kWidth}));
+  const Program program = lowered(program_of(types, [&](Builder& b, const std::vector<Value>& v) {
+    Value x = v[0];
+    for (std::size_t i = 1; i < v.size(); ++i) x = ops::tanh(product(x, v[i]));
+    return ops::tuple(b, gradients(b, ops::reduce(x, Reduction::kSum, {0, 1}), v));
+  }));
+  const Program smaller = rematerialize(program, 1);
+  EXPECT_LT(make_schedule(smaller)->arena_bytes, make_schedule(program)->arena_bytes * 6 / 10);
+  EXPECT_TRUE(testing::close(run(smaller), run(program)));
+}
+
+// Two losses, one after the other: both phases have a peak.
+TEST_F(Rematerialize, EachPhaseOfAProgramHasAPeak) {
+  const Program one = residual_layers(5);
+  std::vector<Type> types = one.entry_computation().parameter_types();
+  const Program two = lowered(program_of(types, [&](Builder& b, const std::vector<Value>& v) {
+    std::vector<Value> results;
+    for (int phase = 0; phase < 2; ++phase) {
+      Value x = phase == 0 ? v[0] : ops::opt_barrier({ops::negate(v[0]), results[0]}).front();
+      for (std::size_t i = 1; i < v.size(); i += 2) {
+        const Value inner = ops::tanh(product(x, v[i]));
+        x = ops::add(x, product(ops::multiply(inner, inner), v[i + 1]));
+      }
+      results.push_back(gradients(b, ops::reduce(ops::multiply(x, x), Reduction::kSum, {0, 1}), {v[1]})[0]);
+    }
+    return ops::tuple(b, results);
+  }));
+  const Program smaller = rematerialize(two, 1);
+  EXPECT_LT(make_schedule(smaller)->arena_bytes, make_schedule(two)->arena_bytes * 8 / 10);
+  EXPECT_TRUE(testing::close(run(smaller), run(two)));
+}
+
+// Reads through tuples, barriers and an unchanged leaf of a loop are those of the value itself.
+TEST_F(Rematerialize, FollowsTuplesBarriersAndLoops) {
+  const std::string text = R"(HloModule m
+keep { s = (s32[], f32[67,60]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[67,60] get-tuple-element(s), index=1
+  ROOT r = (s32[], f32[67,60]) tuple(next, x) }
+more { s = (s32[], f32[67,60]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT }
+ENTRY main {
+  p = f32[67,60] parameter(0)
+  zero = s32[] constant(0)
+  a = f32[67,60] tanh(p)
+  b = f32[67,60] exponential(a)
+  c = f32[67,60] sine(b)
+  d = f32[67,60] cosine(c)
+  e = f32[67,67] dot(d, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ab = (f32[67,60], f32[67,60]) tuple(a, b)
+  barrier = (f32[67,60], f32[67,60]) opt-barrier(ab)
+  state = (s32[], f32[67,60]) tuple(zero, c)
+  loop = (s32[], f32[67,60]) while(state), condition=more, body=keep
+  f = f32[67,60] dot(e, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  g = f32[67,60] dot(e, f), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  late_c = f32[67,60] get-tuple-element(loop), index=1
+  late_a = f32[67,60] get-tuple-element(barrier), index=0
+  late_b = f32[67,60] get-tuple-element(barrier), index=1
+  h = f32[67,60] multiply(g, late_c)
+  i = f32[67,67] dot(h, late_b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  j = f32[67,60] dot(i, late_a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT out = (f32[67,60], f32[67,67]) tuple(j, i)
+})";
+  const Program program = lowered(testing::read(text));
+  const Program smaller = rematerialize(program, 1);
+  EXPECT_LT(peak_bytes(smaller), peak_bytes(program));
   EXPECT_TRUE(testing::close(run(smaller), run(program)));
 }
 

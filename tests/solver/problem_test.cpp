@@ -58,6 +58,8 @@ TEST(DecisionGraph, MistakesNameTheNodeOrTheEdge) {
   EXPECT_EQ(refused([](Problem& p) { p.edges[1].second = 2; }), "pair: edge 1 joins node 2, but there are 2 nodes");
   EXPECT_EQ(refused([](Problem& p) { p.edges[0].costs.pop_back(); }), "pair: edge 0 has 5 costs for 2 x 3 choices");
   EXPECT_EQ(refused([](Problem& p) { p.memory_limit = -1; }), "pair: the memory limit is below 0");
+  EXPECT_EQ(refused([](Problem& p) { p.nodes[0].usages[0] = std::int64_t{1} << 53; }),
+            "pair: the largest usages of all nodes add up to 2^53 bytes or more");
 }
 
 TEST(DecisionGraph, AnAssignmentNeedsAChoiceOfEachNode) {
@@ -85,6 +87,16 @@ TEST(DecisionGraph, ReadsAFileOfTheContest) {
   const Solution solution = solve(problem);
   EXPECT_EQ(solution.choices, (std::vector<std::int32_t>{1, 0, 1}));
   EXPECT_EQ(solution.cost, 1 + 1 + 0 + 0 + 1);
+}
+
+TEST(DecisionGraph, ReadsTheTextThatItWrites) {
+  Problem problem = pair();
+  problem.memory_limit = 12;
+  problem.nodes[1].usages.clear();
+  const Problem again = parse_problem(problem_text(problem), "text");
+  EXPECT_EQ(problem_text(again), problem_text(problem));
+  EXPECT_EQ(again.memory_limit, 12);
+  EXPECT_EQ(evaluate(again, {1, 0}).cost, evaluate(problem, {1, 0}).cost);
 }
 
 TEST(DecisionGraph, ErrorsOfAFileNameThePlace) {

@@ -158,6 +158,17 @@ TEST(Solver, SolveIfFeasibleReturnsNulloptIfNoAssignmentKeepsTheLimit) {
             "pair: no assignment that is allowed keeps the memory limit of 4 bytes");
 }
 
+TEST(Solver, SolveWithinRaisesALimitThatIsTooLow) {
+  const auto found = solve_within(exclusive_pair(0), 4);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->peak, 5);
+  EXPECT_EQ(solve_within(exclusive_pair(0), 7)->peak, 5);
+  // A forbidden choice does not count as the least usage.
+  const Problem forbidden{"forbidden", {{0, 1, {kForbidden, 0}, {0, 10}}}, {}, {}};
+  EXPECT_EQ(least_peak(forbidden), 10);
+  EXPECT_EQ(solve_within(forbidden, 5)->peak, 10);
+}
+
 TEST(Solver, RefusesAGraphWithoutAnAllowedAssignment) {
   Problem problem = exclusive_pair(100);
   problem.edges.front().costs.assign(4, kForbidden);

@@ -42,8 +42,8 @@ Solution solve(const Problem& problem, const Budget& budget = {});
 /// The same, but nullopt if no feasible assignment was found within the budget.
 std::optional<Solution> solve_if_feasible(const Problem& problem, const Budget& budget = {});
 
-/// The same with the limit `memory_limit`. If no feasible assignment is found, tries again with a limit near
-/// least_peak(). Nullopt if that fails, too.
+/// The same with the limit `memory_limit` or, if that is less, least_peak(). If no feasible assignment is found, tries larger
+/// limits, up to 1.8 times this one. Nullopt if none is found within these.
 std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory_limit, const Budget& budget = {});
 
 }  // namespace tessera::solver

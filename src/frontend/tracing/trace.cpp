@@ -166,7 +166,10 @@ Value Trace::scalar(DType dtype, double value) {
   }
   return into.value(entry->second);
 }
-Value Trace::full(const Type& type, double value) { return ops::splat(scalar(type.dtype(), value), type.dims()); }
+Value Trace::full(const Type& type, double value) {
+  Dims dims = type.dims();  // `type` may be that of an instruction, which moves when another one is recorded
+  return ops::splat(scalar(type.dtype(), value), std::move(dims));
+}
 
 Value Trace::random_key() {
   if (!random_state_) {
@@ -311,7 +314,8 @@ void Trace::note_call(Error& error) const {
   if (scopes_.size() != 1 || scopes_.back().where.line() == 0) return;
   Instruction call;
   call.notes = notes_at(scopes_.back().where);
-  if (error.place().starts_with("  at   " + call.source())) return;
+  const std::string same = "  at   " + call.source();  // a.cpp:1 is not a.cpp:12
+  if (error.place() == same || error.place().starts_with(same + " ") || error.place().starts_with(same + ",")) return;
   error.note("  from " + call.source());
 }
 

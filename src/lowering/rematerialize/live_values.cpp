@@ -89,7 +89,6 @@ class Finder {
           LiveValue value;
           value.id = id;
           value.leaf = leaf;
-          value.buffer = own.buffer;
           value.bytes = bytes;
           value.made = at(step_of_, id);
           values_.push_back(std::move(value));

@@ -15,7 +15,6 @@ namespace tessera {
 struct LiveValue {
   Id id = -1;
   int leaf = 0;
-  BufferId buffer = kNoBuffer;
   std::int64_t bytes = 0;
   int made = 0;
   int last_read = 0;

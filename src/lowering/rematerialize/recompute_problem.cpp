@@ -13,11 +13,13 @@ namespace {
 using solver::kForbidden;
 
 constexpr int kNoStep = std::numeric_limits<int>::max();
-constexpr int kLongestTail = 4;          // longest chains between the first and the last need after the last read
 constexpr std::int32_t kAgainInGap = 1;  // the numbers of choices
 constexpr std::int32_t kAgainInTail = 2;
 
-std::int64_t picoseconds(double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1e12)); }
+std::int64_t picoseconds(double seconds) {
+  const double most = static_cast<double>(kForbidden) / 1e3;  // so that sums of many stay below 2^63
+  return static_cast<std::int64_t>(std::llround(std::min(seconds * 1e12, most)));
+}
 
 constexpr double kDeep = 1.5;  // by this factor, what the forward pass needs rises on both sides of a boundary
 
@@ -41,7 +43,7 @@ class Maker {
         used_(schedule.steps.size() + 1, 0) {
     for (const Buffer& buffer : schedule_.buffers)
       if (buffer.place == Place::kArena) use(buffer.first, buffer.last + 1, buffer.bytes);
-    peak_ = static_cast<int>(std::max_element(used_.begin(), used_.end()) - used_.begin());
+    find_peaks();
     for (int v = 0; v < isize(values); ++v)
       for (const int input : at(values, v).inputs) at(users_, input).push_back(v);
     keep_boundaries(stride);
@@ -65,16 +67,42 @@ class Maker {
   }
 
  private:
+  // The first peak after the value is made.
+  [[nodiscard]] int peak_of(const LiveValue& value) const {
+    const auto found = std::lower_bound(peaks_.begin(), peaks_.end(), value.made);
+    return found == peaks_.end() ? isize(used_) : *found;
+  }
   [[nodiscard]] bool spans_peak(const LiveValue& value) const {
-    return value.gap_begin < peak_ && peak_ < value.gap_end;
+    const auto found = std::upper_bound(peaks_.begin(), peaks_.end(), value.gap_begin);
+    return found != peaks_.end() && *found < value.gap_end;
   }
   // The last step before the peak that reads the value.
   [[nodiscard]] int last_early_read(const LiveValue& value) const {
-    return std::min(peak_, spans_peak(value) ? value.gap_begin : value.last_read);
+    return std::min(peak_of(value), spans_peak(value) ? value.gap_begin : value.last_read);
+  }
+
+  // A program of several phases, such as micro-batches, has a peak in each. Between two peaks, less memory is used.
+  void find_peaks() {
+    constexpr double kLow = 0.7;
+    const auto most = static_cast<double>(*std::max_element(used_.begin(), used_.end()));
+    int highest = 0;
+    int lowest = 0;
+    for (int t = 0; t < isize(used_); ++t) {
+      const auto bytes = static_cast<double>(at(used_, t));
+      if (bytes > static_cast<double>(at(used_, highest))) highest = lowest = t;
+      if (at(used_, t) < at(used_, lowest)) lowest = t;
+      if (static_cast<double>(at(used_, highest)) < kLow * most ||
+          static_cast<double>(at(used_, lowest)) > kLow * static_cast<double>(at(used_, highest)))
+        continue;
+      peaks_.push_back(highest);
+      highest = lowest = t;
+    }
+    if (static_cast<double>(at(used_, highest)) >= kLow * most) peaks_.push_back(highest);
   }
 
   // Keeps the values that the forward pass needs at every `stride`-th boundary. A boundary is a step at which it needs
-  // few bytes: between two layers, only their common value.
+  // few bytes: between two layers, only their common value. If there is none, all layers look alike, and boundaries at equal
+  // distances keep about as much as they save.
   void keep_boundaries(int stride) {
     std::vector<std::int64_t> needed(used_.size() + 1, 0);
     for (const LiveValue& value : values_) {
@@ -82,15 +110,28 @@ class Maker {
       at(needed, std::max(value.made, last_early_read(value))) -= value.bytes;
     }
     for (std::size_t t = 1; t < needed.size(); ++t) needed[t] += needed[t - 1];
-    int found = 0;
-    int lowest = 0;
+    int begin = 0;
+    for (const int peak : peaks_) {
+      std::vector<int> boundaries = boundaries_between(begin, peak, needed);
+      if (boundaries.empty()) {
+        const int distance = std::max(2, static_cast<int>(std::sqrt(2.0 * (peak - begin))));
+        for (int t = begin + distance; t < peak; t += distance) boundaries.push_back(t);
+      }
+      for (int i = stride - 1; i < isize(boundaries); i += stride) keep_needed_at(at(boundaries, i));
+      begin = peak;
+    }
+  }
+
+  static std::vector<int> boundaries_between(int begin, int end, const std::vector<std::int64_t>& needed) {
+    std::vector<int> out;
+    int lowest = begin;
     double highest = 0;  // since the last boundary
-    for (int t = 0; t < peak_; ++t) {
+    for (int t = begin; t < end; ++t) {
       const auto bytes = static_cast<double>(at(needed, t));
       const auto least = static_cast<double>(at(needed, lowest));
       if (bytes <= least) lowest = t;
       if (bytes >= kDeep * least && highest >= kDeep * least) {
-        if (++found % stride == 0) keep_needed_at(lowest);
+        out.push_back(lowest);
         highest = bytes;
         lowest = t;
       } else if (bytes > highest) {
@@ -98,6 +139,7 @@ class Maker {
         lowest = t;
       }
     }
+    return out;
   }
   void keep_needed_at(int step) {
     for (std::size_t v = 0; v < values_.size(); ++v)
@@ -122,7 +164,7 @@ class Maker {
       }
     const bool can_recompute = value.is_recomputable && !at(is_kept_, v);
     gap.can_recompute = can_recompute && gap.exists();
-    tail.can_recompute = can_recompute && tail.exists() && value.last_read < peak_;
+    tail.can_recompute = can_recompute && tail.exists() && value.last_read < peak_of(value);
   }
 
   void use(int begin, int end, std::int64_t bytes) {
@@ -191,7 +233,7 @@ class Maker {
   std::vector<std::vector<int>> users_;
   std::vector<bool> is_kept_;
   std::vector<std::int64_t> used_;  // per step: bytes
-  int peak_ = 0;                    // the step that uses most
+  std::vector<int> peaks_;          // the steps that use most, in order
   RecomputeProblem out_;
 };
 
@@ -203,7 +245,7 @@ RecomputeProblem recompute_problem(const Schedule& schedule, const std::vector<L
 
 solver::Budget recompute_budget(const RecomputeProblem& graph) {
   solver::Budget out;
-  out.work = 20'000'000 + 20'000 * isize(graph.problem.nodes);
+  out.work = 10'000'000 + std::int64_t{25'000} * isize(graph.problem.nodes);
   return out;
 }
 

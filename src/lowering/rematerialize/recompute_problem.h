@@ -34,7 +34,7 @@ struct RecomputeProblem {
 /// computed again from each other, and the memory that these need at once.
 RecomputeProblem recompute_problem(const Schedule& schedule, const std::vector<LiveValue>& values, int stride);
 
-/// The work that the solver may do for the graph: 20,000 for each node, and enough for small graphs.
+/// The work of the solver for one limit: more for larger graphs.
 solver::Budget recompute_budget(const RecomputeProblem& graph);
 
 /// Which values an assignment computes again.

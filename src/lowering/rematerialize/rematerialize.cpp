@@ -3,12 +3,12 @@
 // again, so that the program needs at most a given memory, at the least cost that the solver finds.
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
-#include <map>
 #include <optional>
 
 #include "rematerialize/recompute_problem.h"
 #include "tessera/base/text.h"
 #include "tessera/lowering/lowering.h"
+#include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
 #include "tessera/solver/solve.h"
@@ -26,6 +26,7 @@ class RecomputeRewriter {
   RecomputeRewriter(const Program& program, const Schedule& schedule, const std::vector<LiveValue>& values,
                     const RecomputeProblem& graph, const Recomputed& recomputed)
       : computation_(program.entry_computation()),
+        access_(schedule.access),
         values_(values),
         graph_(graph),
         recomputed_(recomputed),
@@ -60,14 +61,36 @@ class RecomputeRewriter {
     return at(recomputed_.in_gap, v) && time > value.gap_begin ? Copy::kInGap : Copy::kFirst;
   }
 
-  // The value as a reader in step `time` reads it, computed again if necessary.
+  // The value as a reader in step `time` reads it, computed again if necessary. Instructions that run no code, such as
+  // transposes and tuples, give the data of other values.
   Value read(Id id, int time) {
-    if (const int v = at(value_of_, id); v >= 0) {
-      const Copy copy = copy_at(v, time);
-      return copy == Copy::kFirst ? rewriter_->mapped(id) : computed_again(v, copy);
-    }
+    if (at(value_of_, id) >= 0) return copy_of(id, time);
     if (at(step_of_, id) >= 0) return rewriter_->mapped(id);
-    // A view of its operands.
+    const auto key = std::pair(id, time);
+    if (const auto found = read_.find(key); found != read_.end()) return rewriter_->builder().value(found->second);
+    const Value value = computation_[id].type.is_array() && is_same_data(id) ? source_of(id, time) : view_of(id, time);
+    read_.emplace(key, value.id);
+    return value;
+  }
+
+  // Whether the value is a leaf of another one, through tuples, barriers, or loops that do not change it.
+  [[nodiscard]] bool is_same_data(Id id) const {
+    const Access& from = at(access_, id).front();
+    if (from.source < 0 || from.source == id || from.view || at(value_of_, from.source) < 0) return false;
+    const Type& type = computation_[from.source].type;
+    if (type.is_array()) return type == computation_[id].type;
+    return type.leaf_count() == isize(type.elements()) &&
+           at(type.elements(), from.source_leaf) == computation_[id].type;
+  }
+
+  Value source_of(Id id, int time) {
+    const Access& from = at(access_, id).front();
+    if (copy_at(at(value_of_, from.source), time) == Copy::kFirst) return rewriter_->mapped(id);
+    const Value value = copy_of(from.source, time);
+    return value.type().is_tuple() ? ops::get_tuple_element(value, from.source_leaf) : value;
+  }
+
+  Value view_of(Id id, int time) {
     std::vector<Id> operands;
     bool is_same = true;
     for (const Id operand : computation_[id].operands) {
@@ -75,13 +98,15 @@ class RecomputeRewriter {
       is_same &= operands.back() == rewriter_->mapped(operand).id;
     }
     if (is_same) return rewriter_->mapped(id);
-    const auto key = std::pair(id, operands);
-    if (const auto found = views_.find(key); found != views_.end()) return rewriter_->builder().value(found->second);
     Instruction view = rewriter_->translated(id);
     view.operands = std::move(operands);
-    const Value value = rewriter_->builder().append(std::move(view));
-    views_[key] = value.id;
-    return value;
+    return rewriter_->builder().append(std::move(view));
+  }
+
+  Value copy_of(Id id, int time) {
+    const int v = at(value_of_, id);
+    const Copy copy = copy_at(v, time);
+    return copy == Copy::kFirst ? rewriter_->mapped(id) : computed_again(v, copy);
   }
 
   Value computed_again(int v, Copy copy) {
@@ -106,13 +131,14 @@ class RecomputeRewriter {
   }
 
   const Computation& computation_;
+  const std::vector<std::vector<Access>>& access_;
   const std::vector<LiveValue>& values_;
   const RecomputeProblem& graph_;
   const Recomputed& recomputed_;
   std::vector<int> step_of_;
   std::vector<int> value_of_;  // the live value that the instruction computes, if it is computed again, or -1
   boost::unordered_flat_map<std::pair<int, Copy>, Id> made_;
-  std::map<std::pair<Id, std::vector<Id>>, Id> views_;
+  boost::unordered_flat_map<std::pair<Id, int>, Id> read_;  // by id and time
   ComputationRewriter* rewriter_ = nullptr;
 };
 

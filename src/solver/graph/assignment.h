@@ -16,6 +16,9 @@ struct Score {
   [[nodiscard]] bool is_feasible() const { return forbidden == 0 && over <= 0; }
 };
 
+/// Costs are whole numbers: a smaller difference is a rounding error.
+inline constexpr double kLeastGain = 0.5;
+
 /// An assignment of all variables with its score.
 struct Assignment {
   Assignment(const Model& model, Choices chosen);

@@ -65,12 +65,22 @@ void find_peak(const Problem& problem, const std::vector<std::int32_t>& choices,
   }
 }
 
+// The solver adds usages in doubles, which hold whole numbers below 2^53.
+void check_sum_of_usages(const Problem& problem) {
+  constexpr Wide kMost = Wide{1} << 53;
+  Wide sum = 0;
+  for (const Node& node : problem.nodes)
+    if (!node.usages.empty()) sum += *std::max_element(node.usages.begin(), node.usages.end());
+  require(sum < kMost, "{}: the largest usages of all nodes add up to 2^53 bytes or more", problem.name);
+}
+
 }  // namespace
 
 void check(const Problem& problem) {
   require(problem.nodes.size() < std::numeric_limits<std::int32_t>::max(), "{}: too many nodes", problem.name);
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) check_node(problem, i);
   for (std::size_t i = 0; i < problem.edges.size(); ++i) check_edge(problem, i);
+  check_sum_of_usages(problem);
   require(!problem.memory_limit || *problem.memory_limit >= 0, "{}: the memory limit is below 0", problem.name);
 }
 
@@ -100,8 +110,15 @@ Evaluation evaluate(const Problem& problem, const std::vector<std::int32_t>& cho
 std::int64_t least_peak(const Problem& problem) {
   std::vector<std::int32_t> least;
   for (const Node& node : problem.nodes) {
-    const auto smallest = std::min_element(node.usages.begin(), node.usages.end());
-    least.push_back(static_cast<std::int32_t>(smallest - node.usages.begin()));
+    std::int32_t best = 0;
+    for (std::int32_t i = 1; i < static_cast<std::int32_t>(node.usages.size()); ++i) {
+      const auto rank = [&](std::int32_t choice) {
+        const auto place = static_cast<std::size_t>(choice);
+        return std::pair(node.costs[place] >= kForbidden, node.usages[place]);
+      };
+      if (rank(i) < rank(best)) best = i;
+    }
+    least.push_back(best);
   }
   Evaluation out;
   find_peak(problem, least, out);

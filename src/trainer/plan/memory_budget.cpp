@@ -53,7 +53,8 @@ const std::vector<LoweredProgram>& BudgetPlanner::programs(bool checkpoints_bloc
   arguments.gradient_checkpointing = checkpoints_blocks;
   as_planner([&] {
     plan_for_devices(devices_);
-    const ExecutionOptions how = ExecutionOptions::for_plan(static_cast<int>(devices_));
+    ExecutionOptions how = ExecutionOptions::for_plan(static_cast<int>(devices_));
+    how.lowering.memory_budget = 0;  // of TESSERA_MEMORY_BUDGET, which this plan replaces
     ClmModel setup = make_clm_model(arguments);
     for (const PlannedProgram& program : plan_training_step(arguments, setup))
       out.push_back({lower(program.partitioned.program, how.ranks, how.lowering), program.runs});
@@ -126,8 +127,7 @@ BudgetPoint BudgetPlanner::within(std::int64_t bytes) {
 std::string budget_text(const std::vector<BudgetPoint>& curve) {
   std::string out = "memory of a rank, modelled time of a step relative to no recomputation:\n";
   for (const BudgetPoint& point : curve)
-    out += fmt::format("  {:>10}  {:.3f}{}\n", bytes_text(point.held_bytes), point.seconds / curve.front().seconds,
-                       point.checkpoints_blocks ? "  with every block recomputed" : "");
+    out += fmt::format("  {:>10}  {:.3f}\n", bytes_text(point.held_bytes), point.seconds / curve.front().seconds);
   return out;
 }
 

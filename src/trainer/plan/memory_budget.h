@@ -31,9 +31,10 @@ class BudgetPlanner {
  public:
   BudgetPlanner(TrainingArguments arguments, std::int64_t devices);
 
-  /// The step without a budget first, then with less and less memory, down to the least that is possible.
+  /// The step without a budget first, then with less and less memory, down to the least that is
+  /// found by computing single values again.
   std::vector<BudgetPoint> curve();
-  /// The fastest step found that needs at most `bytes`. Error, with the least memory and the largest values, if none is.
+  /// A step that needs at most `bytes`: without a budget, else with one, else with every block computed again as well. Error, with the least memory and the largest values, if none is.
   BudgetPoint within(std::int64_t bytes);
 
  private:

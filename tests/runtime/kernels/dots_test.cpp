@@ -196,5 +196,17 @@ TEST(Dot, ReadsTransposedAndSlicedOperandsInPlace) {
           dtype == DType::kBF16 ? 4 : 256);
 }
 
+// Two reverses cancel each other, unless the first result is in memory because another dot reads it.
+TEST(Dots, ReadAReverseOfAReverse) {
+  for (const int dim : {0, 1})
+    expect_on_each_isa({Type::array(DType::kF32, {24, 20}), Type::array(DType::kF32, {24, 20})},
+                       [&](Builder& b, auto& v) {
+                         const Value once = ops::reverse(v[1], {dim});
+                         const Value twice = ops::reverse(once, {dim});
+                         const DotAttributes over_rows{{}, {0}, {}, {0}};
+                         return ops::tuple(b, {ops::dot(twice, v[0], over_rows), ops::dot(once, v[0], over_rows)});
+                       });
+}
+
 }  // namespace
 }  // namespace tessera

@@ -26,7 +26,8 @@ Dims all_but_channels(const Type& type) {
 }
 
 Value spread(Value channels, const Type& image) {
-  return ops::broadcast(narrowed(channels, image.dtype()), image.dims(), {1});
+  Dims dims = image.dims();  // before more is recorded
+  return ops::broadcast(narrowed(channels, image.dtype()), std::move(dims), {1});
 }
 
 WindowDim pooling_dim(const Pool2dOptions& options, std::int64_t size, std::size_t dim) {
