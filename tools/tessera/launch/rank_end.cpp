@@ -101,10 +101,11 @@ std::string ReportReader::take(std::string_view text) {
       const auto mark = std::min(text.find(kMark), text.size());
       out += text.substr(0, mark);
       text.remove_prefix(mark);
+      if (text.empty()) break;
     }
     const auto end = text.find('\n');
     open_ += text.substr(0, end);
-    text.remove_prefix(std::min(end, text.size() - 1) + (text.empty() ? 0 : 1));
+    text.remove_prefix(std::min(end, text.size() - 1) + 1);
     if (end == std::string_view::npos && open_.size() < kMostOpen) break;
     read_line(std::exchange(open_, ""));
   }
