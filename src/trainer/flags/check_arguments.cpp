@@ -64,8 +64,7 @@ void check_auto_shard(const TrainingArguments& arguments) {
            {"--tensor_parallel", arguments.tensor_parallel},
            {"--expert_parallel", arguments.expert_parallel},
            {"--max_memory_per_rank", arguments.max_memory_per_rank}})
-    require(value.empty(), "--auto_shard chooses the mesh and the sharding, so it excludes {} {}",
-            flag, value);
+    require(value.empty(), "--auto_shard chooses the mesh and the sharding, so it excludes {} {}", flag, value);
   require(!arguments.dry_run,
           "--auto_shard plans for the ranks of a run; `tessera plan` plans for any number of devices");
 }
