@@ -71,6 +71,11 @@ void MemoryPool::release_idle() {
   idle_.clear();
 }
 
+void MemoryPool::free_idle() {
+  const std::scoped_lock lock(mutex_);
+  release_idle();
+}
+
 std::string MemoryPool::held() const {
   return fmt::format("this rank has {} in arrays and its arena", format_bytes(static_cast<double>(used_)));
 }
@@ -110,8 +115,8 @@ void MemoryPool::end_of_run() {
 
 std::byte* RankMemory::arena_of(std::int64_t bytes, const std::string& program) {
   if (!arena || arena->bytes() < bytes) {
-    arena.reset();  // free the old arena first, so that both never exist together
-    pool->end_of_run();
+    arena.reset();
+    pool->free_idle();  // so that the old arena and the new one never exist together
     arena =
         std::make_unique<DeviceMemory>(pool, bytes, [&] { return fmt::format("the arena of program {}", program); });
   }

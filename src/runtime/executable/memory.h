@@ -34,6 +34,9 @@ class MemoryPool {
   /// Called after every run. Increases the age of idle blocks.
   void end_of_run();
 
+  /// Frees all idle blocks, however old they are.
+  void free_idle();
+
   [[nodiscard]] MemoryInfo info() const {
     const std::scoped_lock lock(mutex_);
     return {used_, peak_, pooled_};

@@ -8,7 +8,9 @@
 
 #include "executable/memory.h"  // of src/runtime, for the pool
 #include "runtime/close.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ops/contraction.h"
 #include "tessera/runtime/executable/executable.h"
 
 namespace {
@@ -204,6 +206,24 @@ TEST(Allocation, AllGathersAllocateOnlyThePlan) {
                            "  %n = f32[64,64] negate(%x)\n  %a = " + whole + " all-gather(%n), " + groups +
                                ", dimensions={" + std::to_string(dim) + "}\n" + gradient_by("%a", "0,1")));
   }
+}
+
+// The memory that is promised before a run contains only one arena.
+TEST(Allocation, ALargerArenaReplacesTheSmallerOne) {
+  RankContext context(0, 1);
+  const RankScope scope(context);
+  const auto world = make_single_rank_world();
+  const auto squares = [](std::int64_t size) {
+    return testing::program_of({Type::array(DType::kF32, {size, size})}, [](Builder&, const std::vector<Value>& v) {
+      const DotAttributes product{{}, {1}, {}, {0}};
+      return ops::dot(ops::dot(v[0], v[0], product), v[0], product);
+    });
+  };
+  (void)run_program(squares(256), *world, testing::random_arguments(squares(256), 1));
+  const std::int64_t small = rank_memory().arena->bytes();
+  ASSERT_GE(small, 256 * 256 * 4);
+  (void)rank_memory().arena_of(2 * small, "larger");
+  EXPECT_LT(rank_memory().pool->info().pooled, small);
 }
 
 }  // namespace
