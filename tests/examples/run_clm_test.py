@@ -155,6 +155,7 @@ def refused_flags():
                          ("--optim lion --optim_args eps=1", "--optim_args: the optimizer lion does not use eps; its arguments are beta1, beta2, state_dtype"),
                          ("--lr_scheduler_type reduce_lr_on_plateau", "--lr_scheduler_type reduce_lr_on_plateau needs evaluations: --eval_strategy steps or epoch"),
                          ("--auto_shard --mesh data=1", "--auto_shard chooses the mesh and the sharding, so it excludes --mesh data=1"),
+                         ("--auto_shard --max_memory_per_rank 1GB", "--auto_shard chooses the mesh and the sharding, so it excludes --max_memory_per_rank 1GB"),
                          ("--max_memory_per_rank two", "--max_memory_per_rank=two: must be a size such as 2GB or 1.5GiB")):
         result = run("--config_name", "c", "--train_file", "t", *flags.split())
         check((result.returncode, result.stderr) == (2, f"run_clm: {error}\n"), result.stderr)

@@ -15,13 +15,12 @@ using solver::kForbidden;
 constexpr int kNoStep = std::numeric_limits<int>::max();
 constexpr std::int32_t kAgainInGap = 1;  // the numbers of choices
 constexpr std::int32_t kAgainInTail = 2;
+constexpr double kDeep = 1.5;  // by this factor, what the forward pass needs rises on both sides of a boundary
 
 std::int64_t picoseconds(double seconds) {
   const double most = static_cast<double>(kForbidden) / 1e3;  // so that sums of many stay below 2^63
   return static_cast<std::int64_t>(std::llround(std::min(seconds * 1e12, most)));
 }
-
-constexpr double kDeep = 1.5;  // by this factor, what the forward pass needs rises on both sides of a boundary
 
 // The steps of a span that may need a value that is absent there.
 struct Need {

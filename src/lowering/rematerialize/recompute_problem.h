@@ -29,8 +29,8 @@ struct RecomputeProblem {
   std::vector<ValueChoices> values;  // of each live value
 };
 
-/// Costs are picoseconds, usages bytes, times steps. Gaps are choices if the step that uses most memory is in them. What
-/// the forward pass needs at every `stride`-th boundary between layers is kept: that bounds the chains of values that are
+/// Costs are picoseconds, usages bytes, times steps. Gaps are choices if they contain a peak: the step of a phase of the
+/// program that uses most memory. What the forward pass needs at every `stride`-th boundary between layers is kept: that bounds the chains of values that are
 /// computed again from each other, and the memory that these need at once.
 RecomputeProblem recompute_problem(const Schedule& schedule, const std::vector<LiveValue>& values, int stride);
 
