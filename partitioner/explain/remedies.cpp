@@ -13,6 +13,8 @@
 #include "reshard_insertion/reshard_notes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
 #include "tessera/passes/explanations.h"
 #include "tessera/sharding/placement.h"
 
@@ -33,35 +35,66 @@ std::optional<Candidate> candidate_of(const Remedy& remedy) {
   return spec ? std::optional(Candidate{remedy, *std::move(spec)}) : std::nullopt;
 }
 
-// Whether both collectives do the same for the same consumer; the required shardings may differ.
-bool have_one_purpose(const CollectiveNote& a, const CollectiveNote& b) {
-  return a.opcode == b.opcode && a.consumer == b.consumer && (!a.consumer.empty() || a.reason == b.reason);
+// The purpose of a reshard.
+struct Purpose {
+  std::string consumer;
+  std::string reason;
+  bool is_reduction = false;
+  // Whether both do the same for the same consumer; the required shardings may differ.
+  [[nodiscard]] bool is_that_of(const Purpose& other) const {
+    return is_reduction == other.is_reduction && consumer == other.consumer &&
+           (!consumer.empty() || reason == other.reason);
+  }
+};
+
+// The purposes of the reshards that exchange data.
+std::vector<Purpose> purposes_of(const Program& resharded) {
+  std::vector<Purpose> out;
+  for (const auto& computation : resharded.computations)
+    for (const Instruction& copy : computation->instructions) {
+      const auto* reason = copy.frontend_attribute(kReasonAttribute);
+      if (copy.op->role != Role::kCopy || reason == nullptr || !copy.type.is_array()) continue;
+      const Sharding& from = (*computation)[copy.operands.front()].sharding->front();
+      if (reshard_cost(copy.type, from, copy.sharding->front()) <= 0) continue;
+      const auto* consumer = copy.frontend_attribute(kConsumerAttribute);
+      out.push_back({consumer != nullptr ? *consumer : "", *reason, from.is_partial()});
+    }
+  return out;
 }
 
-// Partitions the given program with one additional annotation.
-class Trials {
- public:
-  Trials(const Program& given, const Trial& trial) : given_(given), trial_(trial) {
-    constexpr std::int64_t kMostInstructions = 4'000;  // for all trials together
-    constexpr std::int64_t kMost = 64;
-    const auto size = static_cast<std::int64_t>(given.instruction_count());
-    left_ = std::min(kMost, kMostInstructions / std::max<std::int64_t>(1, size));
-  }
+struct Effect {
+  std::vector<Purpose> purposes;
+  double bytes = 0;
+  double work = 0;
+};
+Effect effect_of(const EstimatedProgram& program) {
+  return {purposes_of(program.resharded), program.bytes, program.work};
+}
 
-  /// Whether a trial was requested after the last one was used.
-  [[nodiscard]] bool are_spent() const { return are_spent_; }
-  /// Nullopt if the value does not exist, cannot have this sharding, or no trial is left.
-  std::optional<TrialOutcome> with(const Candidate& candidate) {
-    const auto [known, is_new] = outcomes_.try_emplace({candidate.remedy.value, candidate.spec});
+// Estimates the program with one additional annotation.
+class Estimates {
+ public:
+  Estimates(const Program& given, Alternatives& alternatives, std::int64_t most)
+      : given_(given), alternatives_(alternatives), left_(most) {}
+
+  /// Whether the last call of with() had no estimate, but an annotation may be possible.
+  [[nodiscard]] bool is_unknown() const { return is_unknown_; }
+  /// Nullopt if the value cannot have this sharding, or if there is no estimate.
+  std::optional<Effect> with(const Candidate& candidate) {
+    const auto [known, is_new] = effects_.try_emplace({candidate.remedy.value, candidate.spec});
     if (!is_new) return known->second;
     if (left_ <= 0) {
-      are_spent_ = true;
-      outcomes_.erase(known);
+      is_unknown_ = true;
+      effects_.erase(known);
       return std::nullopt;
     }
-    --left_;
     try {
-      if (const auto annotated = annotated_by(candidate)) known->second = trial_(*annotated);
+      const auto sharding = sharding_of(candidate);
+      if (!sharding) return std::nullopt;
+      --left_;
+      const auto program = alternatives_.with(candidate.remedy.value, *sharding);
+      is_unknown_ = is_unknown_ || !program;
+      if (program) known->second = effect_of(*program);
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no such value, or annotations contradict each other
     }
     return known->second;
@@ -74,21 +107,22 @@ class Trials {
   }
 
  private:
-  // Annotates as the command does with the text of the remedy.
-  [[nodiscard]] std::optional<Program> annotated_by(const Candidate& candidate) const {
+  // The sharding that the command gives to the value with the text of the remedy.
+  [[nodiscard]] std::optional<Sharding> sharding_of(const Candidate& candidate) const {
     if (given_.meshes.empty()) return std::nullopt;
     const std::string& name = candidate.remedy.value;
-    Program out = annotate(without_annotation(given_, name), given_.meshes.front(), name, candidate.spec);
-    const Instruction& value = annotatable(out, name);
-    const bool means_it = !candidate.meaning || same_placement(value.type, value.sharding->front(), *candidate.meaning);
-    return means_it && out.num_partitions == given_.num_partitions ? std::optional(std::move(out)) : std::nullopt;
+    const Program annotated = annotate(without_annotation(given_, name), given_.meshes.front(), name, candidate.spec);
+    const Instruction& value = annotatable(annotated, name);
+    const Sharding& sharding = value.sharding->front();
+    const bool means_it = !candidate.meaning || same_placement(value.type, sharding, *candidate.meaning);
+    return means_it && annotated.num_partitions == given_.num_partitions ? std::optional(sharding) : std::nullopt;
   }
 
   const Program& given_;
-  const Trial& trial_;
+  Alternatives& alternatives_;
   std::int64_t left_ = 0;
-  bool are_spent_ = false;
-  std::map<std::pair<std::string, std::string>, std::optional<TrialOutcome>> outcomes_;
+  bool is_unknown_ = false;
+  std::map<std::pair<std::string, std::string>, std::optional<Effect>> effects_;
 };
 
 // Finds other values whose annotation would give the operand of a reshard the required sharding.
@@ -158,10 +192,12 @@ class ValuesAbove {
 
 class Remedies {
  public:
-  Remedies(const Program& resharded, const Program& given, const TrialOutcome& before, const Trial& trial)
-      : before_(before), above_(resharded), trials_(given, trial) {}
+  Remedies(const ExplainedProgram& explained, std::int64_t most_estimates)
+      : before_(effect_of(explained.alternatives.chosen())),
+        above_(explained.resharded),
+        estimates_(explained.given, explained.alternatives, most_estimates) {}
 
-  /// The better of the tried remedy and the existing one.
+  /// The better of the estimated remedy and the existing one.
   Remedy of(const CollectiveNote& note) {
     const auto named = candidate_of(note.remedy);
     if (!named) return note.remedy;
@@ -169,42 +205,51 @@ class Remedies {
     candidates.insert(candidates.begin(), *named);
     std::optional<Remedy> best;
     for (const Candidate& candidate : candidates) {
-      const auto outcome = trials_.with(candidate);
-      if (!outcome) continue;
-      Remedy tried = judged(candidate, note, *outcome);
-      if (tried.trial == Remedy::Trial::kWorks) return tried;
-      if (!best || tried.bytes_saved > best->bytes_saved) best = std::move(tried);
+      const auto effect = estimates_.with(candidate);
+      if (!effect) continue;
+      Remedy judged_one = judged(candidate, note, *effect);
+      if (judged_one.trial == Remedy::Trial::kWorks) return judged_one;
+      if (!best || judged_one.bytes_saved > best->bytes_saved) best = std::move(judged_one);
     }
     if (best) return *best;
     Remedy out = note.remedy;
-    out.trial = trials_.are_spent() ? Remedy::Trial::kSkipped : Remedy::Trial::kImpossible;
+    out.trial = estimates_.is_unknown() ? Remedy::Trial::kSkipped : Remedy::Trial::kImpossible;
     return out;
   }
 
  private:
-  static bool is_gone(const CollectiveNote& note, const TrialOutcome& after) {
-    return std::none_of(after.notes.begin(), after.notes.end(),
-                        [&](const CollectiveNote& other) { return have_one_purpose(other, note); });
+  // A note that no reshard explains belongs to a halo. Without it, a device receives fewer bytes.
+  [[nodiscard]] bool is_gone(const CollectiveNote& note, const Effect& after) const {
+    const OpDef* op = op_table().find(note.opcode);
+    const bool is_reduction = op != nullptr && (op->collective == CollectiveKind::kAllReduce ||
+                                                op->collective == CollectiveKind::kReduceScatter);
+    const Purpose purpose{note.consumer, note.reason, is_reduction};
+    const auto has = [&](const Effect& effect) {
+      return std::any_of(effect.purposes.begin(), effect.purposes.end(),
+                         [&](const Purpose& other) { return other.is_that_of(purpose); });
+    };
+    return has(before_) ? !has(after) : before_.bytes - after.bytes >= static_cast<double>(note.bytes);
   }
 
   // The remedy with its effect. If the value is annotated already, the remedy is a change of that annotation.
-  [[nodiscard]] Remedy judged(const Candidate& candidate, const CollectiveNote& note, const TrialOutcome& after) const {
+  [[nodiscard]] Remedy judged(const Candidate& candidate, const CollectiveNote& note, const Effect& after) const {
     Remedy out = candidate.remedy;
-    if (trials_.is_given(out.value))
+    if (estimates_.is_given(out.value))
       out.kind = Remedy::Kind::kChange;
     else if (out.kind == Remedy::Kind::kChange)
       out.kind = Remedy::Kind::kAnnotate;
     out.removes_collective = is_gone(note, after);
-    out.bytes_saved = before_.bytes - after.bytes;
-    if (before_.flops > 0) out.work = after.flops / before_.flops;
-    const bool works = out.removes_collective && isize(after.notes) < isize(before_.notes) && out.bytes_saved > 0;
+    out.bytes_saved = static_cast<std::int64_t>(before_.bytes - after.bytes);
+    if (before_.work > 0) out.work = after.work / before_.work;
+    const bool works =
+        out.removes_collective && after.purposes.size() <= before_.purposes.size() && out.bytes_saved > 0;
     out.trial = works ? Remedy::Trial::kWorks : out.bytes_saved > 0 ? Remedy::Trial::kHelps : Remedy::Trial::kFails;
     return out;
   }
 
-  const TrialOutcome& before_;
+  Effect before_;
   ValuesAbove above_;
-  Trials trials_;
+  Estimates estimates_;
 };
 
 // The key of a remedy: the two shardings, the reason and the remedy itself.
@@ -225,11 +270,11 @@ NotesRef notes_with_remedies(const Instruction& instruction, const std::map<Reme
 
 }  // namespace
 
-Program with_tried_remedies(const Program& partitioned, const Program& resharded, const Program& given,
-                            const TrialOutcome& before, const Trial& trial) {
-  std::vector<CollectiveNote> notes = before.notes;
+Program with_estimated_remedies(const Program& partitioned, const ExplainedProgram& explained,
+                                std::int64_t most_estimates) {
+  std::vector<CollectiveNote> notes = explained.notes;
   std::stable_sort(notes.begin(), notes.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  Remedies remedies(resharded, given, before, trial);
+  Remedies remedies(explained, most_estimates);
   std::map<RemedyKey, std::string> found;
   for (const CollectiveNote& note : notes)
     if (const auto [better, is_new] = found.try_emplace({note.from, note.to, note.reason, note.remedy.attribute()});

@@ -86,7 +86,7 @@ std::optional<std::string> Remedy::annotation() const {
 std::string Remedy::text() const {
   switch (trial) {
     case Trial::kNone: return advice(*this);
-    case Trial::kSkipped: return advice(*this) + " (not tried)";
+    case Trial::kSkipped: return advice(*this) + " (not tested)";
     case Trial::kImpossible:
       return fmt::format(
           "none found: %{} cannot be annotated with {}: it contradicts other annotations, or the first mesh cannot "
@@ -94,12 +94,12 @@ std::string Remedy::text() const {
           value, spec);
     case Trial::kWorks: return advice(*this) + more_work(*this);
     case Trial::kHelps:
-      return fmt::format("{}: {} bytes fewer, {}{}", advice(*this), bytes_saved,
+      return fmt::format("{}: about {} bytes fewer, {}{}", advice(*this), bytes_saved,
                          removes_collective ? "with other collectives" : "but this collective remains",
                          more_work(*this));
     case Trial::kFails:
       return fmt::format("none found: with %{} as {} other collectives receive {}", value, spec,
-                         bytes_saved == 0 ? "as many bytes" : fmt::format("{} bytes more", -bytes_saved));
+                         bytes_saved == 0 ? "as many bytes" : fmt::format("about {} bytes more", -bytes_saved));
   }
   return "";
 }

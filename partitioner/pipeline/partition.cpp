@@ -70,11 +70,6 @@ void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
   add_collective_passes(pipeline, options.collectives, options.machine);
 }
 
-TrialOutcome outcome_of(const Partitioned& parts) {
-  const ProgramStats stats = program_stats(parts.program);
-  return {parts.notes, stats.total_collective_bytes, stats.flops_per_device};
-}
-
 void check_is_global(const Program& program) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
@@ -95,8 +90,13 @@ Program with_open_borders(Program program, const PartitionOptions& options) {
   return program;
 }
 
-// Partitions without trials of remedies and without limits.
-Partitioned partition_once(const Program& given, const PartitionOptions& options, double share = 1) {
+struct PartitionedOnce {
+  Partitioned out;
+  std::shared_ptr<Alternatives> alternatives;
+};
+
+// Partitions without estimates of remedies and without limits.
+PartitionedOnce partition_once(const Program& given, const PartitionOptions& options, double share = 1) {
   const auto memory_share = options.automatic ? std::optional(share) : std::nullopt;
   const Program program = with_open_borders(given, options);
   const Program input =
@@ -132,38 +132,38 @@ Partitioned partition_once(const Program& given, const PartitionOptions& options
   add_local_passes(pipeline, options);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.machine.links());
+  return {std::move(out), std::move(found.alternatives)};
+}
+
+// Adds remedies with their estimated effect. An estimate takes about a twentieth of the time of partitioning.
+Partitioned with_remedies(PartitionedOnce parts, const Program& given, const PartitionOptions& options,
+                          std::int64_t most_estimates) {
+  Partitioned out = std::move(parts.out);
+  if (parts.alternatives == nullptr) return out;
+  out.program =
+      with_estimated_remedies(out.program, {given, out.global, out.notes, *parts.alternatives}, most_estimates);
+  out.notes = collective_notes(out.program, options.machine.links());
   return out;
 }
 
-// Adds remedies that were tried.
-Partitioned with_remedies(Partitioned parts, const Program& given, const PartitionOptions& options) {
-  PartitionOptions plain = options;
-  plain.try_remedies = false;
-  plain.dump = {};
-  plain.writes_dumps = false;
-  const auto trial = [&](const Program& annotated) { return outcome_of(partition_once(annotated, plain)); };
-  parts.program = with_tried_remedies(parts.program, parts.global, given, outcome_of(parts), trial);
-  parts.notes = collective_notes(parts.program, options.machine.links());
-  return parts;
-}
-
-// The notes with tried remedies, for an error message.
+// The notes with estimated remedies, for an error message.
 std::vector<CollectiveNote> advice(const Program& program, const PartitionOptions& options) {
   PartitionOptions trying = options;
   trying.try_remedies = true;
   trying.dump = {};
   trying.writes_dumps = false;
-  return with_remedies(partition_once(program, trying), with_mesh(program), trying).notes;
+  constexpr std::int64_t kMost = 64;
+  return with_remedies(partition_once(program, trying), with_mesh(program), trying, kMost).notes;
 }
 
 // Chooses shardings with less and less memory until the program fits into that of a device.
-Partitioned partition_within_memory(const Program& program, const PartitionOptions& options, std::int64_t memory) {
+PartitionedOnce partition_within_memory(const Program& program, const PartitionOptions& options, std::int64_t memory) {
   constexpr int kMostRounds = 6;
   double share = 1;
   std::int64_t least = INT64_MAX;
   for (int round = 0; round < kMostRounds; ++round) {
-    Partitioned out = partition_once(program, options, share);
-    const std::int64_t peak = execution_stats(out.program).peak_bytes_per_device;
+    PartitionedOnce out = partition_once(program, options, share);
+    const std::int64_t peak = execution_stats(out.out.program).peak_bytes_per_device;
     if (peak <= memory) return out;
     least = std::min(least, peak);
     constexpr double kLeastStep = 0.95;
@@ -180,8 +180,10 @@ Partitioned partition_within_memory(const Program& program, const PartitionOptio
 Partitioned partition(const Program& program, const PartitionOptions& options) {
   check_is_global(program);
   const auto memory = options.automatic ? options.automatic->memory : std::nullopt;
-  Partitioned out = memory ? partition_within_memory(program, options, *memory) : partition_once(program, options);
-  if (options.try_remedies) out = with_remedies(std::move(out), with_mesh(program), options);
+  PartitionedOnce once = memory ? partition_within_memory(program, options, *memory) : partition_once(program, options);
+  constexpr std::int64_t kEstimates = 3;  // which together take a sixth of the time of partitioning
+  Partitioned out = options.try_remedies ? with_remedies(std::move(once), with_mesh(program), options, kEstimates)
+                                         : std::move(once.out);
   if (!keeps_limits(out.notes, options.limits))
     fail_beyond_limits(options.try_remedies ? out.notes : advice(program, options), options.limits);
   return out;

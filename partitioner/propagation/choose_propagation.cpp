@@ -6,6 +6,8 @@
 // The number of orders does not depend on the program. The numbers of trials and evaluations fall with its size, so the time
 // is at most linear in the size.
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "auto_sharding/choose_shardings.h"
 #include "normalize/duplicate_cheap_values.h"
 #include "normalize/manual.h"
+#include "pipeline/origins.h"
 #include "propagation/change_search.h"
 #include "propagation/propagate.h"
 #include "propagation/trials.h"
@@ -68,7 +71,7 @@ bool has_priorities(const PropagationGraph& graph) {
   });
 }
 
-class Chooser {
+class Chooser final : public Alternatives {
  public:
   Chooser(const Program& program, const MachineModel& machine, std::optional<double> memory_share)
       : machine_(machine),
@@ -102,10 +105,64 @@ class Chooser {
     ChangeSearch search(*best.variant, memo_, estimator_, machine_);
     while (!has_priorities(best.variant->graph) && improve(best, search)) {
     }
-    return std::move(best.result);
+    best_ = std::move(best);
+    return best_.result;
+  }
+
+  EstimatedProgram chosen() override { return estimated(best_); }
+
+  std::optional<EstimatedProgram> with(const std::string& name, const Sharding& sharding) override {
+    const auto value = value_named(name);
+    Variant& variant = at(variants_, best_.variant - variants_.data());
+    if (!value || !(sharding.mesh == variant.graph.mesh)) return std::nullopt;
+    PropagationSlot& slot = at(variant.graph.slots, value->slot);
+    if (!slot.type.is_array() || slot.type.ndim() != sharding.ndim() || !slot.sharding.manual.empty())
+      return std::nullopt;
+    std::vector<PropagationHint> hints = best_.hints;
+    std::erase_if(hints, [&](const PropagationHint& hint) { return hint.slot == value->slot; });
+    const PropagationSlot slot_before = slot;
+    slot.sharding = sharding;
+    slot.fixed = true;
+    slot.open = std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& dim) { return dim.open; });
+    ComputationRef& computation = at(variant.program.computations, value->computation);
+    const ComputationRef before = computation;  // the edges of the graph refer to its instructions
+    auto annotated = std::make_shared<Computation>(*before);
+    at(annotated->instructions, value->id).sharding = make_sharding(sharding);
+    computation = std::move(annotated);
+    Outcome out{&variant, best_.order, {}, propagated(variant.graph, best_.order, hints), {}};
+    evaluate(out, best_.result.choices);
+    computation = before;
+    slot = slot_before;
+    return estimated(out);
   }
 
  private:
+  // On other than equal links, the weight counts seconds instead of bytes.
+  EstimatedProgram estimated(const Outcome& outcome) {
+    const Program& resharded = outcome.result.resharded;
+    const bool counts_bytes = machine_.links().is_uniform();
+    return {resharded, counts_bytes ? outcome.weight.moved : byte_estimator_.of(resharded).moved, outcome.weight.work};
+  }
+
+  struct NamedValue {
+    ComputationId computation = -1;
+    Id id = -1;
+    int slot = -1;
+  };
+  // The array with this name in the chosen variant.
+  std::optional<NamedValue> value_named(const std::string& name) {
+    const Program& program = best_.variant->program;
+    if (values_by_name_.empty())
+      for (ComputationId c = 0; c < isize(program.computations); ++c)
+        for (Id id = 0; id < isize(at(best_.variant->graph.leaf_slots, c)); ++id) {
+          const auto& slots = at(at(best_.variant->graph.leaf_slots, c), id);
+          if (slots.size() == 1)
+            values_by_name_.try_emplace(annotatable_name(program[c][id]), NamedValue{c, id, slots.front()});
+        }
+    const auto found = values_by_name_.find(name);
+    return found == values_by_name_.end() ? std::nullopt : std::optional(found->second);
+  }
+
   std::vector<Outcome> outcomes_of_orders() {
     std::vector<Outcome> out;
     for (const Variant& variant : variants_)
@@ -231,13 +288,20 @@ class Chooser {
   std::int64_t propagations_ = 0;
   std::int64_t evaluations_ = 0;
   std::set<std::vector<int>> tried_;
+  Outcome best_;
+  MachineModel equal_links_;  // on which ProgramEstimate::moved counts bytes
+  ProgramEstimator byte_estimator_{equal_links_};
+  std::map<std::string, NamedValue> values_by_name_;
 };
 
 }  // namespace
 
 Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
                                    std::optional<double> memory_share) {
-  return Chooser(program, machine, memory_share).choose();
+  const auto chooser = std::make_shared<Chooser>(program, machine, memory_share);
+  Propagated out = chooser->choose();
+  if (!memory_share) out.alternatives = chooser;  // automatic shardings do not result from an order of propagation
+  return out;
 }
 
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found) {

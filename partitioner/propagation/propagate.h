@@ -9,7 +9,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "propagation/propagation_graph.h"
 #include "reshard_insertion/insert_reshards.h"
@@ -44,11 +46,31 @@ struct PropagationHint {
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
+/// What one device receives and computes, by the estimate before localization.
+struct EstimatedProgram {
+  Program resharded;
+  double bytes = 0;
+  double work = 0;  // operations
+};
+
+/// Estimates of other annotations: the chosen outcome again, with the sharding of one value changed.
+class Alternatives {
+ public:
+  virtual ~Alternatives() = default;
+  /// The outcome that was chosen.
+  [[nodiscard]] virtual EstimatedProgram chosen() = 0;
+  /// The outcome if the program annotated a value with this sharding. Runs the chosen order of propagation, without the
+  /// search for changes. nullopt if no array has the name (annotatable_name()) and the dims of the sharding.
+  virtual std::optional<EstimatedProgram> with(const std::string& name, const Sharding& sharding) = 0;
+};
+
 /// The outcome of propagate_at_least_cost().
 struct Propagated {
   Program program;
   OpChoices choices;  // insert_reshards() with these choices gives `resharded`
   Program resharded;  // the result of insert_reshards() for `program`
+  /// Valid as long as the machine model. Null with `memory_share`.
+  std::shared_ptr<Alternatives> alternatives = nullptr;
 };
 /// insert_reshards() with the choices that were found. For the program in `found`, returns the stored result.
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change that would remove a collective. Passes record it as data, a trial partitioning evaluates it, and text()
-// prints it for users.
+// A change that would remove a collective. Passes record it as data, an estimate tests it, and text() prints it for
+// users.
 //
 //   {.kind = kChange, .value = "x", .spec = "{-,-}"}    change the annotation of %x to {-,-}
 #pragma once
@@ -25,10 +25,10 @@ struct Remedy {
     kKeepDims,        // do not shard the dims that `detail` sums over: remove the axes `spec` from its operands
     kKeepDim          // do not shard a dim: `detail`
   };
-  /// The result of partitioning with the remedy.
+  /// The estimated effect of the remedy.
   enum class Trial : std::uint8_t {
-    kNone,        // the remedy names no annotation, or no trial was requested
-    kSkipped,     // too many remedies were tried before this one
+    kNone,        // the remedy names no annotation, or no test was requested
+    kSkipped,     // too many remedies were tested before this one, or the estimate does not know the value
     kImpossible,  // it contradicts other annotations
     kWorks,       // the collective is gone, with fewer collectives and bytes in all
     kHelps,       // fewer bytes

@@ -58,9 +58,9 @@ struct PartitionOptions {
   /// in the preset `uniform`, they first minimize bytes.
   MachineModel machine{};
   CollectiveLimits limits{};
-  /// True: finds a remedy for each collective by partitioning the program with it, if the program has at most a few
-  /// thousand instructions. For sums that data parallelism needs, the remedy states that they are necessary. False: the
-  /// remedy is an annotation next to the collective, and it is not tried.
+  /// True: finds remedies for the collectives with the most bytes by estimating the program with them. For sums that data
+  /// parallelism needs, the remedy states that they are necessary. False: the remedy is an annotation next to the
+  /// collective, without an estimate.
   bool try_remedies = false;
   /// Options of the passes over collectives. skip_passes can skip each of them.
   CollectivePassOptions collectives{};
