@@ -26,6 +26,7 @@
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
+#include "tessera/passes/loop_state.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
 
@@ -52,29 +53,10 @@ struct Departure {
   [[nodiscard]] bool is_empty() const { return invariant.empty() && accumulations.empty(); }
 };
 
-const Instruction* state_element(const Computation& c, Id id) {
-  const Instruction& instruction = c[id];
-  const bool is_element =
-      instruction.op->role == Role::kGetTupleElement && c[instruction.operands[0]].op->role == Role::kParameter;
-  return is_element ? &instruction : nullptr;
-}
-// Whether all users of the state are get-tuple-elements.
-bool reads_elements(const Computation& c) {
-  if (c.parameters.size() != 1 || c.root == c.parameters[0]) return false;
-  for (const Instruction& instruction : c.instructions)
-    for (const Id operand : instruction.operands)
-      if (operand == c.parameters[0] && instruction.op->role != Role::kGetTupleElement) return false;
-  return true;
-}
-
 class LoopFinder {
  public:
-  LoopFinder(const Program& program, const CollectivePassOptions& options) : program_(program), options_(options) {
-    calls_.assign(program.computations.size(), 0);
-    for (const auto& computation : program.computations)
-      for (const auto& instruction : computation->instructions)
-        for (const ComputationId callee : instruction.called) ++at(calls_, callee);
-  }
+  LoopFinder(const Program& program, const CollectivePassOptions& options)
+      : program_(program), options_(options), calls_(call_counts(program)) {}
 
   // The first loop with a collective to hoist, innermost loops first.
   [[nodiscard]] std::optional<Departure> first() const {
@@ -92,8 +74,8 @@ class LoopFinder {
     const Instruction& loop = program_[caller][id];
     Departure out{caller, id, loop.called[0], loop.called[1], {}, {}};
     const Computation& body = program_[out.body];
-    const bool fits = at(calls_, out.body) == 1 && at(calls_, out.condition) == 1 && reads_elements(body) &&
-                      reads_elements(program_[out.condition]) && body[body.root].op->role == Role::kTuple &&
+    const bool fits = at(calls_, out.body) == 1 && at(calls_, out.condition) == 1 && reads_only_elements(body) &&
+                      reads_only_elements(program_[out.condition]) && body[body.root].op->role == Role::kTuple &&
                       known_trip_count(program_, program_[caller], loop) != 0;
     if (!fits) return out;
     const std::int64_t room = options_.memory_bound - moved_before(caller, id);
@@ -125,8 +107,8 @@ class LoopFinder {
     std::vector<Id> collectives;
     for (Id id = 0; id < body.size(); ++id) {
       const Instruction& instruction = body[id];
-      if (state_element(body, id) != nullptr) {
-        same[static_cast<std::size_t>(id)] = returns_unchanged(body, index_of(instruction));
+      if (const auto element = state_element(body, id)) {
+        same[static_cast<std::size_t>(id)] = returns_unchanged(body, *element);
         continue;
       }
       const Role role = instruction.op->role;
@@ -146,8 +128,7 @@ class LoopFinder {
 
   // Whether the body returns the element unchanged.
   static bool returns_unchanged(const Computation& body, std::int64_t index) {
-    const Instruction* returned = state_element(body, at(body[body.root].operands, index));
-    return returned != nullptr && index_of(*returned) == index;
+    return state_element(body, at(body[body.root].operands, index)) == index;
   }
 
   // The collectives that are read by more than other hoisted collectives.
@@ -182,8 +163,7 @@ class LoopFinder {
   }
   static bool is_read(const Computation& condition, std::int64_t index) {
     for (Id id = 0; id < condition.size(); ++id)
-      if (const auto* element = state_element(condition, id); element != nullptr && index_of(*element) == index)
-        return true;
+      if (state_element(condition, id) == index) return true;
     return false;
   }
 
@@ -194,7 +174,7 @@ class LoopFinder {
     std::vector<bool> from_element(body.instructions.size(), false);
     int reads = 0;
     for (Id id = 0; id < body.size(); ++id) {
-      if (const auto* element = state_element(body, id); element != nullptr && index_of(*element) == i) {
+      if (state_element(body, id) == i) {
         from_element[static_cast<std::size_t>(id)] = at(uses, id) == 1;
         ++reads;
         continue;
@@ -207,7 +187,7 @@ class LoopFinder {
     Id id = at(body[body.root].operands, i);
     if (reads != 1 || !at(from_element, id)) return out;
     std::optional<Reduction> reduction;
-    while (state_element(body, id) == nullptr) {
+    while (!state_element(body, id)) {
       const auto added = reduction_of_op(*body[id].op);
       if (!added || (reduction && added != reduction)) return {};
       reduction = added;
@@ -303,7 +283,8 @@ class Mover {
     for (std::int64_t i = 0; i < first_new_; ++i) start.push_back(element_of(init, i));
     const std::vector<Value> given = start;
     std::map<Id, Value> made;
-    for (const Id id : departure_.invariant) start.push_back(in_caller(r, id, given, made));
+    for (const Id id : departure_.invariant) start.push_back(compute_from_state(r, body_, id, given, made));
+    for (const auto& [id, value] : made) forget_global_dims(r, value);
     for (const auto& one : departure_.accumulations) {
       const Type& type = body_[body_[one.collective].operands[0]].type;
       const Value zero = ops::constant(r.builder(), reduction_identity(one.reduction, type.dtype()));
@@ -319,33 +300,17 @@ class Mover {
     for (std::size_t k = 0; k < departure_.accumulations.size(); ++k) {
       const Accumulation& one = departure_.accumulations[k];
       const auto index = first_new_ + isize(departure_.invariant) + static_cast<std::int64_t>(k);
-      const Value reduced = clone(r, one.collective, {ops::get_tuple_element(done, static_cast<int>(index))});
+      const Value sum = ops::get_tuple_element(done, static_cast<int>(index));
+      const Value reduced = clone_into(r, body_[one.collective], {sum});
+      forget_global_dims(r, reduced);
       at(out, one.element) = r.builder().emit(*body_[one.add].op, {at(out, one.element), reduced});
     }
     return out;
   }
-  static Value element_of(Value tuple, std::int64_t i) {
-    const Instruction& instruction = tuple.instruction();
-    if (instruction.op->role == Role::kTuple) return tuple.builder->value(at(instruction.operands, i));
-    return ops::get_tuple_element(tuple, static_cast<int>(i));
-  }
-
-  // A loop-invariant value of the body, computed before the loop.
-  Value in_caller(ComputationRewriter& r, Id id, const std::vector<Value>& given, std::map<Id, Value>& made) const {
-    if (const auto* element = state_element(body_, id)) return at(given, index_of(*element));
-    if (const auto found = made.find(id); found != made.end()) return found->second;
-    std::vector<Value> operands;
-    for (const Id operand : body_[id].operands) operands.push_back(in_caller(r, operand, given, made));
-    return made[id] = clone(r, id, operands);
-  }
-  Value clone(ComputationRewriter& r, Id id, const std::vector<Value>& operands) const {
-    Instruction copy = body_[id];
-    copy.operands.clear();
-    for (const Value& operand : operands) copy.operands.push_back(operand.id);
-    for (ComputationId& callee : copy.called) callee = r.callee(callee);
-    copy.sharding = nullptr;
-    copy.notes = with_frontend_attribute(copy.notes, kGlobalDimsAttribute, std::nullopt);
-    return r.builder().append(std::move(copy));
+  // The value of a moved instruction is that of another iteration, or of all, so `check` must not compare it.
+  static void forget_global_dims(ComputationRewriter& r, Value value) {
+    r.builder().set_notes(value,
+                          with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, std::nullopt));
   }
 
   const Program& program_;

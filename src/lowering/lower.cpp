@@ -62,12 +62,15 @@ std::size_t LoweringOptions::hash() const {
   std::size_t out = hash_mix(rewrite ? 1U : 0U, excess_precision ? 1U : 0U);
   out = hash_mix(out, static_cast<std::size_t>(largest_value));
   out = hash_mix(out, static_cast<std::size_t>(memory_budget));
+  out = hash_mix(out, prefetch_nodes ? 1U : 0U);
   return hash_mix(out, static_cast<std::size_t>(largest_scores));
 }
 
 Program lower(const Program& program, int ranks, const LoweringOptions& options) {
   if (program.lowered) return program;
   Program out = expand_reductions(with_groups_of_devices(make_synchronous(with_simple_control_flow(program))), ranks);
+  if (options.prefetch_nodes)
+    if (auto ahead = prefetch_in_loops(out, *options.prefetch_nodes)) out = *std::move(ahead);
   if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
   if (options.memory_budget > 0) out = rematerialize(out, options.memory_budget);
   out.lowered = true;

@@ -12,13 +12,13 @@
 namespace tessera {
 namespace {
 
-const Instruction& through_copies(const Computation& computation, Id id) {
+Id through_copies(const Computation& computation, Id id) {
   while (computation[id].op == &rows::kCopy) id = computation[id].operands[0];
-  return computation[id];
+  return id;
 }
 
 std::optional<std::int64_t> integer_constant(const Computation& computation, Id id) {
-  const Instruction& instruction = through_copies(computation, id);
+  const Instruction& instruction = computation[through_copies(computation, id)];
   const Literal* value = known_constant(instruction);
   const bool fits = value != nullptr && instruction.type.is_array() && instruction.type.ndim() == 0 &&
                     is_integer(instruction.type.dtype());
@@ -28,7 +28,7 @@ std::optional<std::int64_t> integer_constant(const Computation& computation, Id 
 
 // `index` if `id` is get-tuple-element(parameter, index).
 std::optional<std::int64_t> state_element(const Computation& computation, Id id) {
-  const Instruction& instruction = through_copies(computation, id);
+  const Instruction& instruction = computation[through_copies(computation, id)];
   if (instruction.op->role != Role::kGetTupleElement) return std::nullopt;
   if (computation[instruction.operands[0]].op->role != Role::kParameter) return std::nullopt;
   return attributes_as<IndexAttributes>(instruction.attributes).index;
@@ -37,19 +37,22 @@ std::optional<std::int64_t> state_element(const Computation& computation, Id id)
 struct Limit {
   std::int64_t element = 0;  // of the state
   std::int64_t limit = 0;    // runs while element < limit
+  Id constant = -1;          // the operand of the comparison
 };
 std::optional<Limit> loop_limit(const Computation& condition) {
-  const Instruction& root = through_copies(condition, condition.root);
+  const Instruction& root = condition[through_copies(condition, condition.root)];
   if (root.op != &rows::kCompare) return std::nullopt;
   const auto direction = attributes_as<CompareAttributes>(root.attributes).direction;
   const bool mirrored = direction == CompareDirection::kGt || direction == CompareDirection::kGe;
   const auto element = state_element(condition, root.operands[mirrored ? 1 : 0]);
-  const auto limit = integer_constant(condition, root.operands[mirrored ? 0 : 1]);
+  const Id constant = through_copies(condition, root.operands[mirrored ? 0 : 1]);
+  const auto limit = integer_constant(condition, constant);
   if (!element || !limit) return std::nullopt;
-  if (direction == CompareDirection::kLt || direction == CompareDirection::kGt) return Limit{*element, *limit};
+  if (direction == CompareDirection::kLt || direction == CompareDirection::kGt)
+    return Limit{*element, *limit, constant};
   if (direction == CompareDirection::kLe || direction == CompareDirection::kGe) {
     const Checked past_limit = Checked(*limit) + 1;
-    if (past_limit.fits()) return Limit{*element, past_limit.value()};
+    if (past_limit.fits()) return Limit{*element, past_limit.value(), constant};
   }
   return std::nullopt;
 }
@@ -57,7 +60,7 @@ std::optional<Limit> loop_limit(const Computation& condition) {
 std::optional<std::int64_t> step_of(const Computation& body, std::int64_t element) {
   const Instruction& root = body[body.root];
   if (root.op->role != Role::kTuple) return std::nullopt;
-  const Instruction& next = through_copies(body, at(root.operands, element));
+  const Instruction& next = body[through_copies(body, at(root.operands, element))];
   if (next.op != &rows::kAdd) return std::nullopt;
   for (const int side : {0, 1})
     if (state_element(body, at(next.operands, side)) == element)
@@ -84,9 +87,7 @@ std::optional<std::int64_t> noted_trip_count(const Instruction& loop) {
 
 }  // namespace
 
-std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
-                                             const Instruction& loop) {
-  if (const auto noted = noted_trip_count(loop)) return noted;
+std::optional<CountedLoop> counted_loop(const Program& program, const Computation& caller, const Instruction& loop) {
   const auto limit = loop_limit(program[loop.called[0]]);
   const Instruction& init = caller[loop.operands[0]];
   if (!limit || init.op->role != Role::kTuple) return std::nullopt;
@@ -95,7 +96,15 @@ std::optional<std::int64_t> known_trip_count(const Program& program, const Compu
   if (!step || *step <= 0 || !start) return std::nullopt;
   const Checked distance = Checked(limit->limit) - *start;
   if (!distance.fits()) return std::nullopt;
-  return distance.value() <= 0 ? 0 : ceil_div(distance.value(), *step);
+  const std::int64_t trips = distance.value() <= 0 ? 0 : ceil_div(distance.value(), *step);
+  return CountedLoop{limit->element, *start, *step, trips, limit->constant};
+}
+
+std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
+                                             const Instruction& loop) {
+  if (const auto noted = noted_trip_count(loop)) return noted;
+  const auto counted = counted_loop(program, caller, loop);
+  return counted ? std::optional(counted->trips) : std::nullopt;
 }
 
 }  // namespace tessera

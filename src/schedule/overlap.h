@@ -9,8 +9,12 @@ namespace tessera::schedule {
 /// Per instruction: whether it is a collective that may be in flight while later steps run.
 std::vector<bool> overlapped(const Flow& flow, const ScheduleOptions& options);
 
+/// Whether a collective of the schedule, or of a computation that it calls, is in flight while later steps run.
+bool overlaps(const Schedule& schedule);
+
 /// Moves overlapped all-gathers forward: each is started before the first reader of the previous one. At most two
-/// results are in memory at a time in addition to those that the order requires.
+/// results are in memory at a time in addition to those that the order requires. All-gathers that only the caller reads,
+/// such as those of a loop's next round, start first. Stores of reductions in results run last.
 std::vector<std::vector<Id>> prefetch(const Flow& flow, std::vector<std::vector<Id>> steps,
                                       const std::vector<bool>& is_overlapped);
 

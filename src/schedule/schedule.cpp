@@ -38,10 +38,8 @@ class SchedulePlanner {
     choose_targets();
     auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
     if (options_.reorder) groups = readers_first(flow_, std::move(groups), wanted_overwrites());
-    if (out_.computation == program_.entry) {
-      is_overlapped_ = overlapped(flow_, options_);
-      groups = prefetch(flow_, std::move(groups), is_overlapped_);
-    }
+    is_overlapped_ = overlapped(flow_, options_);
+    groups = prefetch(flow_, std::move(groups), is_overlapped_);
     for (const auto& group : groups)
       out_.steps.push_back({group,
                             at(flow_.kinds, group.front()) == OpKind::kElementwise ||

@@ -20,20 +20,6 @@ bool same_groups(const Instruction& a, const Instruction& b) {
          (one.channel_id != 0) == (other.channel_id != 0);
 }
 
-bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<int>& nodes) {
-  const auto one_node = [&](const std::vector<std::int64_t>& group) {
-    return group.size() > 1 && std::all_of(group.begin(), group.end(), [&](std::int64_t device) {
-             return device >= 0 && device < isize(nodes) && at(nodes, device) == at(nodes, group.front());
-           });
-  };
-  const auto& groups = attributes.replica_groups.groups;
-  if (groups.empty())
-    return nodes.size() > 1 && std::all_of(nodes.begin(), nodes.end(), [&](int node) { return node == nodes[0]; });
-  std::size_t members = 0;
-  for (const auto& group : groups) members += group.size();
-  return members == nodes.size() && std::all_of(groups.begin(), groups.end(), one_node);
-}
-
 namespace {
 
 SharedLeaf shared_leaf(const Flow& flow, Id id, int leaf) {

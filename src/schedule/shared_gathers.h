@@ -8,9 +8,6 @@
 
 namespace tessera::schedule {
 
-/// Whether every group of the collective is within a node and has more than one member.
-bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<int>& nodes);
-
 /// How a node stores a single result of an all-gather.
 struct SharedLeaf {
   enum class Way : std::uint8_t { kNone, kInPlace, kAssembled };

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Several "nodes" on this machine: network namespaces on one bridge, each with a host name and two ranks, connected only
-# by TCP.
-# usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status
+# Several "nodes" on this machine: network namespaces on one bridge, each with a host name and two ranks (or TESSERA_TEST_RANKS_OF_NODE),
+# connected only by TCP.
+# usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_RANKS_OF_NODE=1] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC NODES
+# PROGRAM [ARGUMENTS]; status
 # 77 if namespaces
 # are not permitted. The rate, if given, limits what a node sends. The link of node 1 goes down when FILE exists. All
 # variables that
@@ -47,7 +48,8 @@ exec ip netns exec $prefix-\$node unshare -u sh -c "hostname node\$node; \$*"
 SCRIPT
 chmod +x "$folder/enter"
 
-hosts=$(for ((k = 0; k < nodes; ++k)); do echo "$(address $k):2"; done | paste -sd,)
+ranks=${TESSERA_TEST_RANKS_OF_NODE:-2}
+hosts=$(for ((k = 0; k < nodes; ++k)); do echo "$(address $k):$ranks"; done | paste -sd,)
 export TESSERA_TEST_NODES=$nodes
 cut_link() {
   while kill -0 $$ 2>/dev/null; do  # as long as this script runs
@@ -59,5 +61,5 @@ cut_link() {
 variables=()
 for name in $(compgen -e | grep '^TESSERA_'); do variables+=(-x "$name"); done
 ip netns exec $prefix-0 unshare -u sh -c 'hostname node0; exec "$@"' sh \
-  "$mpiexec" --host "$hosts" -np $((2 * nodes)) --mca plm_rsh_agent "$folder/enter" --mca btl_tcp_if_include "$network/24" \
+  "$mpiexec" --host "$hosts" -np $((ranks * nodes)) --mca plm_rsh_agent "$folder/enter" --mca btl_tcp_if_include "$network/24" \
   --mca oob_tcp_if_include "$network/24" --mca mpi_yield_when_idle 1 --oversubscribe "${variables[@]}" "$@"

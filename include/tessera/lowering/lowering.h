@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tessera/ir/program.h"
 
@@ -24,6 +25,9 @@ struct LoweringOptions {
   /// The most bytes for parameters, results, constants and intermediate values. If the program needs more, values are
   /// rematerialized. 0: no limit.
   std::int64_t memory_budget = 0;
+  /// The node of each device, as in ScheduleOptions. Loops gather values that come from other nodes one round early
+  /// (prefetch_in_loops()). nullopt: no loop does.
+  std::optional<std::vector<int>> prefetch_nodes = {};
 
   /// The options in TESSERA_FUSE, TESSERA_LARGEST_VALUE, TESSERA_LARGEST_SCORES, TESSERA_EXCESS_PRECISION and
   /// TESSERA_MEMORY_BUDGET.
@@ -35,6 +39,12 @@ struct LoweringOptions {
 Program lower(const Program& program, int ranks, const LoweringOptions& options);
 
 // ---- the passes, in the order in which they run ---------------------------------------------------------------------
+
+/// In loops with a known trip count, gathers values one round before they are needed, so that the gathers overlap with
+/// computation. Applies to all-gathers between nodes whose operands are selected from values that are known a round
+/// earlier, such as the weights of layer i. Exchanges as many bytes as before; two rounds' gathered values are in
+/// memory at the same time. `nodes` as in ScheduleOptions. nullopt if there is no such gather.
+std::optional<Program> prefetch_in_loops(const Program& program, const std::vector<int>& nodes);
 
 /// Expands all-reduces and reduce-scatters with a computation that process groups do not support. An exchange of as
 /// many bytes replaces the collective, and every member then reduces its part. Applies to all computations.
@@ -66,13 +76,13 @@ std::optional<Program> chunk_logits(const Program& program, std::int64_t most_by
 /// the intermediate values of a GELU, which its gradient reads.
 Program rematerialize_elementwise(const Program& program);
 
+/// Keeps 16-bit floats that are computed and read inside of one fused group in f32 (excess precision), if that saves
+/// conversions.
+Program fused_excess_precision(const Program& program);
+
 /// Computes values of the forward pass again in the backward pass, so that the program needs at most `most_bytes`
 /// (Schedule::peak_bytes). Chooses the values with the least modelled cost. If the limit cannot be met, uses as little
 /// memory as it finds. Collectives, loops, and ops with side effects run only once. The results do not change.
 Program rematerialize(const Program& program, std::int64_t most_bytes);
-
-/// Keeps 16-bit floats that are computed and read inside of one fused group in f32 (excess precision), if that saves
-/// conversions.
-Program fused_excess_precision(const Program& program);
 
 }  // namespace tessera

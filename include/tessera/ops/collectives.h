@@ -50,6 +50,9 @@ struct PermuteAttributes {
 
 /// The devices in the groups or pairs of the attributes of a collective.
 ListedDevices listed_devices(const Attributes& attributes);
+/// Returns true if every group of the collective is within a node and has more than one member. `nodes` has the node of
+/// each device; the groups must consist of devices.
+bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<int>& nodes);
 /// Returns the attributes with another channel, if they have one.
 Attributes with_channel(const Attributes& attributes, std::int64_t channel_id);
 

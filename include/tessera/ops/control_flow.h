@@ -54,8 +54,19 @@ inline constexpr std::string_view kOutfeedShardingAttribute = "tessera.outfeed_s
 /// shape.
 bool is_identity_call(const OpView& view);
 
-/// Returns the trip count of a while; nullopt if it is not known. It is known if the counter starts at a constant,
-/// advances by a constant and is compared with a constant.
+/// A loop whose text determines its trip count: `for (element = start; element < limit; element += step)`.
+struct CountedLoop {
+  std::int64_t element = 0;  // of the state
+  std::int64_t start = 0;
+  std::int64_t step = 1;  // positive
+  std::int64_t trips = 0;
+  Id limit = -1;  // the constant in the condition
+};
+/// Returns nullopt if the counter does not start at a constant, does not advance by a positive constant, or is not
+/// compared with a constant.
+std::optional<CountedLoop> counted_loop(const Program& program, const Computation& caller, const Instruction& loop);
+/// Returns the trip count of a while: the one that XLA noted in its backend_config, or that of counted_loop(). nullopt
+/// if it is not known.
 std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
                                              const Instruction& loop);
 

@@ -102,12 +102,6 @@ class RowFinder {
   std::vector<Row> rows_;
 };
 
-// A loop `for (i = 0; i < n; ++i)`, if it is one.
-struct Counted {
-  int counter = -1;  // the element of the state
-  std::int64_t trips = 0;
-};
-
 std::optional<std::int64_t> scalar_of(const Computation& computation, Id id) {
   const Literal* value = known_constant(computation[id]);
   const Type& type = computation[id].type;
@@ -123,30 +117,18 @@ int element_of(const Computation& body, Id id) {
   return is_element ? static_cast<int>(attributes_as<IndexAttributes>(instruction.attributes).index) : -1;
 }
 
-Counted counted(const Program& program, const Computation& caller, const Instruction& loop) {
-  const Computation& body = program[loop.called.back()];
-  const Instruction& root = body[body.root];
-  const Instruction& init = caller[loop.operands.front()];
-  const auto trips = known_trip_count(program, caller, loop);
-  if (!trips || root.op->role != Role::kTuple || init.op->role != Role::kTuple) return {};
-  for (int e = 0; e < isize(root.operands); ++e) {
-    const Instruction& next = body[at(root.operands, e)];
-    if (next.op != &rows::kAdd || element_of(body, next.operands[0]) != e) continue;
-    if (scalar_of(body, next.operands[1]) == 1 && scalar_of(caller, at(init.operands, e)) == 0) return {e, *trips};
-  }
-  return {};
-}
-
 // Whether the index is i or n - 1 - i.
-bool visits_all(const Computation& body, Id index, const Counted& loop) {
-  if (element_of(body, index) == loop.counter) return true;
+bool visits_all(const Computation& body, Id index, const CountedLoop& loop) {
+  if (loop.start != 0 || loop.step != 1) return false;
+  if (element_of(body, index) == loop.element) return true;
   const Instruction& instruction = body[index];
-  return instruction.op == &rows::kSubtract && element_of(body, instruction.operands[1]) == loop.counter &&
+  return instruction.op == &rows::kSubtract && element_of(body, instruction.operands[1]) == loop.element &&
          scalar_of(body, instruction.operands[0]) == loop.trips - 1;
 }
 
 // Whether the body only writes one row of element e of the state, another one in each iteration.
-bool fills(const Computation& body, const Counted& loop, int e) {
+bool fills(const Computation& body, const CountedLoop& loop, int e) {
+  if (body[body.root].op->role != Role::kTuple) return false;
   const Instruction& write = body[at(body[body.root].operands, e)];
   if (write.op != &rows::kDynamicUpdateSlice || element_of(body, write.operands[0]) != e) return false;
   const Type& stack = write.type;
@@ -185,11 +167,11 @@ std::vector<Id> unread_stacks(const Flow& flow) {
       for (const Id operand : instruction.operands) need(operand);
       continue;
     }
-    const Counted loop = counted(*flow.program, computation, instruction);
+    const auto loop = counted_loop(*flow.program, computation, instruction);
     const Instruction& init = computation[instruction.operands.front()];
     for (int e = 0; e < isize(init.operands); ++e) {
       const Id operand = at(init.operands, e);
-      if (loop.counter >= 0 && fills((*flow.program)[instruction.called.back()], loop, e))
+      if (loop && fills((*flow.program)[instruction.called.back()], *loop, e))
         is_filled[static_cast<std::size_t>(operand)] = true;
       else
         need(operand);
