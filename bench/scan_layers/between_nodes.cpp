@@ -123,13 +123,15 @@ int run() {
       if (!one.training) one.training = std::make_unique<Training<Unrolled>>(mesh);
       const auto begin = std::chrono::steady_clock::now();
       one.loss = one.training->step();
-      if (i >= 0) one.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      if (i >= 0)
+        one.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
   for (Measured& one : variants) {
     std::sort(one.seconds.begin(), one.seconds.end());
     if (is_master_ordinal({.local = false}))
-      fmt::print("{{\"layers\": \"{}\", \"overlap\": {}, \"median_ms\": {:.1f}, \"least_ms\": {:.1f}, \"loss\": {:.6f}}}\n",
-                 one.name, one.overlap, 1e3 * one.seconds[one.seconds.size() / 2], 1e3 * one.seconds.front(), one.loss);
+      fmt::print(
+          "{{\"layers\": \"{}\", \"overlap\": {}, \"median_ms\": {:.1f}, \"least_ms\": {:.1f}, \"loss\": {:.6f}}}\n",
+          one.name, one.overlap, 1e3 * one.seconds[one.seconds.size() / 2], 1e3 * one.seconds.front(), one.loss);
   }
   return 0;
 }

@@ -95,8 +95,7 @@ class GatherFinder {
       case Role::kOptBarrier: return true;
       case Role::kCollective: return op.collective == CollectiveKind::kAllGather;
       case Role::kPlain:
-        return !has_side_effect(instruction) &&
-               (op.elementwise || op.movement != Movement::kNone || op.takes_a_part);
+        return !has_side_effect(instruction) && (op.elementwise || op.movement != Movement::kNone || op.takes_a_part);
       default: return false;
     }
   }
@@ -111,8 +110,8 @@ class GatherFinder {
     };
     for (Id id = 0; id < body.size(); ++id)
       selected[static_cast<std::size_t>(id)] =
-          state_element(body, id) || (is_selection(body[id]) && body[id].op->role != Role::kCollective &&
-                                      of_operands(selected, body[id]));
+          state_element(body, id) ||
+          (is_selection(body[id]) && body[id].op->role != Role::kCollective && of_operands(selected, body[id]));
     std::vector<bool> known(body.instructions.size(), false);
     for (Id id = 0; id < body.size(); ++id) {
       const auto element = state_element(body, id);

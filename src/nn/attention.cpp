@@ -78,9 +78,12 @@ Tensor attend_by_products(const Tensor& q, const Tensor& k, const Tensor& v, con
 
 }  // namespace
 
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  check_attention(q, k, v);
-  return is_of_op(options, k.dim(1)) ? attend_by_op(q, k, v, options) : attend_by_products(q, k, v, options);
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+              std::source_location where) {
+  return library_call({&q, &k, &v}, where, [&] {
+    check_attention(q, k, v);
+    return is_of_op(options, k.dim(1)) ? attend_by_op(q, k, v, options) : attend_by_products(q, k, v, options);
+  });
 }
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const Options& options)

@@ -47,7 +47,8 @@ Tensor Conv1d::forward(const Tensor& x) {
                    bias_);
 }
 
-Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options) : options_(options) {
+Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size, const Options& options)
+    : options_(options) {
   check_channels("Conv2d", in, out, options.groups);
   const Dims kernel = kernel_dims("Conv2d", kernel_size);
   const Dims dims = {out, in / options.groups, kernel[0], kernel[1]};
@@ -78,7 +79,7 @@ Tensor ConvTranspose1d::forward(const Tensor& x) {
                    bias_);
 }
 
-ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options)
+ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size, const Options& options)
     : options_(options) {
   check_channels("ConvTranspose2d", in, out, options.groups);
   const Dims kernel = kernel_dims("ConvTranspose2d", kernel_size);

@@ -75,99 +75,123 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& labels,
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  check_cross_entropy(logits, labels, options);
-  const bool is_plain = options.label_smoothing == 0 && options.weight.is_null() && !is_float(labels.dtype());
-  if (is_plain && options.reduction == LossReduction::kMean)
-    return tessera::cross_entropy(logits, labels, options.ignore_index);
-  const Tensor log_p = log_softmax(wide_float(logits), -1);
-  if (is_float(labels.dtype())) return cross_entropy_of_probabilities(log_p, labels, options);
-  Dims rows = logits.dims();
-  rows.pop_back();
-  require(labels.dims() == rows, "cross_entropy: logits {} need labels [{}], got {}", logits.type(),
-          fmt::join(rows, ","), labels.type());
-  // The class dim may be sharded. Therefore a comparison of positions selects the label instead of a gather.
-  const Tensor ids = labels.dtype() == DType::kS64 ? labels : labels.to(DType::kS32);
-  const Tensor classes = Tensor::iota(log_p.type().with_dtype(ids.dtype()), log_p.ndim() - 1);
-  const Tensor is_label = classes == ids.unsqueeze(-1);
-  const Tensor counts = ids != static_cast<double>(options.ignore_index);
-  const Tensor weights = class_weights(options, log_p);
-  const auto at_label = [&](const Tensor& values) { return sum(where(is_label, values, 0.0), {.dims = {-1}}); };
-  const Tensor weighted = weights.is_null() ? log_p : log_p * weights;
-  Tensor losses = -at_label(weighted);
-  const double e = options.label_smoothing;
-  if (e > 0) losses = losses * (1 - e) - mean(weighted, {.dims = {-1}}) * e;
-  const Tensor label_weights =
-      weights.is_null() ? counts.to(log_p.dtype()) : where(counts, at_label(weights.broadcast_to(log_p.dims())), 0.0);
-  return over_rows(where(counts, losses, 0.0), label_weights, options.reduction);
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
+                     std::source_location where) {
+  return library_call({&logits, &labels}, where, [&]() -> Tensor {
+    check_cross_entropy(logits, labels, options);
+    const bool is_plain = options.label_smoothing == 0 && options.weight.is_null() && !is_float(labels.dtype());
+    if (is_plain && options.reduction == LossReduction::kMean)
+      return tessera::cross_entropy(logits, labels, options.ignore_index);
+    const Tensor log_p = log_softmax(wide_float(logits), -1);
+    if (is_float(labels.dtype())) return cross_entropy_of_probabilities(log_p, labels, options);
+    Dims rows = logits.dims();
+    rows.pop_back();
+    require(labels.dims() == rows, "cross_entropy: logits {} need labels [{}], got {}", logits.type(),
+            fmt::join(rows, ","), labels.type());
+    // The class dim may be sharded. Therefore a comparison of positions selects the label instead of a gather.
+    const Tensor ids = labels.dtype() == DType::kS64 ? labels : labels.to(DType::kS32);
+    const Tensor classes = Tensor::iota(log_p.type().with_dtype(ids.dtype()), log_p.ndim() - 1);
+    const Tensor is_label = classes == ids.unsqueeze(-1);
+    const Tensor counts = ids != static_cast<double>(options.ignore_index);
+    const Tensor weights = class_weights(options, log_p);
+    const auto at_label = [&](const Tensor& values) {
+      return sum(tessera::where(is_label, values, 0.0), {.dims = {-1}});
+    };
+    const Tensor weighted = weights.is_null() ? log_p : log_p * weights;
+    Tensor losses = -at_label(weighted);
+    const double e = options.label_smoothing;
+    if (e > 0) losses = losses * (1 - e) - mean(weighted, {.dims = {-1}}) * e;
+    const Tensor label_weights = weights.is_null()
+                                     ? counts.to(log_p.dtype())
+                                     : tessera::where(counts, at_label(weights.broadcast_to(log_p.dims())), 0.0);
+    return over_rows(tessera::where(counts, losses, 0.0), label_weights, options.reduction);
+  });
 }
 
-Tensor mse_loss(const Tensor& x, const Tensor& y, LossReduction reduction) {
-  check_pair("mse_loss", x, y);
-  return reduced_loss(square(wide_float(x) - wide_float(y)), reduction);
+Tensor mse_loss(const Tensor& x, const Tensor& y, LossReduction reduction, std::source_location where) {
+  return library_call({&x, &y}, where, [&]() -> Tensor {
+    check_pair("mse_loss", x, y);
+    return reduced_loss(square(wide_float(x) - wide_float(y)), reduction);
+  });
 }
 
-Tensor l1_loss(const Tensor& x, const Tensor& y, LossReduction reduction) {
-  check_pair("l1_loss", x, y);
-  return reduced_loss(abs(wide_float(x) - wide_float(y)), reduction);
+Tensor l1_loss(const Tensor& x, const Tensor& y, LossReduction reduction, std::source_location where) {
+  return library_call({&x, &y}, where, [&]() -> Tensor {
+    check_pair("l1_loss", x, y);
+    return reduced_loss(abs(wide_float(x) - wide_float(y)), reduction);
+  });
 }
 
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, LossReduction reduction) {
-  check_pair("smooth_l1_loss", x, y);
-  require(beta > 0, "smooth_l1_loss: beta must be above 0, got {}", beta);
-  const Tensor difference = wide_float(x) - wide_float(y);
-  const Tensor distance = abs(difference);
-  return reduced_loss(where(distance < beta, square(difference) * (0.5 / beta), distance - 0.5 * beta), reduction);
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, LossReduction reduction,
+                      std::source_location where) {
+  return library_call({&x, &y}, where, [&]() -> Tensor {
+    check_pair("smooth_l1_loss", x, y);
+    require(beta > 0, "smooth_l1_loss: beta must be above 0, got {}", beta);
+    const Tensor difference = wide_float(x) - wide_float(y);
+    const Tensor distance = abs(difference);
+    return reduced_loss(tessera::where(distance < beta, square(difference) * (0.5 / beta), distance - 0.5 * beta),
+                        reduction);
+  });
 }
 
-Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction reduction) {
-  check_pair("binary_cross_entropy", p, y);
-  constexpr double kLeastLogarithm = -100;
-  const Tensor probability = wide_float(p);
-  const Tensor target = wide_float(y);
-  const Tensor yes = maximum(log(probability), kLeastLogarithm);
-  const Tensor no = maximum(log(1.0 - probability), kLeastLogarithm);
-  return reduced_loss(-(target * yes + (1.0 - target) * no), reduction);
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction reduction, std::source_location where) {
+  return library_call({&p, &y}, where, [&]() -> Tensor {
+    check_pair("binary_cross_entropy", p, y);
+    constexpr double kLeastLogarithm = -100;
+    const Tensor probability = wide_float(p);
+    const Tensor target = wide_float(y);
+    const Tensor yes = maximum(log(probability), kLeastLogarithm);
+    const Tensor no = maximum(log(1.0 - probability), kLeastLogarithm);
+    return reduced_loss(-(target * yes + (1.0 - target) * no), reduction);
+  });
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& y, const BceWithLogitsOptions& options) {
-  check_pair("binary_cross_entropy_with_logits", logits, y);
-  const Tensor x = wide_float(logits);
-  const Tensor target = wide_float(y);
-  // -log sigmoid(x) = softplus(-x), and -log(1 - sigmoid(x)) = softplus(x) = softplus(-x) + x.
-  const Tensor positive = softplus_of(-x);
-  const Tensor rest = (1.0 - target) * x;
-  if (options.pos_weight.is_null()) return reduced_loss(rest + positive, options.reduction);
-  const Tensor factor = 1.0 + (options.pos_weight.to(x.dtype()) - 1.0) * target;
-  return reduced_loss(rest + factor * positive, options.reduction);
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& y, const BceWithLogitsOptions& options,
+                                        std::source_location where) {
+  return library_call({&logits, &y}, where, [&]() -> Tensor {
+    check_pair("binary_cross_entropy_with_logits", logits, y);
+    const Tensor x = wide_float(logits);
+    const Tensor target = wide_float(y);
+    // -log sigmoid(x) = softplus(-x), and -log(1 - sigmoid(x)) = softplus(x) = softplus(-x) + x.
+    const Tensor positive = softplus_of(-x);
+    const Tensor rest = (1.0 - target) * x;
+    if (options.pos_weight.is_null()) return reduced_loss(rest + positive, options.reduction);
+    const Tensor factor = 1.0 + (options.pos_weight.to(x.dtype()) - 1.0) * target;
+    return reduced_loss(rest + factor * positive, options.reduction);
+  });
 }
 
-Tensor kl_div(const Tensor& log_q, const Tensor& target, const KlDivOptions& options) {
-  check_pair("kl_div", log_q, target);
-  const Tensor q = wide_float(log_q);
-  const Tensor p = wide_float(target);
-  if (options.log_target) return reduced_loss(exp(p) * (p - q), options.reduction);
-  const Tensor is_positive = p > 0.0;
-  const Tensor terms = where(is_positive, p * (log(where(is_positive, p, 1.0)) - q), 0.0);
-  return reduced_loss(terms, options.reduction);
+Tensor kl_div(const Tensor& log_q, const Tensor& target, const KlDivOptions& options, std::source_location where) {
+  return library_call({&log_q, &target}, where, [&]() -> Tensor {
+    check_pair("kl_div", log_q, target);
+    const Tensor q = wide_float(log_q);
+    const Tensor p = wide_float(target);
+    if (options.log_target) return reduced_loss(exp(p) * (p - q), options.reduction);
+    const Tensor is_positive = p > 0.0;
+    const Tensor terms = tessera::where(is_positive, p * (log(tessera::where(is_positive, p, 1.0)) - q), 0.0);
+    return reduced_loss(terms, options.reduction);
+  });
 }
 
-Tensor contrastive_loss(const Tensor& queries, const Tensor& keys, const ContrastiveOptions& options) {
-  check_pair("contrastive_loss", queries, keys);
-  require(queries.ndim() == 2, "contrastive_loss needs rows [n, d], got {}", queries.type());
-  require(options.temperature > 0, "contrastive_loss: the temperature must be above 0, got {}", options.temperature);
-  const auto unit = [](const Tensor& given) {
-    const Tensor x = wide_float(given);
-    return x / sqrt(sum(square(x), {.dims = {-1}, .keep_dims = true}) + 1e-24);
-  };
-  const Tensor similarity =
-      dot(unit(queries), unit(keys), {.lhs_contracting = {1}, .rhs_contracting = {1}}) * (1 / options.temperature);
-  const Tensor labels = Tensor::iota(Type::array(DType::kS32, {queries.dim(0)}), 0);
-  const CrossEntropyOptions per_row{.reduction = LossReduction::kNone};
-  const Tensor forward = cross_entropy(similarity, labels, per_row);
-  if (!options.symmetric) return reduced_loss(forward, options.reduction);
-  const Tensor both = (forward + cross_entropy(similarity.transpose({1, 0}), labels, per_row)) * 0.5;
-  return reduced_loss(both, options.reduction);
+Tensor contrastive_loss(const Tensor& queries, const Tensor& keys, const ContrastiveOptions& options,
+                        std::source_location where) {
+  return library_call({&queries, &keys}, where, [&]() -> Tensor {
+    check_pair("contrastive_loss", queries, keys);
+    require(queries.ndim() == 2, "contrastive_loss needs rows [n, d], got {}", queries.type());
+    require(options.temperature > 0, "contrastive_loss: the temperature must be above 0, got {}", options.temperature);
+    const auto unit = [](const Tensor& given) {
+      const Tensor x = wide_float(given);
+      return x / sqrt(sum(square(x), {.dims = {-1}, .keep_dims = true}) + 1e-24);
+    };
+    const Tensor similarity =
+        dot(unit(queries), unit(keys), {.lhs_contracting = {1}, .rhs_contracting = {1}}) * (1 / options.temperature);
+    const Tensor labels = Tensor::iota(Type::array(DType::kS32, {queries.dim(0)}), 0);
+    const CrossEntropyOptions per_row{.reduction = LossReduction::kNone};
+    const Tensor forward = cross_entropy(similarity, labels, per_row);
+    if (!options.symmetric) return reduced_loss(forward, options.reduction);
+    const Tensor both = (forward + cross_entropy(similarity.transpose({1, 0}), labels, per_row)) * 0.5;
+    return reduced_loss(both, options.reduction);
+  });
 }
 
 }  // namespace tessera::nn

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/inner.h"
 
@@ -56,8 +57,15 @@ std::string class_of(const std::type_info& type) {
 
 }  // namespace
 
-detail::CallScope::CallScope(const std::string& path, const std::string& unit, const std::source_location& where) {
-  trace().push_scope({path, unit, where});
+detail::CallScope::CallScope(Module& module, const std::source_location& where) {
+  const auto trains = [](const NamedParameter& parameter) { return parameter.tensor.requires_grad(); };
+  const auto parameters = module.is_known_or_mark() ? std::vector<NamedParameter>() : module.named_parameters();
+  if (trace().in_scope() && std::any_of(parameters.begin(), parameters.end(), trains))
+    log_shared_warning(
+        "{} is called within another module ({}) but is not a submodule: its parameters are not in parameters(), are "
+        "not trained and not saved. Write register_module(\"name\", member) in the constructor of the other module",
+        module.class_name(), fmt::format("{}:{}", where.file_name(), where.line()));
+  trace().push_scope({module.path(), module.unit(), where});
 }
 detail::CallScope::~CallScope() { trace().pop_scope(); }
 std::source_location detail::current_call() { return trace().call_site({}); }
@@ -228,12 +236,14 @@ Tensor Module::add_buffer(std::string name, const Type& type, Initializer initia
 void Module::add_module(std::string name, Module& child) {
   check_new_name("submodule", name);
   children_.emplace_back(std::move(name), &child);
+  child.is_known_ = true;
   set_path(path_);
 }
 
 void Module::add_wrapped_module(Module& child) {
   ensure(children_.empty(), "{} wraps one module", class_name());
   path_ = child.path_;
+  child.is_known_ = true;
   children_.emplace_back("", &child);
 }
 

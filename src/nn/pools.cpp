@@ -7,12 +7,11 @@
 
 namespace tessera::nn {
 
-AdaptiveAvgPool2d::AdaptiveAvgPool2d(Dims output_size) : output_size_(std::move(output_size)) {
-  const bool is_positive =
-      std::all_of(output_size_.begin(), output_size_.end(), [](std::int64_t size) { return size >= 1; });
-  require((output_size_.size() == 1 || output_size_.size() == 2) && is_positive,
-          "AdaptiveAvgPool2d: output_size needs one or two positive numbers, got {{{}}}",
-          fmt::join(output_size_, ", "));
+AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output_size) : output_size_(std::move(output_size)) {
+  const Dims& sizes = output_size_;
+  const bool is_positive = std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size >= 1; });
+  require((sizes.size() == 1 || sizes.size() == 2) && is_positive,
+          "AdaptiveAvgPool2d: output_size needs one or two positive numbers, got {{{}}}", fmt::join(sizes, ", "));
 }
 
 }  // namespace tessera::nn

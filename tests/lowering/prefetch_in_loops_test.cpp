@@ -25,9 +25,9 @@ struct Layers {
   int ranks = 2;
   int trips = 5;
   bool reversed = false;
-  bool is_tuple = false;               // one all-gather of two operands
-  std::string notes = "";              // of the loop
-  std::string gathered = "%row";       // the operand of the all-gather: %row, or %late, which depends on x
+  bool is_tuple = false;                    // one all-gather of two operands
+  std::string notes = "";                   // of the loop
+  std::string gathered = "%row";            // the operand of the all-gather: %row, or %late, which depends on x
   std::string limit = "%n), direction=LT";  // of the comparison `compare(%i, …`
 };
 
@@ -35,15 +35,16 @@ struct Layers {
 std::string text_of(const Layers& layers) {
   const int n = layers.ranks;
   const int width = 3 * n;
-  const std::string index = layers.reversed ? fmt::format("%last = s32[] constant({})\n  %at = s32[] subtract(%last, %i)",
-                                                          layers.trips - 1)
-                                            : "%at = s32[] add(%i, %zero)";
+  const std::string index =
+      layers.reversed ? fmt::format("%last = s32[] constant({})\n  %at = s32[] subtract(%last, %i)", layers.trips - 1)
+                      : "%at = s32[] add(%i, %zero)";
   const std::string gather =
       layers.is_tuple
-          ? fmt::format("%both = (f32[{0},{0}], f32[{0},{0}]) all-gather({1}, %half), {2}, dimensions={{0}}\n"
-                        "  %g0 = f32[{0},{0}] get-tuple-element(%both), index=0\n"
-                        "  %g1 = f32[{0},{0}] get-tuple-element(%both), index=1\n  %g = f32[{0},{0}] add(%g0, %g1)",
-                        width, layers.gathered, groups(n))
+          ? fmt::format(
+                "%both = (f32[{0},{0}], f32[{0},{0}]) all-gather({1}, %half), {2}, dimensions={{0}}\n"
+                "  %g0 = f32[{0},{0}] get-tuple-element(%both), index=0\n"
+                "  %g1 = f32[{0},{0}] get-tuple-element(%both), index=1\n  %g = f32[{0},{0}] add(%g0, %g1)",
+                width, layers.gathered, groups(n))
           : fmt::format("%g = f32[{0},{0}] all-gather({1}), {2}, dimensions={{0}}", width, layers.gathered, groups(n));
   return fmt::format(
       R"(HloModule layers, num_partitions={0}
@@ -100,9 +101,8 @@ Program program_for(const Layers& layers) { return read(text_of(layers)); }
 // The number of all-gathers that a computation contains.
 int gathers_in(const Computation& computation) {
   return static_cast<int>(
-      std::count_if(computation.instructions.begin(), computation.instructions.end(), [](const Instruction& i) {
-        return i.op->collective == CollectiveKind::kAllGather;
-      }));
+      std::count_if(computation.instructions.begin(), computation.instructions.end(),
+                    [](const Instruction& i) { return i.op->collective == CollectiveKind::kAllGather; }));
 }
 
 const Instruction& loop_of(const Program& program) {
@@ -156,7 +156,8 @@ TEST(PrefetchInLoops, KeepsBitsOnRanks) {
         at(overlap ? ahead : in_turn, world.rank()) = run_program(program, world, at(arguments, world.rank()));
       });
     }
-    for (int rank = 0; rank < ranks; ++rank) EXPECT_TRUE(close(at(ahead, rank), at(in_turn, rank), 0)) << "rank " << rank;
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_TRUE(close(at(ahead, rank), at(in_turn, rank), 0)) << "rank " << rank;
   }
   options().set("TESSERA_OVERLAP", "1");
 }

@@ -69,6 +69,18 @@ TEST(Images, PoolsByHand) {
   EXPECT_THROW(max({.kernel_size = {1, 2}, .padding = {0, 2}}), Error);
 }
 
+TEST(Images, OneNumberIsTheSizeOfBothDims) {
+  const FreshRank rank;
+  const Tensor x = Tensor::iota(Type::array(DType::kF32, {2, 3, 7, 5}), 3);
+  EXPECT_EQ(Conv2d(3, 4, 3, {.stride = 2, .padding = 1})(x).dims(), (Dims{2, 4, 4, 3}));
+  EXPECT_EQ(Conv2d(3, 4, {3, 1}, {.padding = {1, 0}})(x).dims(), (Dims{2, 4, 7, 5}));
+  EXPECT_EQ(ConvTranspose2d(3, 4, 3, {.stride = 2, .output_padding = 1})(x).dims(), (Dims{2, 4, 16, 12}));
+  const Pool2dOptions same{.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  EXPECT_EQ(MaxPool2d(3, 2, 1)(x).to_vector<float>(), MaxPool2d(same)(x).to_vector<float>());
+  EXPECT_EQ(AvgPool2d(3)(x).dims(), (Dims{2, 3, 2, 1}));
+  EXPECT_EQ(AdaptiveAvgPool2d(2)(x).dims(), (Dims{2, 3, 2, 2}));
+}
+
 TEST(Images, AMaxPoolsGradientGoesToTheFirstOfTheLargestElements) {
   const FreshRank rank;
   Tensor x = row({1, 5, 2, 5, 5});
@@ -140,6 +152,26 @@ TEST(Images, GradientsAgreeWithFiniteDifferences) {
       parameter.assign(Tensor::from<double>(parameter.dims(), start));
     }
   }
+}
+
+// In the second step, the running statistics are stored. This must not make another program.
+TEST(Images, StepsWithRunningStatisticsAreCompiledOnce) {
+  on_ranks(2, [](int) {
+    Net net;
+    optim::AdamW optimizer(net.parameters(), {.learning_rate = 0.1});
+    const Mesh mesh({{"data", device_count()}});
+    std::int64_t first = 0;
+    for (int step = 0; step < 3; ++step) {
+      const Tensor x = image({4, 3, 11, 7});
+      mark_sharding(x, mesh, {"data", {}, {}, {}});
+      net(x).backward();
+      optimizer.step();
+      optimizer.zero_grad();
+      mark_step();
+      if (step == 0) first = lazy_counters().compilations;
+    }
+    EXPECT_EQ(lazy_counters().compilations, first);
+  });
 }
 
 // Returns losses, parameters and running statistics after two steps.

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "frontend/on_ranks.h"
 #include "nn/check_gradients.h"
 #include "tessera/base/text.h"
+#include "tessera/nn/attention.h"
 #include "tessera/nn/losses.h"
 
 namespace tessera::nn {
@@ -126,16 +128,19 @@ void PrintTo(const PairLoss& loss, std::ostream* out) { *out << loss.name; }
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 const PairLoss kPairLosses[] = {
-    {"mse", mse_loss, [](double x, double y) { return (x - y) * (x - y); }},
-    {"l1", l1_loss, [](double x, double y) { return std::fabs(x - y); }},
+    {"mse", [](const Tensor& x, const Tensor& y, LossReduction reduction) { return mse_loss(x, y, reduction); },
+     [](double x, double y) { return (x - y) * (x - y); }},
+    {"l1", [](const Tensor& x, const Tensor& y, LossReduction reduction) { return l1_loss(x, y, reduction); },
+     [](double x, double y) { return std::fabs(x - y); }},
     {"smooth_l1",
      [](const Tensor& x, const Tensor& y, LossReduction reduction) { return smooth_l1_loss(x, y, 0.5, reduction); },
      [](double x, double y) {
        const double d = std::fabs(x - y);
        return d < 0.5 ? d * d : d - 0.25;
      }},
-    {"bce", binary_cross_entropy, [](double p, double y) { return -(y * std::log(p) + (1 - y) * std::log(1 - p)); },
-     true},
+    {"bce",
+     [](const Tensor& x, const Tensor& y, LossReduction reduction) { return binary_cross_entropy(x, y, reduction); },
+     [](double p, double y) { return -(y * std::log(p) + (1 - y) * std::log(1 - p)); }, true},
     {"bce_with_logits",
      [](const Tensor& x, const Tensor& y, LossReduction reduction) {
        return binary_cross_entropy_with_logits(x, y, {.reduction = reduction});
@@ -238,6 +243,23 @@ TEST(Contrastive, EqualsItsDefinitionInBothDirections) {
   EXPECT_NEAR(contrastive_loss(q, k, {.temperature = 0.5}).item(), forward, 1e-12);
   EXPECT_NEAR(contrastive_loss(q, k, {.temperature = 0.5, .symmetric = true}).item(), (forward + backward) / 2, 1e-12);
   expect_gradients([&] { return contrastive_loss(q, k, {.temperature = 0.5, .symmetric = true}); }, {q, k});
+}
+
+TEST(Losses, ErrorsNameTheLineOfTheCall) {
+  const FreshRank rank;
+  const auto text_of = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const Tensor x = Tensor::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor y = Tensor::from<float>({3, 2}, {1, 2, 3, 4, 5, 6});
+  for (const std::string& text : {text_of([&] { cross_entropy(x, y); }), text_of([&] { mse_loss(x, y); }),
+                                  text_of([&] { contrastive_loss(x, y); }), text_of([&] { attend(x, y, y); })})
+    EXPECT_NE(text.find("\n  at   losses_test.cpp:"), std::string::npos) << text;
 }
 
 }  // namespace

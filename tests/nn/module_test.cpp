@@ -55,6 +55,19 @@ class Several : public Callable<Several> {
   std::shared_ptr<Scaled> shared_;
 };
 
+// Calls a module that it registers only if asked.
+class Owner : public Callable<Owner> {
+ public:
+  Owner(bool registers, bool trains) {
+    if (registers) register_module("part", part_);
+    for (Tensor parameter : part_.parameters()) parameter.set_requires_grad(trains);
+  }
+  Tensor forward(const Tensor& x) { return part_(x); }
+
+ private:
+  Scaled part_;
+};
+
 template <class T>
 class Holder : public Module {};
 
@@ -230,6 +243,23 @@ TEST(Containers, ADictionaryFindsModulesByName) {
   EXPECT_EQ(heads["masked"].weight().dims(), (Dims{3, 2}));
   EXPECT_EQ(heads.named_parameters().front().name, "masked.weight");
   EXPECT_EQ(error_of([&] { (void)heads["maskd"]; }), "there is no module maskd; did you mean \"masked\"?");
+}
+
+TEST(Module, AModuleThatNobodyRegisteredIsNamedOnce) {
+  const FreshRank rank;
+  const Tensor x = Tensor::from<double>({2}, {1, 1});
+  const auto printed = [&](bool registers, bool trains) {
+    Owner owner(registers, trains);
+    ::testing::internal::CaptureStderr();
+    owner(x);
+    owner(x);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string text = printed(false, true);
+  EXPECT_TRUE(text.starts_with("warning: Scaled is called within another module (")) << text;
+  EXPECT_EQ(text.find("warning:", 1), std::string::npos) << text;
+  EXPECT_EQ(printed(true, true), "");
+  EXPECT_EQ(printed(false, false), "") << "nothing to train";
 }
 
 }  // namespace

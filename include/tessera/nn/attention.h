@@ -23,7 +23,8 @@ struct AttentionOptions {
 /// softmax(q k^T * scale + bias) v for q [b, t, h, d] and k, v [b, s, g, d]; h / g consecutive heads share a key head.
 /// Returns [b, t, h, d]. If q is [b, t, g, h / g, d], the result has the same dims. A row that sees no key is zero.
 /// Reads no value on the host.
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
+              std::source_location where = std::source_location::current());
 
 /// torch.nn.MultiheadAttention, with its parameters: in_proj_weight [3 embed_dim, embed_dim] and in_proj_bias, or
 /// q_proj_weight, k_proj_weight and v_proj_weight if keys or values have other widths; out_proj. The call returns only

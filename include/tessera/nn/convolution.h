@@ -39,18 +39,18 @@ class Conv1d : public Callable<Conv1d> {
 class Conv2d : public Callable<Conv2d> {
  public:
   struct Options {
-    Dims stride{1};
-    Dims padding{0};
-    Dims dilation{1};
+    Size2d stride = 1;
+    Size2d padding = 0;
+    Size2d dilation = 1;
     std::int64_t groups = 1;
     bool bias = true;
     DType dtype = DType::kF32;
     /// The initializer of the weight; null: uniform(-b, b), as above.
     Initializer weight_initializer{};
   };
-  Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size) : Conv2d(in, out, kernel_size, Options()) {}
+  Conv2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size) : Conv2d(in, out, kernel_size, Options()) {}
   /// Errors: kernel_size does not have one or two entries; the groups do not divide both numbers of channels.
-  Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options);
+  Conv2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size, const Options& options);
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] Tensor bias() const { return bias_; }
@@ -93,18 +93,18 @@ class ConvTranspose1d : public Callable<ConvTranspose1d> {
 class ConvTranspose2d : public Callable<ConvTranspose2d> {
  public:
   struct Options {
-    Dims stride{1};
-    Dims padding{0};
-    Dims output_padding{0};
-    Dims dilation{1};
+    Size2d stride = 1;
+    Size2d padding = 0;
+    Size2d output_padding = 0;
+    Size2d dilation = 1;
     std::int64_t groups = 1;
     bool bias = true;
     DType dtype = DType::kF32;
   };
-  ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size)
+  ConvTranspose2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size)
       : ConvTranspose2d(in, out, kernel_size, Options()) {}
   /// Errors: those of Conv2d.
-  ConvTranspose2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const Options& options);
+  ConvTranspose2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size, const Options& options);
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] Tensor bias() const { return bias_; }

@@ -5,6 +5,8 @@
 //   Tensor each = nn::mse_loss(prediction, target, nn::LossReduction::kNone);
 #pragma once
 
+#include <source_location>
+
 #include <cstdint>
 
 #include "tessera/frontend/tensor/functions.h"
@@ -24,25 +26,29 @@ struct CrossEntropyOptions {
 /// probabilities p [..., classes]. With label smoothing e, the label has the weight 1 - e, and e is divided equally
 /// among all classes. kMean divides the sum of the losses by the sum of the weights of the labels that are not ignored,
 /// or by the number of rows for probabilities. It is 0 if all labels are ignored. A sharded class dim stays sharded.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {},
+                     std::source_location where = std::source_location::current());
 
 /// (x - y)^2.
-Tensor mse_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean);
+Tensor mse_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean,
+                std::source_location where = std::source_location::current());
 /// |x - y|.
-Tensor l1_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean);
+Tensor l1_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean,
+               std::source_location where = std::source_location::current());
 /// (x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| - beta / 2. Error unless beta > 0.
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta = 1,
-                      LossReduction reduction = LossReduction::kMean);
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta = 1, LossReduction reduction = LossReduction::kMean,
+                      std::source_location where = std::source_location::current());
 /// -(y log p + (1 - y) log(1 - p)) for probabilities p. As in PyTorch, logarithms are at least -100.
-Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction reduction = LossReduction::kMean);
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction reduction = LossReduction::kMean,
+                            std::source_location where = std::source_location::current());
 
 struct BceWithLogitsOptions {
   Tensor pos_weight{};  // broadcasts to the logits: the weight of the term with y; null: 1
   LossReduction reduction = LossReduction::kMean;
 };
 /// binary_cross_entropy(sigmoid(logits), y), without overflow.
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& y,
-                                        const BceWithLogitsOptions& options = {});
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& y, const BceWithLogitsOptions& options = {},
+                                        std::source_location where = std::source_location::current());
 
 struct KlDivOptions {
   bool log_target = false;  // the target is log p
@@ -50,7 +56,8 @@ struct KlDivOptions {
 };
 /// p (log p - log q), where p is the target. Elements with p = 0 are 0. kBatchMean gives the mathematical divergence of
 /// a batch of distributions.
-Tensor kl_div(const Tensor& log_q, const Tensor& target, const KlDivOptions& options = {});
+Tensor kl_div(const Tensor& log_q, const Tensor& target, const KlDivOptions& options = {},
+              std::source_location where = std::source_location::current());
 
 struct ContrastiveOptions {
   double temperature = 0.07;
@@ -59,6 +66,7 @@ struct ContrastiveOptions {
 };
 /// InfoNCE (van den Oord et al., 2018): row i of queries [n, d] should be most similar to row i of keys [n, d] among
 /// all rows, by the cosine divided by the temperature. Rows may be sharded.
-Tensor contrastive_loss(const Tensor& queries, const Tensor& keys, const ContrastiveOptions& options = {});
+Tensor contrastive_loss(const Tensor& queries, const Tensor& keys, const ContrastiveOptions& options = {},
+                        std::source_location where = std::source_location::current());
 
 }  // namespace tessera::nn

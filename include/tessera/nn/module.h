@@ -119,6 +119,8 @@ class Module {
   void set_reshards_unit(bool reshards) { reshards_unit_ = reshards; }
   /// The path of the module, as in errors and HLO metadata.
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Returns true if a module has registered this one, and otherwise from the second call on.
+  [[nodiscard]] bool is_known_or_mark() { return std::exchange(is_known_, true); }
 
   /// Calls `hook` before every call of this module. The hook may replace the tensors among the arguments, but not
   /// change their number. Ops that a hook records belong to the module and its FSDP unit.
@@ -175,6 +177,7 @@ class Module {
   std::string unit_;
   bool reshards_unit_ = true;
   bool training_ = true;
+  bool is_known_ = false;
   mutable const std::type_info* named_type_ = nullptr;  // the class of type_name_
   mutable std::string type_name_;
 };
@@ -185,7 +188,9 @@ namespace detail {
 /// is not empty.
 class CallScope {
  public:
-  CallScope(const std::string& path, const std::string& unit, const std::source_location& where);
+  /// Warns once if another module calls `module`, which has parameters to train but is no submodule of any module: they
+  /// are then in no parameters() and no state_dict().
+  CallScope(Module& module, const std::source_location& where);
   ~CallScope();
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
@@ -233,7 +238,7 @@ class Callable : public Base {
  private:
   template <class... Args>
   auto call(const std::source_location& where, Args&&... args) {
-    const detail::CallScope scope(this->path(), this->unit(), where);
+    const detail::CallScope scope(*this, where);
     try {
       Self& self = static_cast<Self&>(*this);
       const auto forward = [&self](auto&&... given) { return self.forward(std::forward<decltype(given)>(given)...); };

@@ -13,7 +13,10 @@ namespace tessera::nn {
 /// max_pool2d().
 class MaxPool2d : public Callable<MaxPool2d> {
  public:
-  explicit MaxPool2d(std::int64_t kernel_size) : MaxPool2d(Pool2dOptions{.kernel_size = {kernel_size}}) {}
+  /// The default stride is kernel_size.
+  explicit MaxPool2d(Size2d kernel_size, Size2d stride = {}, Size2d padding = 0)
+      : MaxPool2d(Pool2dOptions{
+            .kernel_size = std::move(kernel_size), .stride = std::move(stride), .padding = std::move(padding)}) {}
   explicit MaxPool2d(Pool2dOptions options) : options_(std::move(options)) {}
   Tensor forward(const Tensor& x) { return max_pool2d(x, options_); }
   [[nodiscard]] std::string_view class_name() const override { return "MaxPool2d"; }
@@ -25,7 +28,10 @@ class MaxPool2d : public Callable<MaxPool2d> {
 /// avg_pool2d().
 class AvgPool2d : public Callable<AvgPool2d> {
  public:
-  explicit AvgPool2d(std::int64_t kernel_size) : AvgPool2d(Pool2dOptions{.kernel_size = {kernel_size}}) {}
+  /// The default stride is kernel_size.
+  explicit AvgPool2d(Size2d kernel_size, Size2d stride = {}, Size2d padding = 0)
+      : AvgPool2d(Pool2dOptions{
+            .kernel_size = std::move(kernel_size), .stride = std::move(stride), .padding = std::move(padding)}) {}
   explicit AvgPool2d(Pool2dOptions options) : options_(std::move(options)) {}
   Tensor forward(const Tensor& x) { return avg_pool2d(x, options_); }
   [[nodiscard]] std::string_view class_name() const override { return "AvgPool2d"; }
@@ -38,12 +44,12 @@ class AvgPool2d : public Callable<AvgPool2d> {
 class AdaptiveAvgPool2d : public Callable<AdaptiveAvgPool2d> {
  public:
   /// Error unless output_size has one or two positive numbers.
-  explicit AdaptiveAvgPool2d(Dims output_size = {1});
+  explicit AdaptiveAvgPool2d(Size2d output_size = 1);
   Tensor forward(const Tensor& x) { return adaptive_avg_pool2d(x, output_size_); }
   [[nodiscard]] std::string_view class_name() const override { return "AdaptiveAvgPool2d"; }
 
  private:
-  Dims output_size_;
+  Size2d output_size_;
 };
 
 }  // namespace tessera::nn

@@ -168,7 +168,7 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;
+  double weight_decay = 0;  // as in Hugging Face's Trainer; PyTorch's default is 0.01
   bool amsgrad = false;
   StateFormat state_format = StateFormat::kFull;
 };

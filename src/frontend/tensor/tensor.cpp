@@ -156,7 +156,9 @@ Tensor Tensor::detach(std::source_location where) const {
     builder.default_notes = with_frontend_attribute(builder.default_notes, "tessera.stop_gradient", "true");
     const Value value = current.stored(self);
     const Value out = ops::copy(value);
-    if (const auto& sharding = self.impl().node->sharding) builder.set_sharding(out, make_sharding(*sharding));
+    // A variable without annotation is replicated from its first step on, which must not change the program.
+    if (const auto& sharding = self.impl().node->sharding; sharding && !sharding->used_axes().empty())
+      builder.set_sharding(out, make_sharding(*sharding));
     return out;
   });
 }

@@ -42,4 +42,9 @@ void add_context(Error& error, std::string_view name, const std::vector<const Te
       fmt::format("  at   {}{}, rank {} of {}", here.source(), path, context.rank(), context.rank_count()));
 }
 
+void detail::note_library_call(Error& error, const std::vector<const Tensor*>& tensors,
+                               const std::source_location& where) {
+  add_context(error, "", tensors, where);
+}
+
 }  // namespace tessera

@@ -319,8 +319,9 @@ void Trace::note_call(Error& error) const {
   error.note("  from " + call.source());
 }
 
-NotesRef Trace::notes(const std::source_location& where) {
+NotesRef Trace::notes(const std::source_location& line) {
   ++recorded_ops;
+  const std::source_location where = library_call.value_or(line);
   std::size_t key = hash_mix(std::hash<const void*>{}(where.file_name()), where.line());
   if (!scopes_.empty())
     for (const auto* text : {&scopes_.back().path, &scopes_.back().unit, &scopes_.back().checkpoint})

@@ -18,10 +18,10 @@ Tensor conv1d(Operand x, Operand weight, const Conv1dOptions& options = {});
 
 /// As for torch.nn.ConvTranspose2d; one number applies to both dims.
 struct ConvTranspose2dOptions {
-  Dims stride{1};
-  Dims padding{0};
-  Dims output_padding{0};  // rows and columns added at one side of the result
-  Dims dilation{1};
+  Size2d stride = 1;
+  Size2d padding = 0;
+  Size2d output_padding = 0;  // rows and columns added at one side of the result
+  Size2d dilation = 1;
   std::int64_t groups = 1;
 };
 /// The gradient of conv2d() with respect to its image: x [n, c, h, w], weight [c, out / groups, kh, kw] -> [n, out, h',

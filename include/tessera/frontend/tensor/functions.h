@@ -2,6 +2,8 @@
 // All functions of tensors. docs/reference/tensor.md lists them with their names in PyTorch and JAX.
 #pragma once
 
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "tessera/frontend/tensor/bounded.h"
@@ -22,19 +24,33 @@ Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon);
 
 // ---- images: [n, c, h, w], arguments as in PyTorch; one number applies to both dims ---------------------------------
 
+/// A size of a window, stride or padding: one number for both dims of an image, or {h, w}.
+class Size2d {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): arguments such as `3` and `{3, 5}`
+  Size2d(std::int64_t of_both) : sizes_{of_both} {}
+  Size2d(std::initializer_list<std::int64_t> sizes) : sizes_(sizes) {}
+  Size2d(Dims sizes) : sizes_(std::move(sizes)) {}
+  operator const Dims&() const { return sizes_; }
+  // NOLINTEND(google-explicit-constructor)
+
+ private:
+  Dims sizes_;
+};
+
 struct Conv2dOptions {
-  Dims stride{1};
-  Dims padding{0};
-  Dims dilation{1};
+  Size2d stride = 1;
+  Size2d padding = 0;
+  Size2d dilation = 1;
   std::int64_t groups = 1;
 };
 /// x [n, in, h, w], weight [out, in / groups, kh, kw] -> [n, out, h', w'].
 Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options = {});
 struct Pool2dOptions {
-  Dims kernel_size{};
-  Dims stride{};  // empty: kernel_size
-  Dims padding{0};
-  Dims dilation{1};               // max_pool2d only; no gradient if dilated
+  Size2d kernel_size = {};
+  Size2d stride = {};  // {}: kernel_size
+  Size2d padding = 0;
+  Size2d dilation = 1;            // max_pool2d only; no gradient if dilated
   bool ceil_mode = false;         // a last window may extend past the edge
   bool count_include_pad = true;  // of avg_pool2d
 };

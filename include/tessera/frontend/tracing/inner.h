@@ -12,6 +12,7 @@ using detail::at_call;
 using detail::FunctionTrace;
 using detail::GradientRules;
 using detail::GraphBreak;
+using detail::library_call;
 using detail::Node;
 using detail::NodeHandle;
 using detail::stored_tensor;

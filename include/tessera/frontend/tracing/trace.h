@@ -219,14 +219,17 @@ class Trace {
   };
   void push_scope(Scope scope);
   void pop_scope();
+  [[nodiscard]] bool in_scope() const { return !scopes_.empty(); }
   /// Ops that are traced until pop_scope() are a checkpoint region.
   void enter_checkpoint(const std::source_location& where);
   /// The source location at which the innermost module was called; `otherwise` outside of modules.
   [[nodiscard]] std::source_location call_site(const std::source_location& otherwise) const;
   /// Adds the location of the outermost module's call to an error, unless the error contains it already.
   void note_call(Error& error) const;
-  /// Notes for ops at `where` in the current scope.
+  /// Notes for ops at `where` in the current scope. Within a LibraryCall, at its location.
   NotesRef notes(const std::source_location& where);
+  /// The location of the outermost LibraryCall; nullopt outside of one.
+  std::optional<std::source_location> library_call{};
 
   std::int64_t recorded_ops = 0;
 
@@ -281,6 +284,38 @@ class TraceScope {
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
 };
+
+/// A call of a function of the library that consists of other functions, such as a loss. Ops and errors have the location
+/// of the call instead of lines of the library.
+class LibraryCall {
+ public:
+  explicit LibraryCall(const std::source_location& where) : is_outermost_(!trace().library_call) {
+    if (is_outermost_) trace().library_call = where;
+  }
+  ~LibraryCall() {
+    if (is_outermost_) trace().library_call.reset();
+  }
+  LibraryCall(const LibraryCall&) = delete;
+  LibraryCall& operator=(const LibraryCall&) = delete;
+
+ private:
+  bool is_outermost_;
+};
+/// Adds the tensors and the location of a LibraryCall to an error, unless the error has a location already.
+void note_library_call(Error& error, const std::vector<const Tensor*>& tensors, const std::source_location& where);
+/// Calls f() in a LibraryCall. Errors name the tensors and the location.
+template <class F>
+Tensor library_call(std::initializer_list<const Tensor*> tensors, const std::source_location& where, F&& f) {
+  const LibraryCall scope(where);
+  try {
+    return f();
+  } catch (InternalError&) {
+    throw;
+  } catch (Error& error) {
+    note_library_call(error, tensors, where);
+    throw;
+  }
+}
 
 /// An operand of an op within a module of the library. Its source location is the call of the module, not a line of
 /// the library.

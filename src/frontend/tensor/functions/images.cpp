@@ -33,7 +33,8 @@ Value spread(Value channels, const Type& image) {
 WindowDim pooling_dim(const Pool2dOptions& options, std::int64_t size, std::size_t dim) {
   WindowDim w;
   w.size = size_of(options.kernel_size, "kernel_size", dim);
-  w.stride = options.stride.empty() ? w.size : size_of(options.stride, "stride", dim);
+  const Dims& stride = options.stride;
+  w.stride = stride.empty() ? w.size : size_of(stride, "stride", dim);
   w.low = w.high = size_of(options.padding, "padding", dim);
   w.dilation = size_of(options.dilation, "dilation", dim);
   require(w.size >= 1 && w.stride >= 1 && w.dilation >= 1 && w.low >= 0,
