@@ -30,6 +30,8 @@ class Sequential : public Callable<Sequential> {
   Sequential() = default;
   template <class... Elements>
   explicit Sequential(Elements... elements) {
+    static_assert((!std::derived_from<Elements, Module> && ...),
+                  "modules cannot be copied: pass nn::make<nn::Linear>(2, 3) instead of nn::Linear(2, 3)");
     (push_back(std::move(elements)), ...);
   }
   /// Makes a module and appends it.
