@@ -226,6 +226,9 @@ Dims known_sizes(Dims dims, std::int64_t element_count) {
 
 }  // namespace
 
+// Not inline: g++ 12 would warn of reads beyond the list of sizes in programs of users (-Wstringop-overread, a false alarm).
+Tensor Tensor::view(Dims dims, std::source_location where) const { return reshape(std::move(dims), where); }
+
 Tensor Tensor::reshape(Dims dims, std::source_location where) const {
   return recorded("reshape", *this, where,
                   [&](Value x) { return ops::reshape(x, known_sizes(std::move(dims), element_count())); });

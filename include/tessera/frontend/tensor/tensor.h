@@ -163,9 +163,7 @@ class Tensor {
   [[nodiscard]] Tensor reshape(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor transpose(Dims permutation, std::source_location where = std::source_location::current()) const;
   /// The same elements with other sizes, as reshape().
-  [[nodiscard]] Tensor view(Dims dims, std::source_location where = std::source_location::current()) const {
-    return reshape(std::move(dims), where);
-  }
+  [[nodiscard]] Tensor view(Dims dims, std::source_location where = std::source_location::current()) const;
   /// Dim i of the result is dim order[i]; negative dims count from the end.
   [[nodiscard]] Tensor permute(Dims order, std::source_location where = std::source_location::current()) const;
   /// Exchanges two dims.
