@@ -280,8 +280,8 @@ Value random_bits_at(Value key, Value index) {  // NOLINT: a copy, types move as
 }
 
 // `dims` is a copy because types move as the builder grows.
-Value random_uniform(Value key, Dims dims, DType dtype,
-                     Value first_row) {  // NOLINT(performance-unnecessary-value-param)
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+Value random_uniform(Value key, Dims dims, DType dtype, Value first_row) {
   require(is_float(dtype), "random_uniform: needs a float type, got {}", dtype_name(dtype));
   // The number of leading bits that the type holds exactly.
   const int kept = dtype == DType::kBF16 ? 8 : dtype == DType::kF16 ? 11 : dtype == DType::kF32 ? 24 : 32;

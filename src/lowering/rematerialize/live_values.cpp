@@ -130,7 +130,7 @@ class Finder {
     value.inputs.assign(inputs.begin(), inputs.end());
     std::sort(value.inputs.begin(), value.inputs.end());
     std::sort(value.instructions.begin(), value.instructions.end());
-    double bytes = static_cast<double>(value.bytes);
+    auto bytes = static_cast<double>(value.bytes);
     for (const int input : value.inputs) bytes += static_cast<double>(at(values_, input).bytes);
     value.seconds = kStepSeconds + bytes / machine_.memory_bytes_per_second();
     for (const Id id : value.instructions)

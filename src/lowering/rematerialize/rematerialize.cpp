@@ -174,7 +174,8 @@ class Planner {
       if (!best || is_better(found, *best)) best = std::move(found);
       if (fits(best->peak)) break;
     }
-    return best && best->peak < schedule_->arena_bytes ? std::move(best->program) : program_;
+    if (best && best->peak < schedule_->arena_bytes) return std::move(best->program);
+    return program_;
   }
 
  private:
