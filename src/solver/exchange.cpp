@@ -21,7 +21,8 @@ Exchange::Exchange(const Model& model) : model_(model) {
     if (uses_memory &&
         *std::max_element(usages.begin(), usages.end()) > *std::min_element(usages.begin(), usages.end()))
       flexible_.push_back(v);
-    work_ += 2 * kSweeps * static_cast<std::int64_t>(usages.size() * (1 + model.edges_of[exchange_at(v)].size()));
+    work_ += std::int64_t{2} * kSweeps *
+             static_cast<std::int64_t>(usages.size() * (1 + model.edges_of[exchange_at(v)].size()));
   }
 }
 
