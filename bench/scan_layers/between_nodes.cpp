@@ -3,13 +3,13 @@
 // nodes with FSDP. Each with and without overlap of communication and computation, in turn. Rank 0 prints one line of
 // JSON for each variant, with the median of the times of its steps.
 //
-//   TESSERA_TEST_RATE=1gbit tests/collectives/namespaces.sh mpiexec 2 build/release/bin/scan_between_nodes
+//   TESSERA_BENCH_WIDTH=512 TESSERA_TEST_RATE=1gbit tests/collectives/namespaces.sh mpiexec 2 build/release/bin/scan_between_nodes
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 
+#include "layers.h"
 #include "tessera/base/options.h"
 #include "tessera/frontend/compile/compiled_function.h"
 #include "tessera/frontend/execution/rendezvous.h"
@@ -17,52 +17,16 @@
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/nn/models/gpt2.h"
-#include "tessera/nn/scan_layers.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera {
 namespace {
 
-std::int64_t size_of(const char* name, std::int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoll(text);
-}
-
-constexpr std::int64_t kPositions = 64;
-
-nn::GPT2Config block_config() {
-  nn::GPT2Config config;
-  config.n_embd = size_of("TESSERA_BENCH_WIDTH", 512);
-  config.n_head = 4;
-  config.n_positions = kPositions;
-  config.attn_pdrop = config.resid_pdrop = config.embd_pdrop = 0;
-  return config;
-}
-
-class Unrolled : public nn::Callable<Unrolled> {
- public:
-  explicit Unrolled(std::int64_t layers) {
-    for (std::int64_t i = 0; i < layers; ++i) h_.emplace(block_config());
-    add_module("h", h_);
-  }
-  Tensor forward(Tensor x) {
-    for (auto& block : h_) x = (*block)(x);
-    return x;
-  }
-
- private:
-  nn::ModuleList<nn::GPT2Block> h_;
-};
-
-class Scanned : public nn::Callable<Scanned> {
- public:
-  explicit Scanned(std::int64_t layers) : h_(layers, block_config()) { add_module("h", h_); }
-  Tensor forward(const Tensor& x) { return h_(x); }
-
- private:
-  nn::ScanLayers<nn::GPT2Block> h_;
-};
+using bench::block_config;
+using bench::kPositions;
+using bench::Scanned;
+using bench::size_of;
+using bench::Unrolled;
 
 class Variant {
  public:

@@ -307,7 +307,7 @@ class Mover {
     }
     return out;
   }
-  // The value of a moved instruction is that of another iteration, or of all, so `check` must not compare it.
+  // The value of a moved instruction is that of another round, or of all, so `check` must not compare it.
   static void forget_global_dims(ComputationRewriter& r, Value value) {
     r.builder().set_notes(value,
                           with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, std::nullopt));

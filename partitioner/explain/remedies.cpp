@@ -81,20 +81,20 @@ class Estimates {
   [[nodiscard]] bool is_unknown() const { return is_unknown_; }
   /// Nullopt if the value cannot have this sharding, or if there is no estimate.
   std::optional<Effect> with(const Candidate& candidate) {
+    is_unknown_ = false;
     const auto [known, is_new] = effects_.try_emplace({candidate.remedy.value, candidate.spec});
     if (!is_new) return known->second;
-    if (left_ <= 0) {
-      is_unknown_ = true;
-      effects_.erase(known);
-      return std::nullopt;
-    }
     try {
       const auto sharding = sharding_of(candidate);
       if (!sharding) return std::nullopt;
+      const auto program = left_ > 0 ? alternatives_.with(candidate.remedy.value, *sharding) : std::nullopt;
+      if (!program) {
+        is_unknown_ = true;
+        effects_.erase(known);
+        return std::nullopt;
+      }
       --left_;
-      const auto program = alternatives_.with(candidate.remedy.value, *sharding);
-      is_unknown_ = is_unknown_ || !program;
-      if (program) known->second = effect_of(*program);
+      known->second = effect_of(*program);
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no such value, or annotations contradict each other
     }
     return known->second;
@@ -204,8 +204,10 @@ class Remedies {
     std::vector<Candidate> candidates = above_.of(note);
     candidates.insert(candidates.begin(), *named);
     std::optional<Remedy> best;
+    bool is_unknown = false;
     for (const Candidate& candidate : candidates) {
       const auto effect = estimates_.with(candidate);
+      is_unknown = is_unknown || estimates_.is_unknown();
       if (!effect) continue;
       Remedy judged_one = judged(candidate, note, *effect);
       if (judged_one.trial == Remedy::Trial::kWorks) return judged_one;
@@ -213,7 +215,7 @@ class Remedies {
     }
     if (best) return *best;
     Remedy out = note.remedy;
-    out.trial = estimates_.is_unknown() ? Remedy::Trial::kSkipped : Remedy::Trial::kImpossible;
+    out.trial = is_unknown ? Remedy::Trial::kSkipped : Remedy::Trial::kImpossible;
     return out;
   }
 

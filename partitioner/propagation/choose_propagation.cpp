@@ -71,6 +71,41 @@ bool has_priorities(const PropagationGraph& graph) {
   });
 }
 
+struct NamedValue {
+  ComputationId computation = -1;
+  Id id = -1;
+  int slot = -1;
+};
+
+/// Annotates a value of a variant as long as it lives, also if an error is thrown meanwhile.
+class Annotated {
+ public:
+  Annotated(Variant& variant, const NamedValue& value, const Sharding& sharding)
+      : slot_(at(variant.graph.slots, value.slot)),
+        computation_(at(variant.program.computations, value.computation)),
+        slot_before_(slot_),
+        before_(computation_) {
+    slot_.sharding = sharding;
+    slot_.fixed = true;
+    slot_.open = std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& dim) { return dim.open; });
+    auto annotated = std::make_shared<Computation>(*before_);
+    at(annotated->instructions, value.id).sharding = make_sharding(sharding);
+    computation_ = std::move(annotated);
+  }
+  ~Annotated() {
+    slot_ = std::move(slot_before_);
+    computation_ = std::move(before_);
+  }
+  Annotated(const Annotated&) = delete;
+  Annotated& operator=(const Annotated&) = delete;
+
+ private:
+  PropagationSlot& slot_;
+  ComputationRef& computation_;
+  PropagationSlot slot_before_;
+  ComputationRef before_;  // the edges of the graph refer to its instructions
+};
+
 class Chooser final : public Alternatives {
  public:
   Chooser(const Program& program, const MachineModel& machine, std::optional<double> memory_share)
@@ -115,24 +150,14 @@ class Chooser final : public Alternatives {
     const auto value = value_named(name);
     Variant& variant = at(variants_, best_.variant - variants_.data());
     if (!value || !(sharding.mesh == variant.graph.mesh)) return std::nullopt;
-    PropagationSlot& slot = at(variant.graph.slots, value->slot);
+    const PropagationSlot& slot = at(variant.graph.slots, value->slot);
     if (!slot.type.is_array() || slot.type.ndim() != sharding.ndim() || !slot.sharding.manual.empty())
       return std::nullopt;
     std::vector<PropagationHint> hints = best_.hints;
     std::erase_if(hints, [&](const PropagationHint& hint) { return hint.slot == value->slot; });
-    const PropagationSlot slot_before = slot;
-    slot.sharding = sharding;
-    slot.fixed = true;
-    slot.open = std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& dim) { return dim.open; });
-    ComputationRef& computation = at(variant.program.computations, value->computation);
-    const ComputationRef before = computation;  // the edges of the graph refer to its instructions
-    auto annotated = std::make_shared<Computation>(*before);
-    at(annotated->instructions, value->id).sharding = make_sharding(sharding);
-    computation = std::move(annotated);
+    const Annotated annotated(variant, *value, sharding);
     Outcome out{&variant, best_.order, {}, propagated(variant.graph, best_.order, hints), {}};
     evaluate(out, best_.result.choices);
-    computation = before;
-    slot = slot_before;
     return estimated(out);
   }
 
@@ -144,11 +169,6 @@ class Chooser final : public Alternatives {
     return {resharded, counts_bytes ? outcome.weight.moved : byte_estimator_.of(resharded).moved, outcome.weight.work};
   }
 
-  struct NamedValue {
-    ComputationId computation = -1;
-    Id id = -1;
-    int slot = -1;
-  };
   // The array with this name in the chosen variant.
   std::optional<NamedValue> value_named(const std::string& name) {
     const Program& program = best_.variant->program;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/lowering/execution_plan.h"
 
-#include <algorithm>
-
 #include "tessera/base/listed_nodes.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
-#include "tessera/ir/op_def.h"
 
 namespace tessera {
 namespace {
@@ -23,20 +20,12 @@ std::optional<ExecutionPlan> plan_with_prefetch(const Program& program, const Ex
   ExecutionOptions ahead = options;
   ahead.lowering.prefetch_nodes = options.schedule.nodes;
   ExecutionPlan plan = plan_with(program, ahead);
-  if (plan.program.hash() == without.program.hash()) return std::nullopt;
   ScheduleOptions in_turn = options.schedule;
   in_turn.overlap = false;
   const std::int64_t most = make_schedule(without.program, in_turn)->arena_bytes + options.schedule.overlap_memory;
   const std::int64_t budget = options.lowering.memory_budget;
   const bool fits = plan.schedule->arena_bytes <= most && (budget == 0 || plan.schedule->peak_bytes() <= budget);
   return fits ? std::optional(std::move(plan)) : std::nullopt;
-}
-
-bool has_loops(const Program& program) {
-  return std::any_of(program.computations.begin(), program.computations.end(), [](const ComputationRef& computation) {
-    return std::any_of(computation->instructions.begin(), computation->instructions.end(),
-                       [](const Instruction& instruction) { return instruction.op->role == Role::kWhile; });
-  });
 }
 
 }  // namespace
@@ -66,7 +55,8 @@ std::size_t ExecutionOptions::hash() const {
 
 ExecutionPlan plan_execution(const Program& program, const ExecutionOptions& options) {
   ExecutionPlan plan = plan_with(program, options);
-  if (options.schedule.overlap && !program.lowered && has_loops(plan.program))
+  // Lowering does not change the loops, so the lowered program shows whether a second one differs.
+  if (options.schedule.overlap && !program.lowered && prefetch_in_loops(plan.program, options.schedule.nodes))
     if (auto ahead = plan_with_prefetch(program, options, plan)) return *std::move(ahead);
   return plan;
 }
