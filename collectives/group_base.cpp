@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <numeric>
 
@@ -66,9 +65,17 @@ void run_alone(const Collective& call) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  static constexpr std::array<std::string_view, 8> kNames = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
-                                                             "permute",    "broadcast",      "barrier",    "split"};
-  return kNames[static_cast<std::size_t>(kind)];
+  switch (kind) {
+    case Kind::kAllGather: return "all_gather";
+    case Kind::kReduceScatter: return "reduce_scatter";
+    case Kind::kAllReduce: return "all_reduce";
+    case Kind::kAllToAll: return "all_to_all";
+    case Kind::kPermute: return "permute";
+    case Kind::kBroadcast: return "broadcast";
+    case Kind::kBarrier: return "barrier";
+    case Kind::kSplit: return "split";
+  }
+  throw InternalError("a collective of no kind");
 }
 
 std::size_t Collective::signature() const {

@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
         .flag("image_size", arguments.image_size, "height and width of images")
         .flag("length", arguments.length, "tokens in a text")
         .flag("steps", arguments.steps, "steps that are timed")
-        .flag("profile", arguments.profile, "file for the time of each kind of kernel and of the longest steps")
+        .flag("profile", arguments.profile, "file for the time of each kind of schedule step and of the longest steps")
         .flag("virtual_ranks", arguments.virtual_ranks, "run this many ranks as threads of this process");
     if (!parser.parse(count, values)) {
       std::fputs(parser.help().c_str(), stdout);

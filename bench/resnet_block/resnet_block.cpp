@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
         .flag("size", arguments.size, "height and width")
         .flag("channels", arguments.channels, "of the input")
         .flag("steps", arguments.steps, "steps that are timed")
-        .flag("profile", arguments.profile, "file for the time of each kind of kernel and of the longest steps");
+        .flag("profile", arguments.profile, "file for the time of each kind of schedule step and of the longest steps");
     if (!parser.parse(count, values)) {
       std::fputs(parser.help().c_str(), stdout);
       return 0;

@@ -68,7 +68,8 @@ void add_flags(ArgumentParser& parser, Arguments& out) {
       .flag("dropout", out.dropout, "probability")
       .flag("lazy", out.lazy, "trace every step instead of the first only (compile)")
       .flag("virtual_ranks", out.virtual_ranks, "run this many ranks as threads of this process")
-      .flag("profile", out.profile, "file for the time of each kind of kernel and of the longest steps (rank 0)");
+      .flag("profile", out.profile,
+            "file for the time of each kind of schedule step and of the longest steps (rank 0)");
 }
 
 std::vector<std::pair<std::string, std::string>> values_of(Arguments arguments) {

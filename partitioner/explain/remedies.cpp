@@ -6,6 +6,7 @@
 #include <set>
 
 #include "normalize/duplicate_cheap_values.h"
+#include "normalize/manual.h"
 #include "pipeline/origins.h"
 #include "propagation/factor_sharding.h"
 #include "propagation/op_signatures.h"
@@ -13,6 +14,7 @@
 #include "reshard_insertion/reshard_notes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 #include "tessera/passes/explanations.h"
@@ -60,6 +62,19 @@ std::vector<Purpose> purposes_of(const Program& resharded) {
       out.push_back({consumer != nullptr ? *consumer : "", *reason, from.is_partial()});
     }
   return out;
+}
+
+// Whether the annotation of the value says how a manual region divides it. Another annotation would contradict the region.
+bool is_divided_by_region(const Program& given, const Instruction& value) {
+  const auto has_no_other_sharding = [](const Instruction& border, std::string_view key) {
+    return border.frontend_attribute(key) == nullptr;
+  };
+  if (manual_border(value) == ManualBorder::kLeave) return has_no_other_sharding(value, kSdyOutShardings);
+  for (const auto& computation : given.computations)
+    for (const Instruction& border : computation->instructions)
+      if (manual_border(border) == ManualBorder::kEnter && &(*computation)[border.operands.front()] == &value)
+        return has_no_other_sharding(border, kSdyInShardings);
+  return false;
 }
 
 struct Effect {
@@ -111,6 +126,7 @@ class Estimates {
   [[nodiscard]] std::optional<Sharding> sharding_of(const Candidate& candidate) const {
     if (given_.meshes.empty()) return std::nullopt;
     const std::string& name = candidate.remedy.value;
+    if (is_divided_by_region(given_, annotatable(given_, name))) return std::nullopt;
     const Program annotated = annotate(without_annotation(given_, name), given_.meshes.front(), name, candidate.spec);
     const Instruction& value = annotatable(annotated, name);
     const Sharding& sharding = value.sharding->front();

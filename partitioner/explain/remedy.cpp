@@ -89,8 +89,8 @@ std::string Remedy::text() const {
     case Trial::kSkipped: return advice(*this) + " (not tested)";
     case Trial::kImpossible:
       return fmt::format(
-          "none found: %{} cannot be annotated with {}: it contradicts other annotations, or the first mesh cannot "
-          "express it",
+          "none found: %{} cannot be annotated with {}: it contradicts other annotations or the sizes in a manual "
+          "region, or the first mesh cannot express it",
           value, spec);
     case Trial::kWorks: return advice(*this) + more_work(*this);
     case Trial::kHelps:

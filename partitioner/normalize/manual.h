@@ -17,6 +17,9 @@ namespace tessera {
 
 /// On a value of a region whose shardings no longer name its manual axes: those axes.
 inline constexpr std::string_view kManualAxesAttribute = "tessera.manual_axes";
+/// On the borders of a region in Shardy's notation: the shardings of the global arrays.
+inline constexpr std::string_view kSdyInShardings = "xla.sdy.in_shardings";
+inline constexpr std::string_view kSdyOutShardings = "xla.sdy.out_shardings";
 
 /// Whether the program contains a manual region.
 bool has_manual_regions(const Program& program);

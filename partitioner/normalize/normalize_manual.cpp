@@ -17,9 +17,6 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kSdyInShardings = "xla.sdy.in_shardings";
-constexpr std::string_view kSdyOutShardings = "xla.sdy.out_shardings";
-
 bool calls_partitioned(const Instruction& old) {
   return old.op->role == Role::kCall || old.op->role == Role::kWhile || old.op->role == Role::kConditional;
 }

@@ -286,9 +286,18 @@ ReshardPlan reshard::plan_without_idle_axes(const Type& global, const Sharding& 
 }
 
 std::string_view step_name(StepKind kind) {
-  constexpr std::string_view kNames[] = {"slice",      "all_gather", "all_to_all", "permute",  "reduce_scatter",
-                                         "all_reduce", "realign",    "partialize", "intersect"};
-  return kNames[static_cast<int>(kind)];
+  switch (kind) {
+    case StepKind::kSlice: return "slice";
+    case StepKind::kAllGather: return "all_gather";
+    case StepKind::kAllToAll: return "all_to_all";
+    case StepKind::kPermute: return "permute";
+    case StepKind::kReduceScatter: return "reduce_scatter";
+    case StepKind::kAllReduce: return "all_reduce";
+    case StepKind::kRealign: return "realign";
+    case StepKind::kPartialize: return "partialize";
+    case StepKind::kIntersect: return "intersect";
+  }
+  throw InternalError("a step of no kind");
 }
 
 std::int64_t ReshardPlan::bytes() const {

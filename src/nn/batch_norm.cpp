@@ -26,7 +26,7 @@ BatchNorm::BatchNorm(std::int64_t features, const Options& options, std::vector<
 void BatchNorm::track(const ChannelStatistics& batch, double count) {
   const double unbiased = count > 1 ? count / (count - 1) : 1;
   const auto moved = [&](const Tensor& running, const Tensor& now) {
-    return running.detach() * (1 - options_.momentum) + now.detach().to(options_.dtype) * options_.momentum;
+    return running.detach() * (1 - options_.momentum) + now.detach().to(running.dtype()) * options_.momentum;
   };
   running_mean_.assign(moved(running_mean_, batch.mean));
   running_var_.assign(moved(running_var_, batch.variance * unbiased));

@@ -9,6 +9,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/execution/initialize.h"
 #include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::nn {
@@ -162,6 +163,14 @@ void Module::apply(const std::function<void(Module&)>& visit_module) {
 
 void Module::zero_grad() {
   for (auto& parameter : parameters()) parameter.zero_grad();
+}
+
+void Module::to(DType dtype, std::source_location where) {
+  require(is_float(dtype), "{}.to takes the type of floats, got {}", class_name(), dtype_name(dtype));
+  for (const auto& tensor : parameters())
+    if (is_float(tensor.dtype())) convert_variable(tensor, dtype, where);
+  for (const auto& tensor : buffers())
+    if (is_float(tensor.dtype())) convert_variable(tensor, dtype, where);
 }
 
 void Module::set_compute_dtype(DType dtype) {

@@ -57,6 +57,32 @@ Results with_gradients(std::vector<Tensor> inputs, const std::function<Tensor(co
   return results;
 }
 
+TEST(Attention, ErrorsHaveTheShapesOfTheCall) {
+  const FreshRank rank;
+  const auto error = [](const Dims& q, const Dims& k, const Dims& v) {
+    try {
+      (void)scaled_dot_product_attention(random_numbers(q, 1), random_numbers(k, 2), random_numbers(v, 3));
+    } catch (const Error& wrong) {
+      const std::string text = wrong.what();
+      return text.substr(0, text.find('\n'));
+    }
+    return std::string("no error");
+  };
+  const std::string name = "scaled_dot_product_attention: ";
+  EXPECT_EQ(error({2, 6, 5, 4}, {2, 6, 7, 3}, {2, 6, 7, 4}),
+            name + "q and k must have the same depth (the last dim), got f64[2,6,5,4] and f64[2,6,7,3]");
+  EXPECT_EQ(error({2, 6, 5, 4}, {2, 6, 7, 4}, {2, 6, 5, 4}),
+            name + "k and v must have equally many keys (dim 2), got f64[2,6,7,4] and f64[2,6,5,4]");
+  EXPECT_EQ(error({2, 6, 5, 4}, {3, 6, 7, 4}, {3, 6, 7, 4}),
+            name + "q, k and v must have the same dim 0, got f64[2,6,5,4], f64[3,6,7,4] and f64[3,6,7,4]");
+  EXPECT_EQ(error({2, 6, 5, 4}, {2, 4, 7, 4}, {2, 4, 7, 4}),
+            name +
+                "k and v must have equally many heads (dim 1), and these must divide the heads of q, got "
+                "f64[2,6,5,4], f64[2,4,7,4] and f64[2,4,7,4]");
+  EXPECT_EQ(error({5, 4}, {2, 7, 4}, {7, 4}),
+            name + "q, k and v must have equally many dims, 2 to 4, got f64[5,4], f64[2,7,4] and f64[7,4]");
+}
+
 TEST(Attention, ItsValueAndGradientsAreThoseOfProductsAndASoftmax) {
   const FreshRank rank;
   const std::vector<Tensor> inputs{random_numbers({2, 3, 5, 4}, 1), random_numbers({2, 3, 7, 4}, 2),

@@ -9,6 +9,7 @@
 #include "tessera/frontend/compile/compiled_function.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/ops/structural.h"
 
 namespace tessera {
 namespace {
@@ -242,6 +243,18 @@ TEST(Divergence, AReadWithoutTheOtherRanksIsAnErrorThatNamesThem) {
   EXPECT_EQ(relative(text, line),
             "rank 1 of 2: rank 1 waits in read of f32[2] at LINE+4 (it is sharded, so every rank must read it); rank 0 "
             "has finished without joining");
+}
+
+TEST(Divergence, TheFirstReadOfAVariableNamesTheLineOfTheUser) {
+  const int line = __LINE__;
+  const std::string text = message_of(2, [](int rank) {
+    const auto zeros_of = [](Builder& builder, const Type& type) { return ops::full(builder, type, 0); };
+    const Tensor w = Tensor::deferred(Type::array(DType::kF32, {2}), zeros_of, "w");
+    if (rank == 1) (void)w.to_host();
+  });
+  EXPECT_EQ(relative(text, line),
+            "rank 1 of 2: rank 1 waits in initial values for read of w f32[2] at LINE+4 (every rank must take part); "
+            "rank 0 has finished without joining");
 }
 
 TEST(Divergence, AMaterializedReplicatedValueMayBeReadByOneRank) {

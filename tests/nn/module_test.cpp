@@ -6,6 +6,8 @@
 
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/nn/batch_norm.h"
+#include "tessera/nn/convolution.h"
 #include "tessera/nn/layers.h"
 
 namespace tessera::nn {
@@ -109,6 +111,66 @@ TEST(Module, ARegisteredParameterIsTrained) {
   sum(scaled(row(5, 7))).backward();
   mark_step();
   EXPECT_EQ(scaled.parameter("factor").grad().to_vector<double>(), (std::vector<double>{5, 7}));
+}
+
+// The values of the parameters and buffers of a layer, and its result for x = 1.
+template <class Layer>
+std::vector<std::vector<double>> values_of(Layer& layer, const Type& input) {
+  std::vector<Tensor> all{layer(Tensor::ones(input))};
+  for (const auto& entry : layer.state_dict().entries()) all.push_back(entry.tensor);
+  mark_step();
+  std::vector<std::vector<double>> out;
+  for (const Tensor& value : all) {
+    const Literal host = value.to_host();
+    auto& list = out.emplace_back();
+    for (std::int64_t i = 0; i < host.type().element_count(); ++i)
+      list.push_back(is_float(value.dtype()) ? element_as_double(host, i)
+                                             : static_cast<double>(element_as_int(host, i)));
+  }
+  return out;
+}
+
+TEST(Module, ToConvertsParametersAndBuffersThatAreFloats) {
+  const Type images = Type::array(DType::kF64, {2, 3, 4, 4});
+  std::vector<std::vector<double>> plain;
+  for (const bool is_in_memory : {false, true}) {
+    const FreshRank rank;
+    Sequential net(std::make_shared<Conv2d>(3, 5, 3), std::make_shared<BatchNorm2d>(5));
+    if (is_in_memory) (void)net.parameters().front().to_host();
+    net.to(DType::kF64);
+    const Tensor weight = net.parameters().front();
+    EXPECT_EQ(weight.dtype(), DType::kF64);
+    EXPECT_TRUE(weight.requires_grad());
+    EXPECT_EQ(net.state_dict().entries().back().tensor.dtype(), DType::kS64);  // num_batches_tracked
+    const auto values = values_of(net, images);
+    if (plain.empty()) plain = values;
+    EXPECT_EQ(values, plain);  // deferred or in memory
+  }
+  const FreshRank rank;
+  Sequential net(std::make_shared<Conv2d>(3, 5, 3), std::make_shared<BatchNorm2d>(5));
+  const auto values = values_of(net, images.with_dtype(DType::kF32));
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const bool is_state = i > 0 && i < plain.size() - 3;  // not the result and the statistics of the batch
+    for (std::size_t j = 0; j < plain[i].size(); ++j)
+      EXPECT_NEAR(plain[i][j], values[i][j], is_state ? 0 : 1e-4) << i << " " << j;
+  }
+}
+
+TEST(Module, ToIsAnErrorAfterTheFirstBackwardPass) {
+  const FreshRank rank;
+  Scaled scaled;
+  sum(scaled(row(5, 7))).backward();
+  try {
+    scaled.to(DType::kF32);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_TRUE(
+        std::string(error.what())
+            .starts_with(
+                "convert_variable: convert factor before the first backward(), the optimizer and fully_shard()"))
+        << error.what();
+  }
+  EXPECT_THROW(scaled.to(DType::kS32), Error);
 }
 
 TEST(Module, ApplyVisitsChildrenBeforeParents) {

@@ -40,15 +40,15 @@ Program lower(const Program& program, int ranks, const LoweringOptions& options)
 
 // ---- the passes, in the order in which they run ---------------------------------------------------------------------
 
+/// Expands all-reduces and reduce-scatters with a computation that process groups do not support. An exchange of as
+/// many bytes replaces the collective, and every member then reduces its part. Applies to all computations.
+Program expand_reductions(const Program& program, int world_size);
+
 /// In loops with a known trip count, gathers values one round before they are needed, so that the gathers overlap with
 /// computation. Applies to all-gathers between nodes whose operands are selected from values that are known a round
 /// earlier, such as the weights of layer i. Exchanges as many bytes as before; two rounds' gathered values are in
 /// memory at the same time. `nodes` as in ScheduleOptions. nullopt if there is no such gather.
 std::optional<Program> prefetch_in_loops(const Program& program, const std::vector<int>& nodes);
-
-/// Expands all-reduces and reduce-scatters with a computation that process groups do not support. An exchange of as
-/// many bytes replaces the collective, and every member then reduces its part. Applies to all computations.
-Program expand_reductions(const Program& program, int world_size);
 
 /// Computes the same values with fewer reads and writes of memory. In gradients of slices, a sum of padded parts
 /// becomes a concatenation. In gradients of lookups, a scatter into zeros that is added to another value becomes a

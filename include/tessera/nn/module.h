@@ -107,6 +107,9 @@ class Module {
   /// Calls `visit` for every submodule, children before parents, and for this module last.
   void apply(const std::function<void(Module&)>& visit);
   void zero_grad();
+  /// Converts the parameters and buffers that are floats to `dtype`, as in PyTorch. Call it before fully_shard() and
+  /// before the optimizer is created. Error if `dtype` is not a float type.
+  void to(DType dtype, std::source_location where = std::source_location::current());
   /// After this call, ops use all parameters converted to `dtype`. Parameters are still stored and updated in their own
   /// type.
   void set_compute_dtype(DType dtype);

@@ -150,7 +150,7 @@ std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray
 
 std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& arguments) {
   for (InputSource& source : inputs_) extracted_.inputs.push_back(input_node(source, arguments));
-  materialize(extracted_.inputs);
+  materialize(extracted_.inputs, reason_.text);
   begin_run(extracted_, hash_, reason_);
   RunArguments taken = take_arguments();
   metrics().count("MarkStep");

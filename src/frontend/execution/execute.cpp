@@ -55,9 +55,7 @@ void note_given_shard(Node& node, const Literal& shard) {
 RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what) {
   std::string_view file = where.file_name();
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  const char* verb = kind == RunReason::Kind::kMarkStep ? "mark_step"
-                     : kind == RunReason::Kind::kRead   ? "read of"
-                                                        : "initial values";
+  const char* verb = kind == RunReason::Kind::kMarkStep ? "mark_step" : "read of";
   return {kind, fmt::format("{}{}{} at {}:{}", verb, what.empty() ? "" : " ", what, file, where.line())};
 }
 
@@ -126,7 +124,7 @@ namespace {
 // Numbers the run, compares it between ranks, and compiles the program.
 Session::Compiled prepare_run(const ExtractedProgram& extracted, const RunReason& reason) {
   require(!is_planning(), "{}: this process only plans (plan_for_devices) and cannot run programs", reason.text);
-  materialize(extracted.inputs);
+  materialize(extracted.inputs, reason.text);
   Session& state = session();
   const std::size_t hash = extracted.program.hash();
   begin_run(extracted, hash, reason);
@@ -175,7 +173,7 @@ void read_shard(Node& node) {
 
 }  // namespace
 
-void materialize(const std::vector<std::shared_ptr<Node>>& given) {
+void materialize(const std::vector<std::shared_ptr<Node>>& given, std::string_view cause) {
   for (const auto& node : given)
     if (node->reader) read_shard(*node);
   std::vector<std::shared_ptr<Node>> nodes;
@@ -197,7 +195,7 @@ void materialize(const std::vector<std::shared_ptr<Node>>& given) {
   extracted.program.num_partitions = device_count();
   extracted.program.meshes = {default_mesh()};
   const RunResult result =
-      run_extracted(std::move(extracted), run_reason(RunReason::Kind::kInitialize, std::source_location::current()));
+      run_extracted(std::move(extracted), {RunReason::Kind::kInitialize, fmt::format("initial values for {}", cause)});
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i]->initializer = nullptr;
     nodes[i]->shard = result.shards[i];

@@ -116,8 +116,9 @@ void set_results(const StepResults& results, const RunResult& run);
 /// Performs run_extracted() and set_results(). If steps overlap with tracing, starts the run and returns.
 void run_step(ExtractedProgram extracted, const StepResults& results, const RunReason& reason);
 
-/// Computes the initial values of the deferred nodes among `nodes` in one program. Collective if there are any.
-void materialize(const std::vector<std::shared_ptr<Node>>& nodes);
+/// Computes the initial values of the deferred nodes among `nodes` in one program. Collective if there are any. `cause`
+/// is what needs the values, for messages: "mark_step at train.cpp:41".
+void materialize(const std::vector<std::shared_ptr<Node>>& nodes, std::string_view cause);
 
 /// Returns this rank's shard of a node. Uploads it if necessary.
 DeviceArray device_shard(Node& node);

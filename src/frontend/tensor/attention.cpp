@@ -73,6 +73,24 @@ Value with_heads_inside(Value x) {
   return ops::transpose(x, {0, 2, 1, 3});
 }
 
+// Checks q [.., heads, rows, depth], k [.., key heads, keys, depth] and v [.., key heads, keys, values], so that errors have
+// the shapes of the caller.
+void check_shapes(const Type& q, const Type& k, const Type& v) {
+  const int ndim = q.ndim();
+  require(ndim >= 2 && ndim <= 4 && k.ndim() == ndim && v.ndim() == ndim,
+          "q, k and v must have equally many dims, 2 to 4, got {}, {} and {}", q, k, v);
+  require(q.dim(ndim - 1) == k.dim(ndim - 1), "q and k must have the same depth (the last dim), got {} and {}", q, k);
+  require(k.dim(ndim - 2) == v.dim(ndim - 2), "k and v must have equally many keys (dim {}), got {} and {}", ndim - 2,
+          k, v);
+  if (ndim > 2)
+    require(q.dim(0) == k.dim(0) && k.dim(0) == v.dim(0), "q, k and v must have the same dim 0, got {}, {} and {}", q,
+            k, v);
+  if (ndim < 4) return;
+  require(k.dim(1) == v.dim(1) && k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0,
+          "k and v must have equally many heads (dim 1), and these must divide the heads of q, got {}, {} and {}", q, k,
+          v);
+}
+
 }  // namespace
 
 Tensor dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionSettings& settings,
@@ -85,11 +103,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     const AttentionSettings& settings, std::source_location where) {
   return recorded_attention("scaled_dot_product_attention", q, k, v, where, [&](Value x, Value y, Value z) {
     const Dims dims = x.type().dims();
-    const auto ndim = dims.size();
-    require(ndim >= 2 && ndim <= 4 && y.type().dims().size() == ndim && z.type().dims().size() == ndim,
-            "q, k and v must have equally many dims, 2 to 4, got {}, {} and {}", x.type(), y.type(), z.type());
+    check_shapes(x.type(), y.type(), z.type());
     const Value out = output_of(with_heads_inside(x), with_heads_inside(y), with_heads_inside(z), settings);
-    if (ndim == 4) return ops::transpose(out, {0, 2, 1, 3});
+    if (dims.size() == 4) return ops::transpose(out, {0, 2, 1, 3});
     Dims back = dims;
     back.back() = z.type().dims().back();
     return ops::reshape(out, back);

@@ -133,14 +133,14 @@ void read_now(const StateDict& state) {
   for (const NamedTensor& entry : state.entries()) {
     const TensorImpl& impl = entry.tensor.impl();
     const std::shared_ptr<Node> node = impl.stack ? impl.stack->node : impl.node;
-    if (node->reader) materialize({node});
+    if (node->reader) materialize({node}, "read_now()");
   }
 }
 
 StoredShard stored_shard(const Tensor& variable) {
   if (variable.impl().stack) return stored_row(variable.impl());
   const std::shared_ptr<Node> node = variable.impl().node;
-  if (node->is_deferred()) materialize({node});
+  if (node->is_deferred()) materialize({node}, fmt::format("the stored value of {}", node->name));
   require(node->has_data() || node->is_under_way, "{} has not been computed yet; call mark_step() first", node->name);
   DeviceArray shard = device_shard(*node);
   Sharding sharding = storage_of(*node);

@@ -228,6 +228,15 @@ Dims known_sizes(Dims dims, std::int64_t element_count) {
 
 // Not inline: g++ 12 would warn of reads beyond the list of sizes in programs of users (-Wstringop-overread, a false alarm).
 Tensor Tensor::view(Dims dims, std::source_location where) const { return reshape(std::move(dims), where); }
+Tensor Tensor::reshape_to(std::span<const std::int64_t> sizes, const std::source_location& where) const {
+  return reshape(Dims(sizes.begin(), sizes.end()), where);
+}
+Tensor Tensor::permute_to(std::span<const std::int64_t> order, const std::source_location& where) const {
+  return permute(Dims(order.begin(), order.end()), where);
+}
+Tensor Tensor::expand_to(std::span<const std::int64_t> sizes, const std::source_location& where) const {
+  return expand(Dims(sizes.begin(), sizes.end()), where);
+}
 
 Tensor Tensor::reshape(Dims dims, std::source_location where) const {
   return recorded("reshape", *this, where,

@@ -145,7 +145,7 @@ Literal Tensor::to_host(std::source_location where) const {
   if (impl().stack) return Tensor(impl().stack).select(0, impl().row, where).to_host(where);
   Node& node = *impl().node;
   count_host_reads(where);
-  if (node.is_deferred()) materialize({impl().node});
+  if (node.is_deferred()) materialize({impl().node}, run_reason(RunReason::Kind::kRead, where, what_is(*this)).text);
   if (node.host) return *node.host;
   if (node.is_under_way) await_execution();
   if (is_complete_here(node)) return node.shard.to_literal();
@@ -165,7 +165,7 @@ double Tensor::item(std::source_location where) const {
 
 Literal Tensor::local_shard() const {
   Node& node = *impl().node;
-  if (node.is_deferred()) materialize({impl().node});
+  if (node.is_deferred()) materialize({impl().node}, fmt::format("local_shard() of {}", what_is(*this)));
   if (node.is_under_way) await_execution();
   require(node.has_data(), "local_shard: the value has not been computed yet; call mark_step() first");
   return device_shard(node).to_literal();

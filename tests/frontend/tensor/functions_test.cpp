@@ -20,6 +20,57 @@ using testing::error_of;
 using testing::numbers;
 using testing::Numbers;
 
+TEST(Members, EqualTheFunctions) {
+  const FreshRank rank;
+  const Tensor x = counted({2, 3}) / 4.0 - 0.6;
+  const Tensor mask = x > 0.0;
+  const Tensor index = Tensor::from({0, 2, 1, 1}, {2, 2});
+  const std::vector<std::pair<Tensor, Tensor>> pairs{
+      {x.abs(), abs(x)},
+      {x.ceil(), ceil(x)},
+      {x.cos(), cos(x)},
+      {x.erf(), erf(x)},
+      {x.exp(), exp(x)},
+      {x.expm1(), expm1(x)},
+      {x.floor(), floor(x)},
+      {x.abs().log(), log(abs(x))},
+      {x.abs().log1p(), log1p(abs(x))},
+      {x.reciprocal(), reciprocal(x)},
+      {x.relu(), relu(x)},
+      {x.round(), round(x)},
+      {x.abs().rsqrt(), rsqrt(abs(x))},
+      {x.sigmoid(), sigmoid(x)},
+      {x.sign(), sign(x)},
+      {x.sin(), sin(x)},
+      {x.abs().sqrt(), sqrt(abs(x))},
+      {x.square(), square(x)},
+      {x.tanh(), tanh(x)},
+      {x.isnan(), isnan(x)},
+      {x.isfinite(), isfinite(x)},
+      {x.abs().pow(1.5), pow(abs(x), 1.5)},
+      {x.clamp({.min = 0}), clamp(x, {.min = 0})},
+      {x.masked_fill(mask, -7), masked_fill(x, mask, -7)},
+      {x.matmul(x.t()), matmul(x, x.t())},
+      {x.softmax(-1), softmax(x, -1)},
+      {x.log_softmax(0), log_softmax(x, 0)},
+      {x.logsumexp(1), logsumexp(x, 1)},
+      {x.gather(1, index), gather(x, 1, index)},
+      {x.index_select(1, Tensor::from({2, 0}, {2})), index_select(x, 1, Tensor::from({2, 0}, {2}))},
+      {x.scatter(1, index, ones({2, 2}, kF64)), scatter(x, 1, index, ones({2, 2}, kF64))},
+      {x.scatter_add(1, index, ones({2, 2}, kF64)), scatter_add(x, 1, index, ones({2, 2}, kF64))},
+      {x.flip({0, 1}), flip(x, std::vector<int>{0, 1})},
+      {x.roll(1, 0), roll(x, 1, 0)},
+      {x.tril(), tril(x)},
+      {x.triu(1), triu(x, 1)},
+      {x.split(2, 1)[1], split(x, 2, 1)[1]},
+      {x.chunk(2)[0], chunk(x, 2)[0]},
+      {x.sum({0, 1}), sum(x, {0, 1})},
+      {x.mean(-1), mean(x, -1)},
+      {x.var(1), var(x, 1)},
+      {x.std(0), std(x, 0)}};
+  for (std::size_t i = 0; i < pairs.size(); ++i) EXPECT_EQ(numbers(pairs[i].first), numbers(pairs[i].second)) << i;
+}
+
 // ---- creation, shapes ---------------------------------------------------------------------------------------------------
 
 TEST(Creation, TheElementTypeIsF32UnlessItIsGiven) {
@@ -99,6 +150,20 @@ TEST(Shaping, PartsHaveTheSizesOfPyTorch) {
   EXPECT_EQ(error_of([&] { split(x, {2, 4}); }), "split: the sizes [2,4] do not add up to 7, the size of dim 0");
   EXPECT_EQ(error_of([&] { split(x, 0); }), "split: the size must be positive, got 0");
   EXPECT_EQ(error_of([&] { stack({x, x.t()}); }), "stack: all tensors must have one type, got f64[7,2] and f64[2,7]");
+}
+
+TEST(Shaping, SizesMayBeWrittenWithoutBraces) {
+  const FreshRank rank;
+  const Tensor x = counted({2, 3});
+  EXPECT_EQ(x.view(3, 2).dims(), (Dims{3, 2}));
+  EXPECT_EQ(x.reshape(3, -1).dims(), (Dims{3, 2}));
+  EXPECT_EQ(x.view(-1).dims(), (Dims{6}));
+  EXPECT_EQ(x.reshape(std::int64_t{6}).dims(), (Dims{6}));
+  EXPECT_EQ(x.view({6}).dims(), (Dims{6}));
+  EXPECT_EQ(numbers(x.permute(1, 0)), numbers(x.t()));
+  EXPECT_EQ(x.unsqueeze(0).expand(4, -1, -1).dims(), (Dims{4, 2, 3}));
+  const std::string error = error_of([&] { (void)x.view(4, -1); });
+  EXPECT_NE(error.find("6 elements do not divide by 4"), std::string::npos) << error;
 }
 
 TEST(Shaping, RolledElementsEnterAtTheOtherEnd) {

@@ -109,6 +109,19 @@ TEST(Remedies, HaveTheEstimatedEffect) {
   EXPECT_GE(counts.fewer_bytes, kMost * counts.works);
 }
 
+// Another annotation of %g would contradict the sizes in the manual region that ends there.
+TEST(Remedies, AValueThatAManualRegionDividesHasNone) {
+  const Program program = read((std::filesystem::path(TESSERA_TESTS) / "tools/data/odd/manual.hlo").string());
+  bool is_named = false;
+  for (const CollectiveNote& note : notes_of(program, true)) {
+    is_named = is_named || note.remedy.value == "g";
+    if (note.remedy.value == "g") {
+      EXPECT_EQ(note.remedy.trial, Remedy::Trial::kImpossible) << note.remedy.text();
+    }
+  }
+  EXPECT_TRUE(is_named);
+}
+
 TEST(Remedy, ReadsBackEqualFromItsAttribute) {
   const Remedy remedy{.kind = Remedy::Kind::kChange,
                       .value = "inner/t@p1",

@@ -24,7 +24,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "tessera/frontend/tensor/reduce_options.h"
+#include "tessera/frontend/execution/step.h"
+#include "tessera/frontend/tensor/members.h"
+#include "tessera/frontend/tensor/sizes.h"
 #include "tessera/frontend/tensor/subscript.h"
 #include "tessera/sharding/sharding.h"
 #include "tessera/tensor/literal.h"
@@ -42,7 +44,7 @@ class TensorImpl;
 /// the variable, so no rank holds more than its shard.
 using Initializer = std::function<Value(Builder&, const Type&)>;
 
-class Tensor {
+class Tensor : public TensorMembers {
  public:
   /// A null tensor.
   Tensor() = default;
@@ -159,13 +161,37 @@ class Tensor {
 
   // ---- shapes -------------------------------------------------------------------------------------------------------
 
-  /// One size may be -1; it is then computed from the others.
+  /// One size may be -1; it is then computed from the others. Sizes may be written with and without braces:
+  /// x.reshape({2, -1}) and x.reshape(2, -1).
   [[nodiscard]] Tensor reshape(Dims dims, std::source_location where = std::source_location::current()) const;
+  template <DimNumber T>
+  [[nodiscard]] Tensor reshape(T size, std::source_location where = std::source_location::current()) const {
+    return reshape_to(sizes_of(size), where);
+  }
+  template <DimNumber... More>
+    requires(sizeof...(More) > 0)
+  [[nodiscard]] Tensor reshape(FirstSize first, More... more) const {
+    return reshape_to(sizes_of(first, more...), first.where);
+  }
   [[nodiscard]] Tensor transpose(Dims permutation, std::source_location where = std::source_location::current()) const;
   /// The same elements with other sizes, as reshape().
   [[nodiscard]] Tensor view(Dims dims, std::source_location where = std::source_location::current()) const;
+  template <DimNumber T>
+  [[nodiscard]] Tensor view(T size, std::source_location where = std::source_location::current()) const {
+    return reshape_to(sizes_of(size), where);
+  }
+  template <DimNumber... More>
+    requires(sizeof...(More) > 0)
+  [[nodiscard]] Tensor view(FirstSize first, More... more) const {
+    return reshape_to(sizes_of(first, more...), first.where);
+  }
   /// Dim i of the result is dim order[i]; negative dims count from the end.
   [[nodiscard]] Tensor permute(Dims order, std::source_location where = std::source_location::current()) const;
+  template <DimNumber... More>
+    requires(sizeof...(More) > 0)
+  [[nodiscard]] Tensor permute(FirstSize first, More... more) const {
+    return permute_to(sizes_of(first, more...), first.where);
+  }
   /// Exchanges two dims.
   [[nodiscard]] Tensor transpose(int first, int second,
                                  std::source_location where = std::source_location::current()) const;
@@ -174,6 +200,11 @@ class Tensor {
                                std::source_location where = std::source_location::current()) const;
   /// Repeats dims of size 1 to these sizes. -1 keeps a size. `sizes` may begin with additional dims.
   [[nodiscard]] Tensor expand(Dims sizes, std::source_location where = std::source_location::current()) const;
+  template <DimNumber... More>
+    requires(sizeof...(More) > 0)
+  [[nodiscard]] Tensor expand(FirstSize first, More... more) const {
+    return expand_to(sizes_of(first, more...), first.where);
+  }
   /// A part of the tensor, as in NumPy (subscript.h). Errors: a number out of range, too many entries.
   [[nodiscard]] Tensor operator[](const Index& index) const { return (*this)[{index}]; }
   [[nodiscard]] Tensor operator[](std::initializer_list<Index> indices) const;
@@ -191,94 +222,6 @@ class Tensor {
   [[nodiscard]] Tensor broadcast_to(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor to(DType dtype, std::source_location where = std::source_location::current()) const;
 
-  // ---- reductions, as the functions in reductions.h -----------------------------------------------------------------
-
-  [[nodiscard]] Tensor sum(ReduceOptions options = {},
-                           std::source_location where = std::source_location::current()) const;
-  template <DimNumber T>
-  [[nodiscard]] Tensor sum(T dim, std::source_location where = std::source_location::current()) const {
-    return sum(over_dims({dim}), where);
-  }
-  template <DimNumber T>
-  [[nodiscard]] Tensor sum(std::initializer_list<T> dims,
-                           std::source_location where = std::source_location::current()) const {
-    return sum(over_dims(dims), where);
-  }
-  [[nodiscard]] Tensor mean(ReduceOptions options = {},
-                            std::source_location where = std::source_location::current()) const;
-  template <DimNumber T>
-  [[nodiscard]] Tensor mean(T dim, std::source_location where = std::source_location::current()) const {
-    return mean(over_dims({dim}), where);
-  }
-  template <DimNumber T>
-  [[nodiscard]] Tensor mean(std::initializer_list<T> dims,
-                            std::source_location where = std::source_location::current()) const {
-    return mean(over_dims(dims), where);
-  }
-  [[nodiscard]] Tensor max(ReduceOptions options = {},
-                           std::source_location where = std::source_location::current()) const;
-  template <DimNumber T>
-  [[nodiscard]] Tensor max(T dim, std::source_location where = std::source_location::current()) const {
-    return max(over_dims({dim}), where);
-  }
-  template <DimNumber T>
-  [[nodiscard]] Tensor max(std::initializer_list<T> dims,
-                           std::source_location where = std::source_location::current()) const {
-    return max(over_dims(dims), where);
-  }
-  [[nodiscard]] Tensor min(ReduceOptions options = {},
-                           std::source_location where = std::source_location::current()) const;
-  template <DimNumber T>
-  [[nodiscard]] Tensor min(T dim, std::source_location where = std::source_location::current()) const {
-    return min(over_dims({dim}), where);
-  }
-  template <DimNumber T>
-  [[nodiscard]] Tensor min(std::initializer_list<T> dims,
-                           std::source_location where = std::source_location::current()) const {
-    return min(over_dims(dims), where);
-  }
-  [[nodiscard]] Tensor prod(ReduceOptions options = {},
-                            std::source_location where = std::source_location::current()) const;
-  template <DimNumber T>
-  [[nodiscard]] Tensor prod(T dim, std::source_location where = std::source_location::current()) const {
-    return prod(over_dims({dim}), where);
-  }
-  template <DimNumber T>
-  [[nodiscard]] Tensor prod(std::initializer_list<T> dims,
-                            std::source_location where = std::source_location::current()) const {
-    return prod(over_dims(dims), where);
-  }
-  [[nodiscard]] Tensor any(ReduceOptions options = {},
-                           std::source_location where = std::source_location::current()) const;
-  template <DimNumber T>
-  [[nodiscard]] Tensor any(T dim, std::source_location where = std::source_location::current()) const {
-    return any(over_dims({dim}), where);
-  }
-  template <DimNumber T>
-  [[nodiscard]] Tensor any(std::initializer_list<T> dims,
-                           std::source_location where = std::source_location::current()) const {
-    return any(over_dims(dims), where);
-  }
-  [[nodiscard]] Tensor all(ReduceOptions options = {},
-                           std::source_location where = std::source_location::current()) const;
-  template <DimNumber T>
-  [[nodiscard]] Tensor all(T dim, std::source_location where = std::source_location::current()) const {
-    return all(over_dims({dim}), where);
-  }
-  template <DimNumber T>
-  [[nodiscard]] Tensor all(std::initializer_list<T> dims,
-                           std::source_location where = std::source_location::current()) const {
-    return all(over_dims(dims), where);
-  }
-  [[nodiscard]] Tensor var(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor std(VarOptions options = {}, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor norm(NormOptions options = {},
-                            std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor argmax(int dim, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor argmin(int dim, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor cumsum(int dim, std::source_location where = std::source_location::current()) const;
-  [[nodiscard]] Tensor cumprod(int dim, std::source_location where = std::source_location::current()) const;
-
   [[nodiscard]] detail::TensorImpl& impl() const;
   [[nodiscard]] const std::shared_ptr<detail::TensorImpl>& impl_pointer() const { return impl_; }
   explicit Tensor(std::shared_ptr<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
@@ -286,6 +229,9 @@ class Tensor {
   friend bool same_variable(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }
 
  private:
+  [[nodiscard]] Tensor reshape_to(std::span<const std::int64_t> sizes, const std::source_location& where) const;
+  [[nodiscard]] Tensor permute_to(std::span<const std::int64_t> order, const std::source_location& where) const;
+  [[nodiscard]] Tensor expand_to(std::span<const std::int64_t> sizes, const std::source_location& where) const;
   static Tensor from_elements(std::span<const std::byte> elements, DType dtype, const Shape& shape);
   std::shared_ptr<detail::TensorImpl> impl_;
 };
@@ -327,41 +273,5 @@ class Operand {
 /// Collective.
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors,
                               std::source_location where = std::source_location::current());
-
-/// Ends the step: one program computes the new values of all variables and live tensors, which then are data. If a core
-/// is available (TESSERA_ASYNC), the program runs while the next step is traced. Code that reads one of its values
-/// waits for the program. The next mark_step() or read throws an error of the program.
-void mark_step(std::source_location where = std::source_location::current());
-
-struct StepOptions {
-  bool wait = false;  // return when the step has ended
-};
-void mark_step(StepOptions options, std::source_location where = std::source_location::current());
-
-/// Waits until every step that mark_step() began has ended. Throws its error, if any.
-void wait_device_ops();
-
-/// Sets the random seed for dropout and initial values, 42 by default. All ranks must set the same seed.
-void manual_seed(std::uint64_t seed);
-
-/// The state of the random numbers of this rank's trace: the seed and the number of steps so far. A run that is resumed
-/// with this state draws the same numbers as an uninterrupted run.
-struct RandomState {
-  std::uint64_t seed = 42;
-  std::uint64_t step = 0;
-};
-RandomState random_state();
-void set_random_state(const RandomState& state);
-
-/// A scope for the rows of a micro-batch that starts at `first_row` of the complete batch. Random ops in the scope draw
-/// the numbers of these rows, and mark_step() does not advance the random state. Dropout masks therefore do not depend
-/// on the division into micro-batches. Dim 0 of these ops must be the rows.
-class MicroBatch {
- public:
-  explicit MicroBatch(std::int64_t first_row);
-  ~MicroBatch();
-  MicroBatch(const MicroBatch&) = delete;
-  MicroBatch& operator=(const MicroBatch&) = delete;
-};
 
 }  // namespace tessera

@@ -247,41 +247,4 @@ Tensor logsumexp(Operand x, int dim) {
   });
 }
 
-// ---- members -----------------------------------------------------------------------------------------------------------
-
-Tensor Tensor::sum(ReduceOptions options, std::source_location where) const {
-  return tessera::sum({*this, where}, std::move(options));
-}
-Tensor Tensor::mean(ReduceOptions options, std::source_location where) const {
-  return tessera::mean({*this, where}, std::move(options));
-}
-Tensor Tensor::max(ReduceOptions options, std::source_location where) const {
-  return tessera::max({*this, where}, std::move(options));
-}
-Tensor Tensor::min(ReduceOptions options, std::source_location where) const {
-  return tessera::min({*this, where}, std::move(options));
-}
-Tensor Tensor::prod(ReduceOptions options, std::source_location where) const {
-  return tessera::prod({*this, where}, std::move(options));
-}
-Tensor Tensor::any(ReduceOptions options, std::source_location where) const {
-  return tessera::any({*this, where}, std::move(options));
-}
-Tensor Tensor::all(ReduceOptions options, std::source_location where) const {
-  return tessera::all({*this, where}, std::move(options));
-}
-Tensor Tensor::var(VarOptions options, std::source_location where) const {
-  return tessera::var({*this, where}, std::move(options));
-}
-Tensor Tensor::std(VarOptions options, std::source_location where) const {
-  return tessera::std({*this, where}, std::move(options));
-}
-Tensor Tensor::norm(NormOptions options, std::source_location where) const {
-  return tessera::norm({*this, where}, std::move(options));
-}
-Tensor Tensor::argmax(int dim, std::source_location where) const { return tessera::argmax({*this, where}, dim); }
-Tensor Tensor::argmin(int dim, std::source_location where) const { return tessera::argmin({*this, where}, dim); }
-Tensor Tensor::cumsum(int dim, std::source_location where) const { return tessera::cumsum({*this, where}, dim); }
-Tensor Tensor::cumprod(int dim, std::source_location where) const { return tessera::cumprod({*this, where}, dim); }
-
 }  // namespace tessera
