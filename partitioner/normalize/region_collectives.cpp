@@ -63,6 +63,8 @@ void check_region_collective(const Instruction& collective) {
               collective.op->name, collective.name, group.front(), device, region.mesh);
       within.push_back(at(places, device).within);
     }
+    // The order of a group has no meaning for an all-reduce.
+    if (collective.op->collective == CollectiveKind::kAllReduce) std::sort(within.begin(), within.end());
     groups_by_number[at(places, group.front()).number].insert(std::move(within));
   }
   if (groups_by_number.empty()) return;

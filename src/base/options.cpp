@@ -38,9 +38,8 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_COLLECTIVE_TIMEOUT", kInteger, "600",
      "seconds that a rank waits in a collective before it ends the job; 0 = never"},
     {"TESSERA_CHECK_INPUTS", kFlag, "1",
-     "0 does not compare the values that all ranks pass as the same value (Tensor::from, shards that several ranks "
-     "hold, "
-     "inputs of tessera run)"},
+     "0 does not compare what must be equal on all ranks: values of Tensor::from, shards that several ranks hold, "
+     "loaded weights, inputs of tessera run"},
     {"TESSERA_NODE", kText, "",
      "the node of a rank, instead of MPI's answer; a list with one name for each rank places virtual ranks, and the "
      "ranks for which stats and dry runs plan"},

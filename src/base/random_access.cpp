@@ -13,11 +13,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "file_errors.h"
 #include "tessera/base/error.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +40,22 @@ bool allow_most_open_files() {
 }
 
 }  // namespace
+
+std::uint64_t hash_of_samples(const ByteSource& source, std::uint64_t begin, std::uint64_t size, SampleBlocks blocks) {
+  ensure(blocks.count > 1 && blocks.bytes > 0, "hash_of_samples needs two blocks");
+  const bool is_complete = size / blocks.count <= blocks.bytes;
+  const std::uint64_t each = is_complete ? std::min(size, blocks.bytes) : blocks.bytes;
+  const std::uint64_t count = each == 0 ? 0 : is_complete ? (size + each - 1) / each : blocks.count;
+  std::vector<std::byte> block(each);
+  std::uint64_t hash = hash_mix(0, size);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t last = size - each;
+    const std::uint64_t start = is_complete ? std::min(i * each, last) : i + 1 == count ? last : last / (count - 1) * i;
+    source.read(begin + start, block);
+    hash = hash_mix(hash, hash_bytes(block.data(), block.size()));
+  }
+  return hash;
+}
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // Without O_NONBLOCK, this would wait for the writer of a pipe.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -14,6 +16,7 @@
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/execution/values_by_rank.h"
 #include "tessera/tensor/safetensors.h"
 
 namespace tessera {
@@ -84,9 +87,12 @@ LoadStateResult Checkpoint::set_readers(
   LoadStateResult result;
   const auto sources = match_state(state, given, folder() + " (" + group + ")", options, result);
   const auto files = std::make_shared<PieceFiles>(manifest_);
+  const std::uint64_t checksums = manifest_->hash();
   for (std::size_t i = 0; i < sources.size(); ++i)
-    if (sources[i] >= 0)
-      read_when_needed(state.entries()[i].tensor, reader_of(files, group + "/" + at(given, sources[i]).name));
+    if (sources[i] >= 0) {
+      const std::string name = group + "/" + at(given, sources[i]).name;
+      read_when_needed(state.entries()[i].tensor, reader_of(files, name), hash_mix(checksums, hash_text(name)));
+    }
   return result;
 }
 
@@ -127,6 +133,15 @@ void Checkpoint::verify() const {
 
 namespace {
 
+// The manifest has the checksums of all files.
+void check_same_checkpoint(const std::string& folder, const CheckpointManifest& manifest) {
+  const auto hashes = gather_texts(*joined_world(), fmt::format("{:016x}", manifest.hash()));
+  require(std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) { return hash == hashes.front(); }),
+          "{} is not the same checkpoint on all ranks: its checksums have the hash {}. Copy the folder of one rank to "
+          "the others, or use a shared file system",
+          folder, [&] { return values_by_rank(hashes); });
+}
+
 // If the checkpoint is damaged, returns nullopt and the reason. If it does not fit the states, throws an Error.
 std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std::string, StateDict>& states,
                                    std::string& reason) {
@@ -144,6 +159,7 @@ std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std
     }
   };
   if (!succeeds([&] { opened.emplace(folder); })) return std::nullopt;
+  check_same_checkpoint(folder, *opened->manifest());
   for (const auto& [group, state] : states) opened->check_fit(group, state);
   const bool is_read = succeeds([&] {
     opened->verify_documents();

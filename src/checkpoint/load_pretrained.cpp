@@ -17,6 +17,7 @@
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/checkpoint/regions.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/tensor/safetensors.h"
 
 namespace tessera {
@@ -186,6 +187,18 @@ ShardReader reader_of(const Source& source) {
   };
 }
 
+// Differs for other weights, although a rank reads only its shards of them: training changes elements in every block.
+std::uint64_t content_of(const Source& source) {
+  if (joined_world()->size() == 1) return 0;
+  constexpr SampleBlocks kBlocks{.count = 4, .bytes = 256};
+  const Type& type = source.tensor.type;
+  const auto bytes = static_cast<std::uint64_t>(type.element_count()) * dtype_size(type.dtype()) / source.places.size();
+  std::uint64_t hash = hash_text(type.str());
+  for (const Place& place : source.places)
+    hash = hash_mix(hash, hash_of_samples(*place.file, place.offset, bytes, kBlocks));
+  return hash;
+}
+
 }  // namespace
 
 LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, const LoadStateOptions& options) {
@@ -207,7 +220,10 @@ LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, c
   LoadStateResult result;
   const auto chosen = match_state(state, given, folder, with_names, result);
   for (std::size_t i = 0; i < chosen.size(); ++i)
-    if (chosen[i] >= 0) read_when_needed(state.entries()[i].tensor, reader_of(at(sources, chosen[i])));
+    if (chosen[i] >= 0) {
+      const Source& source = at(sources, chosen[i]);
+      read_when_needed(state.entries()[i].tensor, reader_of(source), content_of(source));
+    }
   return result;
 }
 

@@ -31,6 +31,38 @@ TEST(CheckReadable, NamesTheReason) {
   EXPECT_THROW(check_readable(folder.file("text")), Error);
 }
 
+TEST(InputFiles, SamplesDifferIfOneOfTheirBlocksDoes) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.file("data");
+  std::string content(10'007, 'a');
+  const auto hash = [&](std::uint64_t begin, std::uint64_t size, SampleBlocks blocks) {
+    write_file(path, content);
+    return hash_of_samples(InputFile(path), begin, size, blocks);
+  };
+  constexpr SampleBlocks kFour{.count = 4, .bytes = 100};
+  const auto before = hash(7, 10'000, kFour);
+  EXPECT_NE(before, hash(7, 9'999, kFour));
+  for (const std::size_t place : {7U, 3'307U + 99U, 6'607U, 10'006U}) {  // in the blocks at 0, 3300, 6600 and 9900
+    content[place] = 'b';
+    EXPECT_NE(hash(7, 10'000, kFour), before) << place;
+    content[place] = 'a';
+  }
+  for (const std::size_t place : {6U, 200U, 9'000U}) {
+    content[place] = 'b';
+    EXPECT_EQ(hash(7, 10'000, kFour), before) << place;
+    content[place] = 'a';
+  }
+  // A source of at most four blocks is read completely.
+  for (const std::uint64_t size : {0U, 1U, 99U, 100U, 101U, 399U, 400U}) {
+    const auto same = hash(0, size, kFour);
+    for (std::uint64_t place = 0; place < size; ++place) {
+      content[place] = 'b';
+      ASSERT_NE(hash(0, size, kFour), same) << size << " " << place;
+      content[place] = 'a';
+    }
+  }
+}
+
 // A pipe without a writer would block here.
 TEST(InputFiles, APipeIsNotARegularFile) {
   const testing::TemporaryFolder folder;

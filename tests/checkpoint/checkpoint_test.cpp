@@ -311,6 +311,26 @@ TEST(Checkpoints, AFolderWithoutAManifestIsNoCheckpoint) {
   EXPECT_EQ(error, "cannot load a checkpoint: there is no folder " + folder.file("absent"));
 }
 
+TEST(Checkpoints, RanksThatLoadDifferentCheckpointsAreAnError) {
+  const TemporaryFolder folder;
+  const Layout layout{2, "fsdp=2", true, false};
+  on_ranks(2, [&](int) {
+    Training run(layout, 7);
+    for (const std::string name : {"a", "b"}) {
+      save_checkpoint(folder.file(name + "/checkpoint-1"), run.content());
+      train_step(run.model, *run.optimizer, 1);
+    }
+  });
+  on_ranks(2, [&](int rank) {
+    const std::string name = folder.file(rank == 0 ? "a" : "b") + "/checkpoint-1";
+    Training run(layout, 8);
+    const std::string error =
+        testing::error_of([&] { run.load([&](const auto& all) { load_checkpoint(name, all); }); });
+    EXPECT_NE(error.find("is not the same checkpoint on all ranks: its checksums have the hash "), std::string::npos)
+        << error;
+  });
+}
+
 TEST(Checkpoints, DamageIsToldOnAllRanks) {
   const TemporaryFolder folder;
   on_ranks(3, [&](int rank) {

@@ -73,6 +73,37 @@ TEST(Pretrained, ARankReadsOnlyItsShards) {
   });
 }
 
+// Two folders as on local disks: the model of the second one was trained further.
+TEST(Pretrained, RanksThatLoadDifferentWeightsAreAnError) {
+  const TemporaryFolder folder;
+  {
+    const FreshRank rank;
+    nn::GPT2LMHeadModel model(small_gpt2());
+    save_pretrained(model, folder.file("0"));
+    optim::AdamW optimizer(model.parameters(), {.learning_rate = 0.01});
+    train_step(model, optimizer, 1);
+    save_pretrained(model, folder.file("1"));
+  }
+  for (const bool is_different : {false, true})
+    for (const auto& [ranks, mesh, fsdp, tensor_parallel] :
+         {Layout{2, "data=2", false, false}, kLayouts[1], kLayouts[4]})
+      on_ranks(ranks, [&](int rank) {
+        const auto model = from_pretrained<nn::GPT2LMHeadModel>(folder.file(is_different && rank == 1 ? "1" : "0"));
+        shard(*model, {ranks, mesh, fsdp, tensor_parallel});
+        std::string error;
+        try {
+          optim::AdamW optimizer(model->parameters(), {.learning_rate = 0.01});
+          for (int step = 0; step < 2; ++step) train_step(*model, optimizer, step);
+        } catch (const Error& problem) {
+          error = problem.what();
+        }
+        EXPECT_EQ(!error.empty(), is_different) << mesh << error;
+        if (is_different) {
+          EXPECT_NE(error.find(" was not read from the same file on all ranks: "), std::string::npos) << error;
+        }
+      });
+}
+
 TEST(Pretrained, FilesHaveHuggingFacesNamesAndLayouts) {
   const FreshRank rank;
   const TemporaryFolder folder;

@@ -134,6 +134,9 @@ TEST(ProgramTextErrors, OfModuleHeadersAndComputations) {
             "in.hlo:1:32: attribute num_partitions occurs twice");
   EXPECT_EQ(first_line("HloModule m\nENTRY e { x = f32[] parameter(0) }\nENTRY f { x = f32[] parameter(0) }"),
             "in.hlo:3:1: a second ENTRY computation");
+  EXPECT_EQ(
+      first_line("HloModule m\nENTRY e { x = f32[] parameter(0) }\nHloModule n\nENTRY e { x = f32[] parameter(0) }"),
+      "in.hlo:3:1: a second HloModule; give one file for each module");
   EXPECT_EQ(first_line("HloModule m\ne { x = f32[] parameter(0) }\ne { x = f32[] parameter(0) }"),
             "in.hlo:3:1: a second computation %e");
   EXPECT_EQ(first_line("HloModule m\nENTRY e { x = f32[] parameter(0)"),

@@ -173,6 +173,28 @@ TEST_F(TesseraCommand, RunRefusesInputsThatDifferBetweenRanks) {
   EXPECT_EQ(run("", "TESSERA_CHECK_INPUTS=0 " + parts("--seed 1", "--seed 2")).code, 0);
 }
 
+TEST_F(TesseraCommand, RunRefusesProgramsThatDifferBetweenRanks) {
+  allow_mpirun();
+  const auto other = file("other.hlo", R"(HloModule sum
+ENTRY e {
+  x = s32[7,5] parameter(0)
+  dead = s32[7,5] add(x, x)
+  zero = s32[] constant(0)
+  ROOT y = s32[7,5] negate(x)
+})");
+  for (const std::string engine : {"runtime", "reference"}) {
+    const auto part = [&](const std::string& program) {
+      return fmt::format("'{}' run {} --engine {}", TESSERA_COMMAND, program, engine);
+    };
+    const auto mixed = run("", fmt::format("{} -n 1 {} : -n 1 {} #", TESSERA_MPIEXEC, part("sum.hlo"), part(other)));
+    EXPECT_NE(mixed.code, 0) << mixed.out;
+    EXPECT_EQ(mixed.out, "");
+    EXPECT_NE(mixed.error.find("the program is not the same on all ranks: rank 1 has another program than rank 0"),
+              std::string::npos)
+        << mixed.error;
+  }
+}
+
 TEST_F(TesseraCommand, RunNamesThePurposeOfAFailedAllocation) {
   allow_mpirun();
   const auto module = file("huge.hlo", R"(HloModule huge

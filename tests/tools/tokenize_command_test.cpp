@@ -38,6 +38,12 @@ TEST_F(TesseraCommand, TokenizeNamesWhatIsWrong) {
   EXPECT_EQ(run("tokenize " + lines).error,
             "tessera tokenize: -o needs the file to write\ntry `tessera tokenize --help`\n");
   EXPECT_EQ(run("tokenize -o x").code, 2);
+  const std::string kept = file("kept.txt", "a text");
+  const auto over = run(fmt::format("tokenize {} -o {}", kept, kept));
+  EXPECT_EQ(over.code, 2);
+  EXPECT_NE(over.error.find(" is also an input, which would be lost; give another name"), std::string::npos)
+      << over.error;
+  EXPECT_EQ(content(kept), "a text");
   EXPECT_EQ(run("tokenize " + file("none.txt", "") + " -o " + path("none.tokens")).code, 1);
   EXPECT_FALSE(fs::exists(path("none.tokens")));
   EXPECT_NE(run("tokenize /dev/null -o " + path("o.tokens")).error.find("it is not a regular file"), std::string::npos);

@@ -229,7 +229,8 @@ std::string nothing_sharded_note(const Program& program) {
   const auto holds_one = [&](const auto& computation) {
     return std::any_of(computation->instructions.begin(), computation->instructions.end(), shards);
   };
-  if (program.num_partitions == 1 || std::any_of(program.computations.begin(), program.computations.end(), holds_one))
+  if (program.partitioned || program.num_partitions == 1 ||
+      std::any_of(program.computations.begin(), program.computations.end(), holds_one))
     return "";
   return fmt::format(
       "note: nothing is sharded: each of the {} devices computes the complete program; --annotate NAME=AXES,.. shards "

@@ -105,6 +105,14 @@ bool may_differ(const Program& program, const Instruction& parameter) {
          (!parameter.sharding || !std::all_of(parameter.sharding->begin(), parameter.sharding->end(), is_replicated));
 }
 
+void check_same_program(const Program& program, ProcessGroup& world) {
+  const auto others = ranks_with_another(from_all_ranks(std::vector<std::uint64_t>{program.hash()}, world), 0, 1);
+  if (others.empty()) return;
+  const std::string ranks = fmt::format("{} {}", others.size() == 1 ? "rank" : "ranks", fmt::join(others, ", "));
+  fail("the program is not the same on all ranks: {} {} another program than rank 0; give every rank the same file",
+       ranks, others.size() == 1 ? "has" : "have");
+}
+
 // Each rank takes its shards of the arguments of a global program, so the arguments must be equal on all ranks. Seeded
 // arguments are equal for every program. The file of a rank may hold its shards of a per-device program.
 void check_same_arguments(const Program& program, const std::vector<Literal>& arguments, bool from_file,
@@ -115,10 +123,8 @@ void check_same_arguments(const Program& program, const std::vector<Literal>& ar
   for (std::size_t k = 0; k < arguments.size(); ++k)
     hashes.push_back(from_file && may_differ(program, entry[entry.parameters[k]]) ? 0 : arguments[k].hash());
   const auto bytes = std::as_bytes(std::span(hashes));
-  const std::vector<std::uint64_t> mine = {program.hash(), hash_bytes(bytes.data(), bytes.size())};
-  const auto both = from_all_ranks(mine, world);
-  const bool one_program = ranks_with_another(both, 0, 2).empty();  // otherwise the run reports the difference
-  if (!one_program || ranks_with_another(both, 1, 2).empty()) return;
+  const auto one_hash = from_all_ranks(std::vector<std::uint64_t>{hash_bytes(bytes.data(), bytes.size())}, world);
+  if (ranks_with_another(one_hash, 0, 1).empty()) return;
   const auto all = from_all_ranks(hashes, world);
   for (std::size_t k = 0; k < hashes.size(); ++k) {
     const auto others = ranks_with_another(all, k, hashes.size());
@@ -293,6 +299,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
                  {.partitions = by_reference ? 0 : std::int64_t{world.size()}, .says_notes = world.rank() == 0});
   require(!program.partitioned || (!given.has("mesh") && !given.has("annotate")),
           "{} is a per-device program: --mesh and --annotate apply only to global programs", program.name);
+  check_same_program(program, world);
   refuse_elided_constants(program, "run");
   if (const auto unknown = unknown_custom_calls(program); !unknown.empty())
     fail(

@@ -78,6 +78,10 @@ int tokenize(const Arguments& arguments) {
   const std::string name = arguments.value_or("tokenizer", "bytes");
   const std::string column = arguments.value_or("text-column", "text");
   const auto inputs = data::find_texts(arguments.inputs());
+  std::error_code ignored;
+  for (const data::TextInput& input : inputs)
+    if (std::filesystem::equivalent(input.path, *path, ignored))
+      throw UsageError(fmt::format("-o {} is also an input, which would be lost; give another name", *path));
   for (const auto& input : inputs)
     require(!data::TokenFile::is_token_file(input.path), "{} is a token file already; give text", input.path);
   const auto tokenizer =

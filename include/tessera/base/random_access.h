@@ -23,6 +23,13 @@ class ByteSource {
   virtual void read(std::uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
+/// A hash of samples of a source: of `count` blocks of `bytes` bytes, spread evenly, or of everything if that is less.
+struct SampleBlocks {
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+};
+std::uint64_t hash_of_samples(const ByteSource& source, std::uint64_t begin, std::uint64_t size, SampleBlocks blocks);
+
 /// A file that is read in parts. It stays readable if another process deletes or replaces it. Several threads may read.
 class InputFile final : public ByteSource {
  public:

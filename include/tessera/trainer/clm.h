@@ -31,8 +31,6 @@ struct ClmData {
 };
 /// Reads the files that the arguments name: text, or token files. Errors name rank and path.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
-/// If a file is a token file on one rank, checks that it has the same header on all ranks. Collective.
-void check_token_files_on_all_ranks(const TrainingArguments& arguments);
 
 /// A causal language model on a mesh, ready to train.
 struct ClmModel : TrainingSetup {

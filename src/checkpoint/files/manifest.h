@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/regions.h"
 
@@ -36,6 +37,8 @@ struct CheckpointManifest {
   std::map<std::string, StoredFile> files;
 
   [[nodiscard]] std::string str() const;
+  /// Of all checksums, names and shapes.
+  [[nodiscard]] std::uint64_t hash() const { return hash_text(str()); }
   /// Error naming the file and the place that is wrong.
   static CheckpointManifest from_folder(const std::string& folder);
 };

@@ -60,6 +60,10 @@ void convert_variable(const Tensor& variable, DType dtype, std::source_location 
       fresh = current.wrap(ops::convert(value, dtype), old->sharding, old->name).impl().node;
     }
     fresh->sharding = old->sharding;
+    if (old->is_from_file && old->reader) {
+      fresh->is_given = fresh->is_from_file = true;
+      fresh->given_hash = old->given_hash;
+    }
     impl.node = std::move(fresh);
   });
 }

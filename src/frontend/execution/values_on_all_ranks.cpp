@@ -48,7 +48,7 @@ std::string values_by_rank(const std::vector<std::string>& values) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-void check_same_on_all_ranks(const NamedValues& values) {
+void check_same_on_all_ranks(const NamedValues& values, std::string_view problem) {
   ProcessGroup& world = *session().world;
   if (world.size() == 1) return;
   const std::string own = packed(values);
@@ -65,7 +65,7 @@ void check_same_on_all_ranks(const NamedValues& values) {
       lines.push_back(fmt::format("{}{} is {}", values[i].first.starts_with("TESSERA_") ? "" : "--", values[i].first,
                                   values_by_rank(column)));
   }
-  fail("ranks were started with different arguments; give every rank the same:\n  {}", fmt::join(lines, "\n  "));
+  fail("{}:\n  {}", problem, fmt::join(lines, "\n  "));
 }
 
 }  // namespace tessera

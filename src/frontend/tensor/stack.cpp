@@ -39,7 +39,18 @@ Sharding without_dim_0(Sharding sharding, const std::string& name) {
 // Reads the rows that have a reader, and copies the others from the value before.
 struct RowReaders {
   std::map<std::int64_t, ShardReader> readers;
+  std::map<std::int64_t, std::uint64_t> contents;  // as in read_when_needed()
   std::shared_ptr<Node> before;
+
+  // The content of the stack; 0 if that of a row is not compared.
+  [[nodiscard]] std::uint64_t content() const {
+    std::uint64_t out = 0;
+    for (const auto& [row, hash] : contents) {
+      if (hash == 0) return 0;
+      out = hash_mix(hash_mix(out, static_cast<std::uint64_t>(row)), hash);
+    }
+    return out;
+  }
 
   void operator()(const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard) const {
     const Sharding own = without_dim_0(sharding, "the stack");
@@ -101,7 +112,7 @@ StoredShard stored_row(const TensorImpl& view) {
   return {std::move(own), std::move(shard)};
 }
 
-void read_row_when_needed(const TensorImpl& view, ShardReader reader) {
+void read_row_when_needed(const TensorImpl& view, ShardReader reader, std::uint64_t content) {
   TensorImpl& stack = *view.stack;
   RowReaders rows;
   if (const RowReaders* known = stack.node->reader.target<RowReaders>())
@@ -109,7 +120,9 @@ void read_row_when_needed(const TensorImpl& view, ShardReader reader) {
   else
     rows.before = stack.node.shared();
   rows.readers[view.row] = std::move(reader);
-  read_when_needed(Tensor(view.stack), std::move(rows));
+  rows.contents[view.row] = content;
+  const std::uint64_t all = rows.content();
+  read_when_needed(Tensor(view.stack), std::move(rows), all);
 }
 
 void assign_row(const TensorImpl& view, const Tensor& value, const std::source_location& where) {

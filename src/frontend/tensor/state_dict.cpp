@@ -7,6 +7,7 @@
 
 #include "execution/execute.h"
 #include "tensor/stack_views.h"
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tensor/stack.h"
@@ -113,19 +114,23 @@ LoadStateResult load_state(const StateDict& state, const StateDict& source, std:
     if (same_variable(variable, value)) continue;
     const auto& reader = value.impl().node->reader;
     if (reader && value.dtype() == variable.dtype())
-      read_when_needed(variable, reader);  // every rank reads only its shard
+      read_when_needed(variable, reader, value.impl().node->given_hash.value_or(0));  // a rank reads only its shard
     else
       variable.assign(value.detach().reshape(variable.dims()).to(variable.dtype()));
   }
   return result;
 }
 
-void read_when_needed(const Tensor& variable, ShardReader reader) {
+void read_when_needed(const Tensor& variable, ShardReader reader, std::uint64_t content) {
   TensorImpl& impl = variable.impl();
-  if (impl.stack) return read_row_when_needed(impl, std::move(reader));
+  if (impl.stack) return read_row_when_needed(impl, std::move(reader), content);
   auto node = trace().make_node(variable.type(), impl.node->name);
   node->sharding = impl.node->sharding;
   node->reader = std::move(reader);
+  if (content != 0 && options().flag("TESSERA_CHECK_INPUTS")) {
+    node->is_given = node->is_from_file = true;
+    node->given_hash = content;
+  }
   impl.node = std::move(node);
 }
 

@@ -107,6 +107,11 @@ std::string input_text(const ExtractedProgram& extracted, std::size_t i) {
 
 [[noreturn]] void fail_on_input(const ExtractedProgram& extracted, std::size_t i, const RunReason& reason,
                                 const std::string& difference) {
+  require(
+      !extracted.inputs[i]->is_from_file,
+      "{}: {} was not read from the same file on all ranks: {}. Copy the model folder or the checkpoint of one rank "
+      "to the others, or use a shared file system",
+      reason.text, [&] { return input_text(extracted, i); }, difference);
   fail(
       "{}: {} is not the same on all ranks: {}. Every rank must pass the same complete value to Tensor::from, "
       "from_host or scalar; use Tensor::from_local_shards if each rank has its own shard",

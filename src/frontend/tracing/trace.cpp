@@ -72,6 +72,7 @@ std::shared_ptr<Node> Trace::copy_of(const Node& data) {
   node->is_abstract = data.is_abstract;
   node->is_given = data.is_given;
   node->given_hash = data.given_hash;
+  node->is_from_file = data.is_from_file;
   node->shard_hash = data.shard_hash;
   return node;
 }

@@ -16,6 +16,7 @@ class ComputationReader {
   void read() {
     in_.skip_blanks();
     const auto start = in_.position();
+    if (in_.peek_identifier() == "HloModule") in_.fail_at(start, "a second HloModule; give one file for each module");
     const bool is_entry = in_.take_word("ENTRY");
     if (is_entry && state_.program.entry >= 0) in_.fail_at(start, "a second ENTRY computation");
     in_.take("%");

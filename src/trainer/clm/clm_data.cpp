@@ -110,18 +110,4 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
   return out;
 }
 
-void check_token_files_on_all_ranks(const TrainingArguments& arguments) {
-  const auto description = [](const std::string& path) -> std::string {
-    if (!data::TokenFile::is_token_file(path)) return path;
-    try {
-      const data::TokenFileInfo info = data::TokenFile::open(path).info();
-      return fmt::format("{} ({} tokens, header {:016x})", path, info.tokens, info.checksum);
-    } catch (const Error& error) {
-      return error.what();
-    }
-  };
-  check_same_on_all_ranks(
-      {{"train_file", description(arguments.train_file)}, {"validation_file", description(arguments.validation_file)}});
-}
-
 }  // namespace tessera::trainer

@@ -67,7 +67,9 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   ClmModel out;
   begin_setup(arguments, out);
   const std::string path = arguments.config_file();
-  out.model = nn::make_causal_lm(configuration(arguments, path), path, weight_dtype(arguments), arguments.model_type);
+  const std::string& overrides = arguments.config_overrides;
+  const std::string origin = overrides.empty() ? path : fmt::format("{} with --config_overrides {}", path, overrides);
+  out.model = nn::make_causal_lm(configuration(arguments, path), origin, weight_dtype(arguments), arguments.model_type);
   out.network = out.model.get();
   out.block_size = block_size_of(arguments, out.model->shape().positions);
   if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "clm/auto_shard.h"
+#include "flags/input_files.h"
 #include "plan/memory_budget.h"
 #include "run/output_folder.h"
 #include "tessera/base/error.h"
@@ -113,12 +114,22 @@ std::vector<RequiredFile> files_of(const TrainingArguments& arguments) {
   return out;
 }
 
+// The ranks compare token files in another way than texts, so that all must have the same kind of file.
+void check_kinds_of_files(const TrainingArguments& arguments) {
+  const auto with_kind = [](const std::string& path) {
+    return path + (data::TokenFile::is_token_file(path) ? " (a token file)" : "");
+  };
+  check_same_on_all_ranks(
+      {{"train_file", with_kind(arguments.train_file)}, {"validation_file", with_kind(arguments.validation_file)}});
+}
+
 }  // namespace
 
 int run_clm(const TrainingArguments& given) {
   check_same_on_all_ranks(given.values());
-  check_token_files_on_all_ranks(given);
+  check_kinds_of_files(given);
   check_files_on_all_ranks(files_of(given));
+  check_same_inputs(given);
   TrainingArguments arguments = given.auto_shard.empty() ? given : with_best_layout(given);
   if (!arguments.max_memory_per_rank.empty() && !arguments.dry_run) arguments = within_memory(std::move(arguments));
   if (arguments.dry_run) return dry_run_clm(arguments);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "bert_parts.h"
+#include "flags/input_files.h"
 #include "run/output_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -216,6 +217,7 @@ int run_classification(const TrainingArguments& arguments) {
   check_files_on_all_ranks({{arguments.train_file, "--train_file", ""},
                             {arguments.validation_file, "--validation_file", ""},
                             {arguments.fsdp_config_file(), "--fsdp_config", ""}});
+  check_same_inputs(arguments);
   const OutputFolder output(arguments);
   ClassificationTask task(arguments, folder);
   return Trainer(arguments, task).run();

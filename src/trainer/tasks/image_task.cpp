@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "bert_parts.h"
+#include "flags/input_files.h"
 #include "image_sources.h"
 #include "run/output_folder.h"
 #include "tessera/base/error.h"
@@ -168,6 +169,7 @@ TrainingArguments image_defaults() {
 
 int train_imagenet(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
+  check_same_inputs(arguments);
   const OutputFolder output(arguments);
   ImageTask task(arguments);
   return Trainer(arguments, task).run();

@@ -243,6 +243,7 @@ TEST(ManualRegion, ACollectiveDoesNotCrossTheAxesLeftToThePartitioner) {
     return "all-reduce(x), channel_id=1, replica_groups=" + groups + ", use_global_device_ids=true, to_apply=add";
   };
   EXPECT_EQ(error_of(sum("{{0,1},{2,3}}")), "none");
+  EXPECT_EQ(error_of(sum("{{1,0},{2,3}}")), "none");  // the order of a group has no meaning for a sum
   EXPECT_EQ(error_of("collective-permute(x), channel_id=1, source_target_pairs={{1,0},{3,2}}"), "none");
   for (const std::string groups : {"{{0,2},{1,3}}", "{{0,3},{1,2}}", "{{0,1,2,3}}", "{{0,1,2},{3}}"})
     EXPECT_NE(error_of(sum(groups)).find("all-reduce %r connects devices 0 and "), std::string::npos)

@@ -117,8 +117,10 @@ void check_files_on_all_ranks(const std::vector<RequiredFile>& files);
 std::vector<std::string> gather_texts(ProcessGroup& world, const std::string& mine);
 
 /// Checks that all ranks pass the same named values, such as the flags of their command lines. Collective. The error,
-/// on every rank, names each value that differs, with the values and their ranks.
-void check_same_on_all_ranks(const std::vector<std::pair<std::string, std::string>>& values);
+/// on every rank, begins with `problem` and names each value that differs, with the values and their ranks.
+void check_same_on_all_ranks(
+    const std::vector<std::pair<std::string, std::string>>& values,
+    std::string_view problem = "ranks were started with different arguments; give every rank the same");
 
 /// Counters of the lazy front end on this rank.
 struct LazyCounters {

@@ -75,8 +75,9 @@ LoadStateResult load_state(const StateDict& state, const StateDict& source, std:
 using ShardReader =
     std::function<void(const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard)>;
 /// Defers the value of a variable: when it is first needed, `reader` reads it, in the sharding that the variable has
-/// then. No rank holds more than its shard. Not collective.
-void read_when_needed(const Tensor& variable, ShardReader reader);
+/// then. No rank holds more than its shard. Not collective. `content` is a hash of the source: the next program that uses
+/// the variable is an error unless all ranks pass the same (TESSERA_CHECK_INPUTS); 0: it is not compared.
+void read_when_needed(const Tensor& variable, ShardReader reader, std::uint64_t content = 0);
 /// Reads the values that read_when_needed() deferred. Not collective.
 void read_now(const StateDict& state);
 /// Returns this rank's shard of a variable in memory and its sharding. Collective if the variable has no value yet.

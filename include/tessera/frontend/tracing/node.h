@@ -28,8 +28,9 @@ struct Node {
   DeviceArray shard;                        // data: this rank's shard
   std::optional<Literal> host;              // data: the complete value, equal on every rank
   bool is_abstract = false;                 // data without a value, for plans
-  bool is_given = false;                    // data from the host, which must be equal on every rank
+  bool is_given = false;                    // data from the host, or from a file, which must be equal on every rank
   std::optional<std::uint64_t> given_hash;  // of the complete value, if it was needed; the ranks compare it
+  bool is_from_file = false;                // given_hash is that of a file
   std::optional<std::uint64_t> shard_hash;  // of this rank's shard from the host, if other ranks hold it too
   bool is_under_way = false;  // data that the running step computes: call await_execution() before using the shard
   std::function<Literal()> refresh;  // data from the host that a compiled function requests at each call

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flags/input_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/random_access.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
+#include "tessera/data/text_dataset.h"
+#include "tessera/data/token_file.h"
+#include "tessera/frontend/execution/runtime.h"
+
+namespace tessera::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of a file of at most 16 MiB, everything; of a larger file, such as a token file, 16 MiB.
+constexpr SampleBlocks kOfFile{.count = 4096, .bytes = 4096};
+
+std::uint64_t hash_of_file(const std::string& path) {
+  const InputFile file(path);
+  return hash_of_samples(file, 0, file.size(), kOfFile);
+}
+
+std::string file_text(const std::string& path) {
+  const InputFile file(path);
+  return fmt::format("{} ({} bytes, hash {:016x})", path, file.size(), hash_of_samples(file, 0, file.size(), kOfFile));
+}
+
+// Of texts and configurations. The folder of a model also has files that are large, or that no rank reads.
+bool is_text(const fs::path& path) {
+  constexpr std::array<std::string_view, 6> kEndings{".json", ".txt", ".bpe", ".model", ".raw", ".tokens"};
+  return std::find(kEndings.begin(), kEndings.end(), path.extension().string()) != kEndings.end();
+}
+
+std::string folder_text(const std::string& path) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_regular_file() && is_text(entry.path())) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> parts;
+  for (const std::string& name : names)
+    parts.push_back(fmt::format("{} {:016x}", name, hash_of_file((fs::path(path) / name).string())));
+  return fmt::format("{} ({})", path,
+                     parts.empty() ? "no text or configuration" : fmt::format("{}", fmt::join(parts, ", ")));
+}
+
+// The names of all files, because they give the classes, and the content of a few.
+std::string images_text(const std::string& path) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(path))
+    if (entry.is_regular_file()) names.push_back(fs::path(entry.path()).lexically_relative(path).string());
+  std::sort(names.begin(), names.end());
+  constexpr std::size_t kSamples = 64;
+  const std::size_t stride = std::max<std::size_t>(1, names.size() / kSamples);
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    hash = hash_mix(hash, hash_text(names[i]));
+    if (i % stride == 0) hash = hash_mix(hash, hash_of_file((fs::path(path) / names[i]).string()));
+  }
+  return fmt::format("{} ({} files, hash {:016x})", path, names.size(), hash);
+}
+
+// The text, or that of the error, which the ranks compare, too: others would wait for a rank that throws.
+std::string text_or_error(const std::function<std::string()>& text) {
+  try {
+    return text();
+  } catch (const std::exception& error) {  // also of std::filesystem
+    return error.what();
+  }
+}
+
+std::string input_text(const std::string& path) {
+  return text_or_error([&] {
+    if (path.empty() || !fs::exists(path)) return path;
+    return fs::is_directory(path) ? folder_text(path) : file_text(path);
+  });
+}
+
+}  // namespace
+
+void check_same_inputs(const TrainingArguments& arguments) {
+  if (RankContext::current().rank_count() == 1) return;
+  std::vector<std::pair<std::string, std::string>> inputs;
+  for (const auto& [flag, path] :
+       {std::pair{"train_file", arguments.train_file}, std::pair{"validation_file", arguments.validation_file}})
+    inputs.emplace_back(flag, data::TokenFile::is_token_file(path) ? input_text(path) : path);
+  inputs.emplace_back("tokenizer_name", input_text(arguments.tokenizer_name));
+  inputs.emplace_back("config_name", input_text(arguments.config_name));
+  inputs.emplace_back("model_name_or_path", input_text(arguments.model_name_or_path));
+  if (!arguments.dataset_name.empty())
+    inputs.emplace_back("dataset_name", text_or_error([&] {
+                          return folder_text(data::find_dataset_folder(
+                              arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
+                        }));
+  if (!arguments.datadir.empty() && !arguments.fake_data)
+    inputs.emplace_back("datadir", text_or_error([&] { return images_text(arguments.datadir); }));
+  check_same_on_all_ranks(inputs, "ranks read different files; give every rank the same content");
+}
+
+}  // namespace tessera::trainer
