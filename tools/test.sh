@@ -3,7 +3,7 @@
 # Installs missing packages, builds, and runs every test. Stops at the first failure.
 #   tools/test.sh          checks of the tree, release build and all tests, unit and conformance tests with ASan and
 #   UBSan
-#   tools/test.sh --all    also the tests labelled long, every test with ASan and UBSan, tests with ranks as threads with TSan, clang-tidy
+#   tools/test.sh --all    also the tests labelled long, nearly every test with ASan and UBSan, tests with ranks as threads with TSan, clang-tidy
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

@@ -12,9 +12,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::array<std::string_view, 10> kRemedyKinds = {
-    "unknown",       "none",          "annotate",    "annotate_result", "change",
-    "change_either", "give_sharding", "give_summed", "keep_dims",       "keep_dim"};
+constexpr std::array<std::string_view, 11> kRemedyKinds = {
+    "unknown",       "none",        "annotate",  "annotate_result", "change",     "change_either",
+    "give_sharding", "give_summed", "keep_dims", "keep_dim",        "change_size"};
 constexpr std::array<std::string_view, 6> kRemedyTrials = {"none", "skipped", "impossible", "works", "helps", "fails"};
 
 template <std::size_t kCount>
@@ -66,6 +66,7 @@ std::string advice(const Remedy& remedy) {
       return fmt::format("do not shard the dims that {} sums over: remove {} from the shardings of its operands",
                          remedy.detail, spec);
     case kKeepDim: return "do not shard " + remedy.detail;
+    case kChangeSize: return "make " + remedy.detail;
   }
   return "";
 }

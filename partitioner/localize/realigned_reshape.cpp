@@ -12,6 +12,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
+#include "tessera/partitioner/explain/remedy.h"
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 
 namespace tessera {
@@ -102,9 +103,10 @@ NotesRef notes_of(const NotesRef& given, const RealignedReshape& reshape, const 
       fmt::format("a reshape moves the borders between {} shards of {} elements", run.before.tiles, run.before.size));
   notes = with_frontend_attribute(notes, kFromAttribute, fmt::format("shards of {} elements", run.before.length));
   notes = with_frontend_attribute(notes, kToAttribute, fmt::format("shards of {} elements", run.after.length));
-  return with_frontend_attribute(
-      notes, kRemedyAttribute,
-      fmt::format("make the first of the dims that are merged or split a multiple of {}", run.before.tiles));
+  const Remedy remedy{
+      .kind = Remedy::Kind::kChangeSize,
+      .detail = fmt::format("the first of the dims that are merged or split a multiple of {}", run.before.tiles)};
+  return with_frontend_attribute(notes, kRemedyAttribute, remedy.attribute());
 }
 
 bool is_reshape(const OpDef& op) {

@@ -59,6 +59,16 @@ INSTANTIATE_TEST_SUITE_P(
         // two groups of dims: 6, 6, 3 rows of 9 elements become 5, 5, 5 rows; then 9 columns become 8, for 5 rows
         ReshapeCase{"f32[5,3,5,3]", "f32[15,15]", "{devices=[3,1,2,1]<=[6]}", "{devices=[3,2]<=[6]}", 6, 92}));
 
+TEST(RealignedReshape, HasARemedyThatNamesTheSize) {
+  const Program program = parse_program(
+      "HloModule m, num_partitions=2\nENTRY e {\n  x = f32[5,3] parameter(0), sharding={devices=[2,1]<=[2]}\n"
+      "  ROOT r = f32[15] reshape(x), sharding={devices=[2]<=[2]}\n}\n",
+      op_table());
+  const auto notes = partition(program, {.try_remedies = true}).notes;
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0].remedy.text(), "make the first of the dims that are merged or split a multiple of 2");
+}
+
 // If the result had more tiles than rows, some devices would have no work.
 TEST(RealignedReshape, IsNotUsedIfDevicesWouldHaveNoElements) {
   const Program program = parse_program(

@@ -23,7 +23,8 @@ struct Remedy {
     kGiveSharding,    // in the HLO text, give `detail` the sharding `spec`
     kGiveSummed,      // pass `value` to the program already summed, with the sharding `spec`
     kKeepDims,        // do not shard the dims that `detail` sums over: remove the axes `spec` from its operands
-    kKeepDim          // do not shard a dim: `detail`
+    kKeepDim,         // do not shard a dim: `detail`
+    kChangeSize       // choose another size of a dim: make `detail`
   };
   /// The estimated effect of the remedy.
   enum class Trial : std::uint8_t {
