@@ -65,6 +65,11 @@ void check(const Arguments& a) {
               "give either --model_name_or_path or --config_name");
   ts::require(!a.prompt.empty(), "give a text to continue with --prompt");
   ts::require(a.batch > 0, "--batch must be positive, got {}", a.batch);
+  ts::require(
+      !a.tokenizer_name.starts_with("bpe:"),
+      "--tokenizer_name {}: such a vocabulary is trained on a text, and there is none; give the file or folder of "
+      "the vocabulary, such as the --output_dir of the training",
+      a.tokenizer_name);
 }
 
 // The folders of models that are given by name.

@@ -188,11 +188,10 @@ bool ArgumentParser::parse(int argc, const char* const* argv) {
 bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   for (const auto& argument : arguments)
     if (argument == "--help" || argument == "-h") return false;
-  if (arguments.size() == 1 && arguments[0].ends_with(".json") && !arguments[0].starts_with("--")) {
-    read_file(arguments[0]);
-    return true;
-  }
-  const CommandWords words = read_command_words(arguments, syntax());
+  const bool has_file = !arguments.empty() && arguments[0].ends_with(".json") && !arguments[0].starts_with("--");
+  if (has_file) read_file(arguments[0]);
+  if (has_file && arguments.size() == 1) return true;
+  const CommandWords words = read_command_words({arguments.begin() + (has_file ? 1 : 0), arguments.end()}, syntax());
   for (const GivenOption& given : words.options) note_foreign(given.name, given.value.value_or("true"));
   report_absent();
   if (!words.positional.empty())
@@ -273,7 +272,7 @@ void ArgumentParser::read_file(const std::string& path) {
 
 std::string ArgumentParser::help() const {
   constexpr std::size_t kColumn = 40;
-  std::string out = fmt::format("usage: {} [--flag value]… | FILE.json\n{}\n", program_, about_);
+  std::string out = fmt::format("usage: {} [FILE.json] [--flag value]…\n{}\n", program_, about_);
   std::string group;
   for (const auto& row : rows_) {
     if (row.group != group || &row == rows_.data()) {

@@ -183,10 +183,22 @@ void commit_rename(const std::string& from, const std::string& to) {
   if (std::filesystem::is_directory(from)) sync_folder(from);
   wait_around_rename();
   const bool replaces = std::filesystem::is_directory(to);
+  ensure(!std::filesystem::path(from).lexically_normal().string().starts_with(
+             (std::filesystem::path(to) / "").lexically_normal().string()),
+         "{} would replace the folder that it is in", from);
   if (!replaces || renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
     if (replaces && errno != EINVAL && errno != ENOSYS) fail_io("write", to, errno);
-    if (replaces) std::filesystem::remove_all(to);  // NFS cannot exchange folders
-    if (std::rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+    // NFS cannot exchange folders. The old one stays complete under another name until the new one is in its place.
+    const std::string old = to + ".replaced";
+    if (replaces) std::filesystem::remove_all(old);
+    if (replaces && std::rename(to.c_str(), old.c_str()) != 0) fail_io("write", to, errno);
+    if (std::rename(from.c_str(), to.c_str()) != 0) {
+      const int error = errno;
+      if (replaces && std::rename(old.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+      fail_io("write", to, error);
+    }
+    std::error_code ignored;
+    if (replaces) std::filesystem::remove_all(old, ignored);
   }
   wait_around_rename();
   const auto parent = std::filesystem::path(to).parent_path();

@@ -29,7 +29,7 @@ std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder) {
   std::map<std::int64_t, std::string> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (const std::int64_t step = step_of(entry.path().filename().string()); step >= 0)
+    if (const std::int64_t step = step_of(entry.path().filename().string()); step >= 0 && entry.is_directory(error))
       out[step] = entry.path().string();
   return out;
 }

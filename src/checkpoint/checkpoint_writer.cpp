@@ -87,8 +87,8 @@ void CheckpointWriter::begin(const std::string& folder, const CheckpointContent&
   require(!is_busy(), "cannot save {}: {} is still being saved; call finish() first", folder,
           [&] { return save_->folder; });
   auto save = std::make_unique<Save>();
-  save->folder = folder;
-  save->partial = folder + std::string(kPartial);
+  save->folder = without_end_slash(folder);
+  save->partial = save->folder + std::string(kPartial);
   save->world = joined_world();
   save->when_complete = content.when_complete;
   for (const auto& [name, document] : content.documents) save->documents[name] = document.str();

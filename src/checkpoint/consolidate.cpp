@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
 #include "files/model_files.h"
 #include "files/pieces.h"
 #include "tessera/base/error.h"
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/pretrained.h"
 
 namespace tessera {
 namespace {
@@ -56,6 +58,8 @@ void Checkpoint::consolidate(const std::string& group, const std::string& folder
     remove_partial_files(folder, files);
     throw;
   }
+  // A run writes the files of its tokenizer beside its checkpoints.
+  copy_tokenizer(std::filesystem::path(this->folder() + "/").parent_path().parent_path().string(), folder);
   if (manifest_->files.contains("config.json")) write_document(folder + "/config.json", document("config").str());
 }
 

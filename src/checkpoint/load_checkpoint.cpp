@@ -142,6 +142,11 @@ void check_same_checkpoint(const std::string& folder, const CheckpointManifest& 
           folder, [&] { return values_by_rank(hashes); });
 }
 
+bool has_group(const Checkpoint& checkpoint, const std::string& group) {
+  const auto entries = checkpoint.entries();
+  return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.group == group; });
+}
+
 // If the checkpoint is damaged, returns nullopt and the reason. If it does not fit the states, throws an Error.
 std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std::string, StateDict>& states,
                                    std::string& reason) {
@@ -160,6 +165,14 @@ std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std
   };
   if (!succeeds([&] { opened.emplace(folder); })) return std::nullopt;
   check_same_checkpoint(folder, *opened->manifest());
+  for (const auto& [group, state] : states)
+    if (!state.entries().empty() && !has_group(*opened, group)) {
+      reason = fmt::format(
+          "{} contains no {}, for example because of --save_only_model: it can start another run, but not "
+          "continue its own (tessera checkpoint consolidate, then --model_name_or_path)",
+          folder, group);
+      return std::nullopt;
+    }
   for (const auto& [group, state] : states) opened->check_fit(group, state);
   const bool is_read = succeeds([&] {
     opened->verify_documents();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -53,6 +54,7 @@ void check_file_name(const std::string& name, const std::string& index) {
 
 std::vector<Source> sources_of_index(const std::string& folder) {
   const std::string path = folder + "/" + kIndexFile;
+  (void)InputFile(std::string(path));  // refuses pipes, which would wait for a writer
   const JsonObject index = JsonObject::from_file(path);
   JsonObject map;
   require(index.read("weight_map", map), "{}: weight_map is missing", path);
@@ -94,8 +96,11 @@ std::vector<Source> sources_of_index(const std::string& folder) {
 }
 
 std::vector<Source> sources_in(const std::string& folder) {
-  if (fs::exists(fs::path(folder) / kIndexFile)) return sources_of_index(folder);
-  if (!fs::exists(fs::path(folder) / kSingleFile)) fail_without_safetensors(folder);
+  // As in Hugging Face, a single file comes before an index, which an earlier save may have left.
+  if (!fs::exists(fs::path(folder) / kSingleFile)) {
+    if (fs::exists(fs::path(folder) / kIndexFile)) return sources_of_index(folder);
+    fail_without_safetensors(folder);
+  }
   std::vector<Source> out;
   add_file(folder + "/" + kSingleFile, out);
   return out;
@@ -225,6 +230,21 @@ LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, c
       read_when_needed(state.entries()[i].tensor, reader_of(source), content_of(source));
     }
   return result;
+}
+
+std::span<const std::string_view> tokenizer_file_names() {
+  static constexpr std::array<std::string_view, 7> kNames{
+      "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt", "vocab.bpe",
+      "vocab.txt"};
+  return kNames;
+}
+
+void copy_tokenizer(const std::string& from, const std::string& to) {
+  std::error_code ignored;
+  if (fs::equivalent(from, to, ignored)) return;
+  for (const std::string_view name : tokenizer_file_names())
+    if (const fs::path path = fs::path(from) / name; fs::is_regular_file(path, ignored))
+      write_file((fs::path(to) / name).string(), read_file(path.string()));
 }
 
 std::unique_ptr<nn::PretrainedModel> from_pretrained(const std::string& folder, DType dtype) {

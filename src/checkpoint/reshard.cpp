@@ -57,7 +57,8 @@ void copy_document(const std::string& from, const std::string& to, CheckpointMan
 
 }  // namespace
 
-void Checkpoint::reshard(const std::string& folder, int count) const {
+void Checkpoint::reshard(const std::string& given, int count) const {
+  const std::string folder = without_end_slash(given);
   const std::string what = "cannot write " + folder;
   require(!std::filesystem::exists(folder), "{}: it exists", what);
   require(count >= 1, "{}: the number of files must be at least 1, got {}", what, count);

@@ -209,9 +209,10 @@ std::int64_t TrainingArguments::eval_batch_rows(std::int64_t data_shards) const 
 
 std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch) const {
   if (max_steps > 0) return max_steps;
-  // As in Hugging Face, an update needs all its micro-batches, but an epoch performs at least one update.
-  const std::int64_t per_epoch = std::max<std::int64_t>(1, micro_batches_per_epoch / gradient_accumulation_steps);
-  return static_cast<std::int64_t>(std::ceil(num_train_epochs * static_cast<double>(per_epoch)));
+  // An update may have micro-batches of two epochs.
+  const double micro_batches = num_train_epochs * static_cast<double>(micro_batches_per_epoch);
+  const double updates = std::ceil(micro_batches / static_cast<double>(gradient_accumulation_steps));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(updates));
 }
 
 std::int64_t TrainingArguments::warmup_count(std::int64_t total_steps) const {

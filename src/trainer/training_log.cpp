@@ -52,6 +52,7 @@ void Trainer::Run::take(const Reading& reading) {
                ? fmt::format("step {}", reading.last_step)
                : fmt::format("one of the steps {} to {}", reading.last_step - reading.steps + 1, reading.last_step);
   });
+  if (begins_output_) begin_output();
   const auto steps = static_cast<double>(reading.steps);
   shown_loss_ = sum / steps;
   shown_speed_ = units_per_step_ * steps / seconds_between(read_at_, reading.time);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "flags/input_files.h"
+#include "run/output_folder.h"
 #include "run/run_figures.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
@@ -47,6 +49,8 @@ Trainer::Run::Run(const TrainingArguments& arguments, Task& task)
       files_(arguments),
       state_writer_(arguments.output_dir) {
   check_held_out_samples();
+  if (!arguments.output_dir.empty() || !arguments.resume_from_checkpoint.empty())
+    data_hash_ = content_of_inputs(arguments);
   if (arguments.early_stopping_patience)
     add_callback(std::make_shared<EarlyStoppingCallback>(*arguments.early_stopping_patience,
                                                          arguments.early_stopping_threshold));
@@ -94,6 +98,7 @@ void Trainer::Run::save_model(const std::string& folder) {
   require(!folder.empty() || !arguments_.output_dir.empty(), "save_model: give a folder, or set output_dir");
   const std::string& place = folder.empty() ? arguments_.output_dir : folder;
   save_pretrained(*setup_.network, place);
+  if (is_master_) task_.save_tokenizer(place);
 }
 
 // ---- the loop -------------------------------------------------------------------------------------------------------------
@@ -157,6 +162,14 @@ void Trainer::Run::follow_update(double rate, double epoch_before) {
   }
 }
 
+// The run can be trained, so it may replace another one.
+void Trainer::Run::begin_output() {
+  begins_output_ = false;
+  if (!saves()) return;
+  if (resumed_from_.empty()) delete_replaced_checkpoints(arguments_);
+  if (arguments_.save_strategy != "no") task_.save_tokenizer(arguments_.output_dir);
+}
+
 // What the arguments ask for after an update. Callbacks may change it.
 void Trainer::Run::decide(double epoch_before) {
   const std::int64_t n = state_.global_step;
@@ -216,6 +229,7 @@ void Trainer::Run::save_run() {
 ResumeState Trainer::Run::state_of_data() const {
   return {.data_seed = arguments_.data_seed.value_or(arguments_.seed),
           .samples_per_epoch = loader_.samples_per_epoch(),
+          .data_hash = data_hash_,
           .schedule = schedule_.state()};
 }
 
@@ -230,6 +244,7 @@ void Trainer::Run::resume() {
                   state_.train_batch_size, rows_);
     if (!arguments_.ignore_data_skip) loader_.seek(run.samples);
     schedule_.set_state(run.schedule);
+    best_.find_beside(resumed_from_);
     window_.loss = run.unlogged_loss;
     window_.steps = window_.earlier_steps = run.unlogged_steps;
     for (const auto& callback : callbacks_)

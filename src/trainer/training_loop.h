@@ -67,6 +67,7 @@ class Trainer::Run {
   void decide(double epoch_before);
   [[nodiscard]] bool is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const;
   void evaluate_and_save();
+  void begin_output();
   void save_run();
   void resume();
   [[nodiscard]] ResumeState state_of_data() const;
@@ -126,7 +127,9 @@ class Trainer::Run {
   std::int64_t steps_of_run_ = 0;
   std::size_t first_program_ = 0;  // of this training
   bool has_reported_ = false;
-  std::string resumed_from_;  // "": a new run
+  bool begins_output_ = true;  // until the first update has ended
+  std::string resumed_from_;   // "": a new run
+  std::int64_t data_hash_ = 0;
 };
 
 }  // namespace tessera::trainer

@@ -99,6 +99,8 @@ TEST(ArgumentParser, AJsonFileAloneHoldsFlags) {
   EXPECT_EQ(s.shard, "true");
   ASSERT_TRUE(s.parser.parse({folder.write("d.json", R"({"shard": false})")}));
   EXPECT_EQ(s.shard, "");
+  ASSERT_TRUE(s.parser.parse({folder.write("e.json", R"({"max_steps": 3, "rows": 4})"), "--max_steps", "7"}));
+  EXPECT_EQ(s.steps, 7);  // a flag after the file replaces its value
   const std::string unknown = folder.write("b.json", R"({"max_stepz": 3})");
   EXPECT_EQ(error_of([&] { s.parser.parse({unknown}); }),
             unknown + ": unknown key \"max_stepz\"; did you mean \"max_steps\"?");
@@ -154,7 +156,7 @@ TEST(ArgumentParser, HelpShowsGroupsDefaultsAndChoices) {
   EXPECT_FALSE(s.parser.parse({"--max_steps", "9", "--help"}));
   EXPECT_EQ(s.steps, 100);
   EXPECT_EQ(s.parser.help(),
-            "usage: prog [--flag value]… | FILE.json\nDoes things.\n\nflags\n"
+            "usage: prog [FILE.json] [--flag value]…\nDoes things.\n\nflags\n"
             "  --fast                                be quick [false]\n"
             "  --check                               look twice [true]\n"
             "  --max_steps                           how many [100]\n"

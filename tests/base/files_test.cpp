@@ -63,6 +63,18 @@ TEST(InputFiles, SamplesDifferIfOneOfTheirBlocksDoes) {
   }
 }
 
+TEST(CommitRename, ReplacesAFolderButNotOneThatContainsTheNewOne) {
+  const testing::TemporaryFolder folder;
+  for (const char* name : {"new", "old", "old/.partial"}) make_folder(folder.file(name));
+  write_file(folder.file("new/a"), "new");
+  write_file(folder.file("old/a"), "old");
+  EXPECT_THROW(commit_rename(folder.file("old/.partial"), folder.file("old/")), Error);
+  EXPECT_EQ(read_file(folder.file("old/a")), "old");
+  commit_rename(folder.file("new"), folder.file("old"));
+  EXPECT_EQ(read_file(folder.file("old/a")), "new");
+  EXPECT_NE(why_unreadable(folder.file("new/a")), "");
+}
+
 // A pipe without a writer would block here.
 TEST(InputFiles, APipeIsNotARegularFile) {
   const testing::TemporaryFolder folder;

@@ -261,6 +261,20 @@ TEST(Pretrained, OnlyFilesOfAnEarlierSaveAreReplaced) {
   EXPECT_EQ(names, (std::set<std::string>{"config.json", "model-mine.safetensors", "model.safetensors"}));
 }
 
+// As in Hugging Face, whose later save of one file leaves the index of an earlier one.
+TEST(Pretrained, ASingleFileComesBeforeAnIndex) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(small_gpt2());
+  save_pretrained(model, folder.file("m"), {.max_shard_bytes = 2000});
+  ASSERT_TRUE(fs::exists(folder.file("m/model.safetensors.index.json")));
+  model.parameters().front().assign(model.parameters().front() + 1.0);
+  mark_step();
+  save_pretrained(model, folder.file("one"));
+  fs::copy_file(folder.file("one/model.safetensors"), folder.file("m/model.safetensors"));
+  EXPECT_EQ(values_of(*from_pretrained<nn::GPT2LMHeadModel>(folder.file("m"))), values_of(model));
+}
+
 TEST(Pretrained, ACheckpointIsNoModelFolder) {
   const TemporaryFolder folder;
   const FreshRank rank;

@@ -134,8 +134,9 @@ TEST(TrainingArguments, ContradictionsAreNamed) {
 
 TEST(TrainingArguments, StepsFollowFromEpochsAndAccumulation) {
   auto arguments = parsed({"--num_train_epochs", "2", "--gradient_accumulation_steps", "3"});
-  EXPECT_EQ(arguments.total_steps(10), 6);
+  EXPECT_EQ(arguments.total_steps(10), 7);  // 20 micro-batches, 3 in an update
   EXPECT_EQ(arguments.total_steps(2), 2);
+  EXPECT_EQ(arguments.total_steps(1), 1);
   arguments.max_steps = 5;
   EXPECT_EQ(arguments.total_steps(10), 5);
   EXPECT_EQ(arguments.warmup_count(100), 0);

@@ -37,6 +37,10 @@ std::unique_ptr<M> from_pretrained(const std::string& folder) {
 
 /// The same for the class that config.json names (nn::model_table()), with parameters of type `dtype`.
 std::unique_ptr<nn::PretrainedModel> from_pretrained(const std::string& folder, DType dtype = DType::kF32);
+/// The names that the files of a tokenizer have in a model folder: tokenizer.json, merges.txt, vocab.txt, ….
+std::span<const std::string_view> tokenizer_file_names();
+/// Copies the files of a tokenizer, if the folder `from` has any. Not collective.
+void copy_tokenizer(const std::string& from, const std::string& to);
 
 struct SavePretrainedOptions {
   /// A file has at most this size, unless a single tensor is larger.

@@ -138,6 +138,8 @@ class Task {
   virtual LossParts record_evaluation(const BatchTensors& batch) = 0;
   [[nodiscard]] virtual Metrics metrics(const EvaluationSums& sums) const = 0;
 
+  /// Writes the files of the tokenizer, if the task has one, into a model folder. Called by one rank.
+  virtual void save_tokenizer(const std::string& /*folder*/) const {}
   /// Called after the last evaluation. Returns text for the user, or "".
   virtual std::string finish(const OnProgress& /*on_progress*/) { return ""; }
 };

@@ -11,6 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
+#include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
 
@@ -169,6 +170,7 @@ void require_manifest(const std::string& folder) {
 CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
   require_manifest(folder);
   const std::string path = folder + "/" + kManifestFile;
+  (void)InputFile(std::string(path));  // refuses pipes, which would wait for a writer
   const json::value all = parse_json(read_file(path), path);
   CheckpointManifest out;
   out.folder = folder;

@@ -96,7 +96,7 @@ void publish_files(const std::string& folder, const std::vector<ModelFile>& file
   const fs::path index = fs::path(folder) / kIndexFile;
   if (files.size() > 1) fs::remove(index);
   for (const ModelFile& file : files) commit_rename(partial_path(folder, file), folder + "/" + file.name);
-  // A reader prefers the index, so it is replaced before the files that the old one names are deleted.
+  // A reader takes a single file first, else the index, so old files are deleted after the index is replaced.
   if (files.size() > 1)
     write_document(index, index_of(files).str());
   else

@@ -11,7 +11,10 @@
 #include "flags/input_files.h"
 #include "plan/memory_budget.h"
 #include "run/output_folder.h"
+#include "run/tokenizer_files.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -36,6 +39,13 @@ class ClmTask final : public Task {
     require(vocabulary <= model_vocabulary,
             "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
             data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
+    const bool may_be_another = data_.tokenizer->name() == "bytes" && model_vocabulary > 2 * std::int64_t{vocabulary};
+    if (may_be_another && !arguments.model_name_or_path.empty() && RankContext::current().rank() == 0)
+      log_warning(
+          "{} has no tokenizer, so the text is read as bytes, although the model has {} ids; --tokenizer_name names "
+          "its "
+          "tokenizer",
+          arguments.model_name_or_path, model_vocabulary);
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -77,6 +87,10 @@ class ClmTask final : public Task {
             {{"perplexity", perplexity}, {"bits_per_byte", bits}},
             fmt::format("loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", loss, perplexity,
                         bits, static_cast<std::int64_t>(sums.count))};
+  }
+
+  void save_tokenizer(const std::string& folder) const override {
+    write_tokenizer(arguments_.tokenizer_name, data_.tokenizer.get(), folder);
   }
 
   std::string finish(const OnProgress& on_progress) override {

@@ -42,7 +42,8 @@ bool is_text(const fs::path& path) {
   return std::find(kEndings.begin(), kEndings.end(), path.extension().string()) != kEndings.end();
 }
 
-std::string folder_text(const std::string& path) {
+// `config.json 0123456789abcdef, vocab.txt …`.
+std::string folder_content(const std::string& path) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(path))
     if (entry.is_regular_file() && is_text(entry.path())) names.push_back(entry.path().filename().string());
@@ -50,12 +51,12 @@ std::string folder_text(const std::string& path) {
   std::vector<std::string> parts;
   for (const std::string& name : names)
     parts.push_back(fmt::format("{} {:016x}", name, hash_of_file((fs::path(path) / name).string())));
-  return fmt::format("{} ({})", path,
-                     parts.empty() ? "no text or configuration" : fmt::format("{}", fmt::join(parts, ", ")));
+  return parts.empty() ? "no text or configuration" : fmt::format("{}", fmt::join(parts, ", "));
 }
+std::string folder_text(const std::string& path) { return fmt::format("{} ({})", path, folder_content(path)); }
 
 // The names of all files, because they give the classes, and the content of a few.
-std::string images_text(const std::string& path) {
+std::string images_content(const std::string& path) {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(path))
     if (entry.is_regular_file()) names.push_back(fs::path(entry.path()).lexically_relative(path).string());
@@ -67,7 +68,7 @@ std::string images_text(const std::string& path) {
     hash = hash_mix(hash, hash_text(names[i]));
     if (i % stride == 0) hash = hash_mix(hash, hash_of_file((fs::path(path) / names[i]).string()));
   }
-  return fmt::format("{} ({} files, hash {:016x})", path, names.size(), hash);
+  return fmt::format("{} files, hash {:016x}", names.size(), hash);
 }
 
 // The text, or that of the error, which the ranks compare, too: others would wait for a rank that throws.
@@ -103,8 +104,32 @@ void check_same_inputs(const TrainingArguments& arguments) {
                               arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
                         }));
   if (!arguments.datadir.empty() && !arguments.fake_data)
-    inputs.emplace_back("datadir", text_or_error([&] { return images_text(arguments.datadir); }));
+    inputs.emplace_back("datadir", text_or_error([&] {
+                          return fmt::format("{} ({})", arguments.datadir, images_content(arguments.datadir));
+                        }));
   check_same_on_all_ranks(inputs, "ranks read different files; give every rank the same content");
+}
+
+std::int64_t content_of_inputs(const TrainingArguments& arguments) {
+  const auto content = [](const std::string& path) {
+    return fs::is_directory(path) ? folder_content(path) : fmt::format("{:016x}", hash_of_file(path));
+  };
+  std::string all;
+  try {
+    if (!arguments.train_file.empty())
+      all = content(arguments.train_file);
+    else if (!arguments.dataset_name.empty())
+      all = content(
+          data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
+    else if (!arguments.datadir.empty() && !arguments.fake_data)
+      all = images_content(arguments.datadir + "/train");
+    if (all.empty()) return 0;
+    const std::string& tokenizer = arguments.tokenizer_name;
+    all += fs::exists(tokenizer) ? content(tokenizer) : tokenizer;
+  } catch (const std::exception&) {  // the program reports files that cannot be read
+    return 0;
+  }
+  return static_cast<std::int64_t>(hash_text(all + arguments.train_sampling_strategy));
 }
 
 }  // namespace tessera::trainer

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <filesystem>
+
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
@@ -12,6 +15,7 @@ namespace tessera::trainer {
 
 bool BestModel::is_better(const Metrics& result) const {
   const double metric = chosen_metric(arguments_, result);
+  if (std::isnan(metric)) return false;
   if (!state_.best_metric) return true;
   return wants_greater(arguments_) ? metric > *state_.best_metric : metric < *state_.best_metric;
 }
@@ -33,6 +37,14 @@ void BestModel::finish() {
     state_.best_model_checkpoint = checkpoint_before_;
   }
   noted_step_ = -1;
+}
+
+void BestModel::find_beside(const std::string& checkpoint) {
+  namespace fs = std::filesystem;
+  std::string& best = state_.best_model_checkpoint;
+  if (best.empty()) return;
+  const fs::path folder = fs::path(checkpoint + "/").parent_path().parent_path();
+  best = (folder / fs::path(best).filename()).string();
 }
 
 std::string BestModel::load(TrainingSetup& setup) const {

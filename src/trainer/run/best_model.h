@@ -24,6 +24,9 @@ class BestModel {
   void note(const Metrics& result);
   /// Waits for the save in flight. If it failed, the checkpoint before it is the best one again. Collective.
   void finish();
+  /// After the run was continued from `checkpoint`: the best checkpoint so far is beside it, even if the folder has been
+  /// moved since.
+  void find_beside(const std::string& checkpoint);
   /// Gives the model the values of the best checkpoint, and returns a line for the user. If the checkpoint is damaged or
   /// missing, returns "" after a warning, and the model keeps its values. Collective.
   std::string load(TrainingSetup& setup) const;

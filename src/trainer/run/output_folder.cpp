@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -15,6 +18,22 @@
 #include "tessera/checkpoint/checkpoint.h"
 
 namespace tessera::trainer {
+
+namespace {
+
+std::vector<std::string> complete_checkpoints(const std::string& folder) {
+  std::vector<std::string> out;
+  for (const auto& [step, path] : checkpoints_in(folder))
+    if (std::filesystem::exists(path + "/manifest.json")) out.push_back(path);
+  return out;
+}
+
+bool is_restart() {
+  const char* number = std::getenv("TESSERA_RESTART");  // of tessera launch
+  return number != nullptr && std::string_view(number) != "0";
+}
+
+}  // namespace
 
 OutputFolder::OutputFolder(const TrainingArguments& arguments) {
   const std::string& folder = arguments.output_dir;
@@ -27,15 +46,28 @@ OutputFolder::OutputFolder(const TrainingArguments& arguments) {
       "it",
       folder);
   if (RankContext::current().rank() != 0) return;
+  const auto complete = complete_checkpoints(folder);
+  require(
+      resumes || complete.empty() || !is_restart(),
+      "this restart of tessera launch would replace {} checkpoints in {}, such as {}; continue the run with "
+      "--resume_from_checkpoint true (tessera launch --checkpoints {}), or delete them",
+      complete.size(), folder, [&] { return complete.back(); }, folder);
   make_folder(folder);
+  check_writable(folder + "/trainer_state.json");
   lock(folder);
-  // Otherwise this run could later be continued from a checkpoint of the run that it replaces.
-  if (const auto old = checkpoints_in(folder); !resumes && !old.empty()) {
-    keep_newest_checkpoints(folder, 0);
-    log_warning("deleted {} checkpoints of the run in {} that this run replaces", old.size(), folder);
-  }
   for (const std::string& left : remove_partial_checkpoints(folder))
     log_warning("deleted {}, which an interrupted save left", left);
+}
+
+void delete_replaced_checkpoints(const TrainingArguments& arguments) {
+  if (!arguments.overwrite_output_dir || !arguments.resume_from_checkpoint.empty()) return;
+  const auto old = complete_checkpoints(arguments.output_dir);
+  for (const std::string& path : old) {
+    std::filesystem::rename(path, path + ".partial");  // no longer a complete checkpoint
+    std::filesystem::remove_all(path + ".partial");
+  }
+  if (!old.empty())
+    log_warning("deleted {} checkpoints of the run in {} that this run replaces", old.size(), arguments.output_dir);
 }
 
 OutputFolder::~OutputFolder() {

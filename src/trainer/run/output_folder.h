@@ -8,9 +8,9 @@ namespace tessera::trainer {
 /// The folder of --output_dir while a run uses it.
 class OutputFolder {
  public:
-  /// On rank 0, creates the folder, locks it, and deletes what interrupted saves left. Error if it already holds a run that
-  /// is neither continued nor replaced, or if another run uses it. Constructed before the training, which otherwise would
-  /// fail at its end.
+  /// On rank 0, creates the folder, locks it, and deletes what interrupted saves left. Errors: the folder already holds a
+  /// run that is neither continued nor replaced; a restart of `tessera launch` would replace checkpoints; the folder cannot
+  /// be written; another run uses it. Constructed before the training, which otherwise would fail at its end.
   explicit OutputFolder(const TrainingArguments& arguments);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -20,5 +20,9 @@ class OutputFolder {
   void lock(const std::string& folder);
   int descriptor_ = -1;
 };
+
+/// Deletes the checkpoints of a run that this run replaces (--overwrite_output_dir). Otherwise this run could later be
+/// continued from one of them. Call it after the first update, because a run that cannot start must not delete anything.
+void delete_replaced_checkpoints(const TrainingArguments& arguments);
 
 }  // namespace tessera::trainer

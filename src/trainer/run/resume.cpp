@@ -28,6 +28,7 @@ JsonObject run_json(const ResumeState& run) {
   out.set("unlogged_steps", run.unlogged_steps);
   out.set("data_seed", run.data_seed);
   out.set("samples_per_epoch", run.samples_per_epoch);
+  out.set("data_hash", run.data_hash);
   for (const auto& [name, value] : run.schedule) out.set(std::string(kSchedule) + name, value);
   return out;
 }
@@ -43,6 +44,7 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   json.read("unlogged_steps", out.unlogged_steps);
   json.read("data_seed", out.data_seed);
   json.read("samples_per_epoch", out.samples_per_epoch);
+  json.read("data_hash", out.data_hash);
   for (const std::string& key : json.keys())
     if (key.starts_with(kSchedule)) json.read(key, out.schedule[key.substr(kSchedule.size())]);
   const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;
@@ -51,6 +53,13 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
         "the run had {} samples in an epoch and the data seed {}, now they are {} and {}: samples are repeated or left "
         "out",
         out.samples_per_epoch, out.data_seed, now.samples_per_epoch, now.data_seed);
+  const bool has_other_data = out.data_hash != 0 && now.data_hash != 0 && out.data_hash != now.data_hash;
+  if (has_same_order && has_other_data && RankContext::current().rank() == 0)
+    log_warning(
+        "the run had other training data, another tokenizer or another --train_sampling_strategy: it continues with "
+        "data "
+        "that it may have seen already");
+  out.data_hash = now.data_hash;
   set_random_state({static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)});
   return out;
 }

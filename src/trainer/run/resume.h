@@ -19,6 +19,7 @@ struct ResumeState {
   std::int64_t unlogged_steps = 0;
   std::int64_t data_seed = 0;  // of the order of samples
   std::int64_t samples_per_epoch = 0;
+  std::int64_t data_hash = 0;                // content_of_inputs(); 0: not known
   std::map<std::string, double> schedule{};  // Schedule::state()
 };
 

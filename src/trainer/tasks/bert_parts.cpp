@@ -57,6 +57,7 @@ BertVocabulary BertVocabulary::of(const TrainingArguments& arguments, const std:
   if (path.empty() && !folder.empty() && has_vocabulary(folder)) path = folder;
   if (!path.empty())
     out.tokenizer_ = std::make_shared<const data::WordPieceTokenizer>(data::WordPieceTokenizer::from_file(path));
+  out.place_ = path;
   return out;
 }
 

@@ -26,6 +26,8 @@ class BertVocabulary {
  public:
   /// That of --tokenizer_name, else of `folder`, else bytes.
   static BertVocabulary of(const TrainingArguments& arguments, const std::string& folder);
+  /// The file or folder of the vocabulary; "" for bytes.
+  [[nodiscard]] const std::string& place() const { return place_; }
   /// The tokens between [CLS] and [SEP], and between [SEP] and [SEP] those of a second text, at most `max_length`.
   [[nodiscard]] data::TokenizedText encode(const std::string& first, const std::string& second,
                                            std::int64_t max_length) const;
@@ -39,6 +41,7 @@ class BertVocabulary {
 
  private:
   std::shared_ptr<const data::WordPieceTokenizer> tokenizer_;  // null: bytes
+  std::string place_;
 };
 
 /// Error unless the model has an embedding for each id, and pads with the vocabulary's id of padding.

@@ -9,6 +9,7 @@
 #include "bert_parts.h"
 #include "flags/input_files.h"
 #include "run/output_folder.h"
+#include "run/tokenizer_files.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
@@ -175,6 +176,9 @@ class ClassificationTask final : public Task {
   }
   LossParts record_evaluation(const BatchTensors& batch) override {
     return classified(model_.model->logits(bert_inputs_of(model_, batch)), input_of(model_, batch, "labels"));
+  }
+  void save_tokenizer(const std::string& folder) const override {
+    if (!vocabulary_.place().empty()) write_tokenizer(vocabulary_.place(), nullptr, folder);
   }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override { return classification_metrics(sums); }
 

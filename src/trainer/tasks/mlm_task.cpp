@@ -8,6 +8,7 @@
 #include "bert_parts.h"
 #include "flags/input_files.h"
 #include "run/output_folder.h"
+#include "run/tokenizer_files.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -142,8 +143,11 @@ class MlmTask final : public Task {
     const CrossEntropyParts parts = parts_of(batch);
     return {parts.sum, parts.count};
   }
+  void save_tokenizer(const std::string& folder) const override {
+    if (!vocabulary_.place().empty()) write_tokenizer(vocabulary_.place(), nullptr, folder);
+  }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override {
-    const double loss = sums.loss / std::max(sums.count, 1.0);
+    const double loss = sums.loss / sums.count;  // NaN if no token was masked
     const double perplexity = std::exp(loss);
     return {loss,
             {{"perplexity", perplexity}},

@@ -11,6 +11,7 @@
 #include "launch/supervise.h"
 #include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 
 namespace tessera::command {
@@ -51,14 +52,36 @@ std::int64_t ranks_of(const Arguments& arguments) {
   return tasks;
 }
 
+// The folder in which the launcher starts the program, or "".
+std::string working_folder(const std::vector<std::string>& launcher) {
+  for (std::size_t i = 0; i + 1 < launcher.size(); ++i)
+    for (const char* name : {"-wdir", "--wdir", "-wd", "--wd", "-D", "--chdir"})
+      if (launcher[i] == name) return launcher[i + 1];
+  return "";
+}
+
+// The output_dir in a file of flags, `run_clm FILE.json`.
+std::string output_folder_in_file(const std::string& path) {
+  std::string out;
+  try {
+    JsonObject::from_file(path).read("output_dir", out);
+  } catch (const Error&) {  // the program reports it
+    return "";
+  }
+  return out;
+}
+
 // The value of --output_dir, with which run_clm and similar programs are started.
-std::string output_folder(const std::vector<std::string>& program) {
+std::string output_folder(const std::vector<std::string>& program, const std::string& in) {
+  const auto beside = [&](const std::string& path) { return (std::filesystem::path(in) / path).string(); };
   for (std::size_t i = 0; i < program.size(); ++i)
     for (const std::string name : {"--output_dir", "--output-dir"}) {
-      if (program[i] == name && i + 1 < program.size()) return program[i + 1];
-      if (program[i].starts_with(name + "=")) return program[i].substr(name.size() + 1);
+      if (program[i] == name && i + 1 < program.size()) return beside(program[i + 1]);
+      if (program[i].starts_with(name + "=")) return beside(program[i].substr(name.size() + 1));
     }
-  return "";
+  const bool has_file = program.size() >= 2 && program[1].ends_with(".json") && !program[1].starts_with("-");
+  const std::string found = has_file ? output_folder_in_file(beside(program[1])) : "";
+  return found.empty() ? "" : beside(found);
 }
 
 LaunchPlan plan_of(const Arguments& arguments) {
@@ -72,7 +95,7 @@ LaunchPlan plan_of(const Arguments& arguments) {
   out.crash_loop = arguments.number_or("crash-loop", 3);
   out.grace = std::chrono::seconds(arguments.number_or("grace", 30));
   out.retry_after = std::chrono::seconds(arguments.number_or("retry-after", 30));
-  out.output_dir = output_folder(out.program);
+  out.output_dir = output_folder(out.program, working_folder(out.launcher.words));
   out.checkpoints = arguments.value_or("checkpoints", out.output_dir);
   out.resume_words = out.output_dir.empty() ? std::vector<std::string>{} : words_of({"--resume_from_checkpoint true"});
   if (arguments.has("resume-args")) out.resume_words = words_of(arguments.values("resume-args"));

@@ -189,7 +189,7 @@ class Supervisor {
       : plan_(plan),
         ranks_(plan.ranks),
         checkpoints_(plan.checkpoints, plan.resumes_first || resumes_newest(plan.program)) {
-    owns_output_ = !holds_run() || (plan.resumes_first && checkpoints_.newest().empty());
+    owns_output_ = !holds_run() || (plan.resumes_first && !holds_result());
   }
 
   int run() {
@@ -237,6 +237,16 @@ class Supervisor {
     std::error_code ignored;
     return !plan_.output_dir.empty() && (std::filesystem::exists(plan_.output_dir + "/trainer_state.json", ignored) ||
                                          !CheckpointWatch(plan_.output_dir, true).newest().empty());
+  }
+  // True if the folder of the job has a model or checkpoints, complete or not. They are not written over unasked.
+  [[nodiscard]] bool holds_result() const {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(plan_.output_dir, ignored)) {
+      const std::string name = entry.path().filename().string();
+      const bool is_model = name.starts_with("model") && name.find(".safetensors") != std::string::npos;
+      if (is_model || (name.starts_with("checkpoint-") && !name.ends_with(".partial"))) return true;
+    }
+    return false;
   }
   // True if the job has left a log in --output_dir, but no checkpoint. The program would refuse to write over it.
   [[nodiscard]] bool starts_over() const {

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run has written is not deleted or replaced unasked, and what it needs later is kept.
+
+    nothing_lost_test.py TESSERA RUN_CLM MPIEXEC
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TESSERA, RUN_CLM = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+MPIEXEC = sys.argv[3]
+MODEL = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 16, "vocab_size": 300,
+         "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
+FLAGS = {"config_name": "m.json", "train_file": "a.txt", "block_size": "16", "global_batch_size": "4", "sample_tokens": "0",
+         "report_to": "none", "disable_tqdm": "true"}
+
+
+def words(flags):
+    return [word for name, value in flags.items() for word in (f"--{name}", value)]
+
+
+def tensors(file):
+    """The bytes of each tensor of a safetensors file, without the prefix of a model with a head."""
+    size = int.from_bytes(file[:8], "little")
+    entries = {name: entry["data_offsets"] for name, entry in json.loads(file[8:8 + size]).items() if name != "__metadata__"}
+    return {name.removeprefix("transformer."): file[8 + size + begin:8 + size + end] for name, (begin, end) in entries.items()}
+
+
+class NothingLost(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "m.json").write_text(json.dumps(MODEL))
+        names = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
+        (self.folder / "a.txt").write_text(" ".join(names[(i * i + i // 3) % 8] for i in range(900)))
+
+    def run_clm(self, *arguments, status=0, **flags):
+        result = subprocess.run([RUN_CLM, *words({**FLAGS, **flags}), *arguments], cwd=self.folder, capture_output=True, text=True,
+                                timeout=100)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result
+
+    def tessera(self, *arguments, status=0):
+        result = subprocess.run([TESSERA, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=100)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result
+
+    def content(self, path):
+        return (self.folder / path).read_bytes()
+
+    def test_a_run_that_cannot_start_deletes_nothing(self):
+        self.run_clm(max_steps="2", save_steps="2", output_dir="out")
+        for wrong in (["--mesh", "data=7"], ["--do_train", "false"], ["--config_overrides", "n_embd=7"]):
+            subprocess.run([RUN_CLM, *words({**FLAGS, "output_dir": "out"}), "--overwrite_output_dir", *wrong], cwd=self.folder,
+                           capture_output=True, timeout=100)
+            self.tessera("checkpoint", "verify", "out/checkpoint-2")
+        (self.folder / "out" / "checkpoint-1").mkdir()
+        (self.folder / "out" / "checkpoint-1" / "notes.txt").write_text("mine")
+        result = self.run_clm("--overwrite_output_dir", max_steps="1", save_strategy="no", output_dir="out")
+        self.assertIn("deleted 1 checkpoints of the run in out", result.stderr)
+        self.assertFalse((self.folder / "out" / "checkpoint-2").exists())
+        self.assertEqual(self.content("out/checkpoint-1/notes.txt"), b"mine")
+
+    def launch(self, *arguments):
+        return subprocess.Popen([TESSERA, "launch", "--launcher", MPIEXEC, "-np", "1", *arguments], cwd=self.folder, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def kill_rank(self, job, checkpoint):
+        """Kills the rank when it has saved the checkpoint."""
+        deadline = time.time() + 60
+        while not (self.folder / checkpoint / "manifest.json").exists():
+            self.assertTrue(time.time() < deadline and job.poll() is None, "no checkpoint")
+            time.sleep(0.02)
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(path / "exe") == RUN_CLM and os.readlink(path / "cwd").startswith(str(self.folder)):
+                    os.kill(int(path.name), signal.SIGKILL)
+            except OSError:
+                pass
+        return job.communicate(timeout=100)
+
+    def test_a_job_with_a_file_of_flags_continues_from_its_checkpoint(self):
+        flags = {**FLAGS, "output_dir": "out", "overwrite_output_dir": True, "save_steps": 20, "max_steps": 400, "block_size": 16,
+                 "global_batch_size": 4, "sample_tokens": 0, "disable_tqdm": True}
+        (self.folder / "args.json").write_text(json.dumps(flags))
+        job = self.launch("--", RUN_CLM, "args.json")
+        _, error = self.kill_rank(job, "out/checkpoint-20")
+        self.assertEqual(job.returncode, 0, error)
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks, from \S*out/checkpoint-\d+")
+        self.assertNotIn("that this run replaces", error)
+
+    def test_a_restart_in_another_folder_does_not_delete_checkpoints(self):
+        (self.folder / "sub").mkdir()
+        for name in ("m.json", "a.txt"):
+            shutil.copy(self.folder / name, self.folder / "sub" / name)
+        job = self.launch("--launcher-args", "-wdir sub", "--", RUN_CLM,
+                          *words({**FLAGS, "output_dir": "out", "save_steps": "20", "max_steps": "400"}), "--overwrite_output_dir")
+        _, error = self.kill_rank(job, "sub/out/checkpoint-20")
+        self.assertEqual(job.returncode, 0, error)
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks, from \S*sub/out/checkpoint-\d+")
+        restart = subprocess.run([RUN_CLM, *words({**FLAGS, "output_dir": "sub/out"}), "--overwrite_output_dir"], cwd=self.folder,
+                                 capture_output=True, text=True, timeout=100, env={**os.environ, "TESSERA_RESTART": "1"})
+        self.assertEqual(restart.returncode, 1)
+        self.assertIn("this restart of tessera launch would replace ", restart.stderr)
+
+    def test_a_finished_run_is_not_written_over_by_resume_first(self):
+        self.run_clm(max_steps="2", save_strategy="no", output_dir="out")
+        before = self.content("out/model.safetensors")
+        job = self.launch("--resume-first", "--", RUN_CLM, *words({**FLAGS, "max_steps": "3", "seed": "7", "output_dir": "out"}))
+        _, error = job.communicate(timeout=100)
+        self.assertNotEqual(job.returncode, 0, error)
+        self.assertEqual(self.content("out/model.safetensors"), before)
+
+    def held_out(self, result):
+        return re.search(r"held out\D*loss ([\d.]+)", result.stdout).group(1)
+
+    def test_a_saved_model_has_its_tokenizer(self):
+        trained = self.run_clm(tokenizer_name="bpe:290", max_steps="20", learning_rate="0.01", save_steps="20", output_dir="out")
+        self.tessera("checkpoint", "consolidate", "out/checkpoint-20", "-o", "model/")
+        for model in ("out", "model"):
+            again = subprocess.run([RUN_CLM, *words({k: v for k, v in FLAGS.items() if k != "config_name"}), "--model_name_or_path", model,
+                                    "--do_train", "false"], cwd=self.folder, capture_output=True, text=True, timeout=100)
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertEqual(self.held_out(again), self.held_out(trained), model)
+
+    def test_a_run_that_continues_with_other_data_is_warned(self):
+        self.run_clm(max_steps="2", save_steps="2", output_dir="out")
+        same = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="out")
+        self.assertNotIn("other training data", same.stderr)
+        text = self.content("a.txt").decode().translate(str.maketrans("aeiou", "eioua"))
+        (self.folder / "a.txt").write_text(text)
+        other = self.run_clm("--resume_from_checkpoint", "true", max_steps="6", output_dir="out")
+        self.assertIn("the run had other training data, another tokenizer or another --train_sampling_strategy", other.stderr)
+
+    def test_the_best_model_moves_with_its_folder(self):
+        flags = dict(eval_strategy="steps", eval_steps="1", save_strategy="steps", save_steps="1", learning_rate="0.3",
+                     lr_scheduler_type="constant", greater_is_better="true")
+        self.run_clm("--load_best_model_at_end", max_steps="4", output_dir="p1", **flags)
+        shutil.move(self.folder / "p1", self.folder / "p2")
+        self.run_clm("--load_best_model_at_end", max_steps="4", output_dir="p1", seed="9", **flags)
+        result = self.run_clm("--load_best_model_at_end", "--resume_from_checkpoint", "true", max_steps="5", output_dir="p2", **flags)
+        best = re.search(r"best model (\S+):", result.stdout).group(1)
+        self.assertTrue(best.startswith("p2/checkpoint-"), best)
+        self.tessera("checkpoint", "consolidate", best, "-o", "best")
+        self.assertEqual(tensors(self.content("p2/model.safetensors")), tensors(self.content("best/model.safetensors")))
+
+    def test_checkpoints_of_the_model_alone_and_files_are_passed_over(self):
+        self.run_clm(max_steps="2", save_steps="2", output_dir="out")
+        self.run_clm("--resume_from_checkpoint", "true", "--save_only_model", max_steps="3", save_steps="1", output_dir="out")
+        (self.folder / "out" / "checkpoint-9").write_text("not a folder")
+        result = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="out")
+        self.assertIn("out/checkpoint-3 contains no optimizer, for example because of --save_only_model", result.stderr)
+        self.assertIn("resumed    out/checkpoint-2", result.stdout)
+
+    def test_a_pipe_is_no_manifest(self):
+        self.run_clm(max_steps="2", save_steps="2", output_dir="out")
+        (self.folder / "out" / "checkpoint-2" / "manifest.json").unlink()
+        os.mkfifo(self.folder / "out" / "checkpoint-2" / "manifest.json")
+        result = self.tessera("checkpoint", "verify", "out/checkpoint-2", status=1)
+        self.assertIn("it is not a regular file", result.stderr)
+
+    def test_every_epoch_is_trained(self):
+        """3 micro-batches in an epoch, 2 in an update: 9 micro-batches need 5 updates."""
+        self.run_clm(max_train_samples="12", gradient_accumulation_steps="2", num_train_epochs="3", output_dir="out", save_strategy="no")
+        state = json.loads(self.content("out/trainer_state.json"))
+        self.assertEqual(state["global_step"], 5)
+        self.assertAlmostEqual(state["epoch"], 10 / 3)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
