@@ -213,13 +213,19 @@ void Cluster::advance(int rank, std::uint64_t progress) {
 void Cluster::await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress,
                              const std::string& group) {
   constexpr int kSpins = 200;
+  constexpr auto kYielding = std::chrono::milliseconds(1);  // then the rank sleeps, so that others can compute
+  constexpr auto kSleep = std::chrono::microseconds(50);
   const auto begin = std::chrono::steady_clock::now();
   const auto lacks = [&](int other) { return at(ranks_, other).progress.load(std::memory_order_acquire) < progress; };
   for (const int other : world_ranks) {
     for (int i = 0; other != rank && lacks(other); ++i) {
       if (i < kSpins) continue;
-      std::this_thread::yield();
-      check_progress_of(other, rank, progress, group, std::chrono::steady_clock::now() - begin);
+      const auto waited = std::chrono::steady_clock::now() - begin;
+      if (waited < kYielding)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(kSleep);
+      check_progress_of(other, rank, progress, group, waited);
     }
   }
 }
