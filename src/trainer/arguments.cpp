@@ -13,6 +13,7 @@
 #include "program_flags.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/data/token_file.h"
 #include "tessera/optim/factory.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/trainer/model_names.h"
@@ -222,6 +223,17 @@ std::int64_t TrainingArguments::warmup_count(std::int64_t total_steps) const {
   return static_cast<std::int64_t>(count);
 }
 
+namespace {
+
+// A token file records its tokenizer. `bytes` is the default of the flag, so only here is it known that a user gave it.
+void check_file_of_bytes(const std::string& train_file) {
+  if (!data::TokenFile::is_token_file(train_file)) return;
+  const std::string written = data::TokenFile::open(train_file).info().tokenizer;
+  require(written == "bytes", "--tokenizer_name bytes: {} was written with the tokenizer {}", train_file, written);
+}
+
+}  // namespace
+
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
                                                           const std::string& about, TrainingArguments standard) {
   TrainingArguments arguments = std::move(standard);
@@ -237,7 +249,10 @@ std::optional<TrainingArguments> parse_training_arguments(int argc, const char* 
     arguments.resume_from_checkpoint.clear();
   settle_arguments(arguments, parser);
   find_named_models(arguments);
-  if (!parser.was_given("tokenizer_name")) use_tokenizer_of_model(arguments);
+  if (!parser.was_given("tokenizer_name"))
+    use_tokenizer_of_model(arguments);
+  else if (arguments.tokenizer_name == "bytes")
+    check_file_of_bytes(arguments.train_file);
   arguments.check();
   return arguments;
 }

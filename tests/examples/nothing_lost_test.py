@@ -160,6 +160,19 @@ class NothingLost(unittest.TestCase):
         self.assertIn("out/checkpoint-3 contains no optimizer, for example because of --save_only_model", result.stderr)
         self.assertIn("resumed    out/checkpoint-2", result.stdout)
 
+    def test_a_token_file_refuses_another_tokenizer(self):
+        self.tessera("tokenize", "a.txt", "--tokenizer", "bpe:290", "-o", "a.tokens")
+        self.run_clm(train_file="a.tokens", max_steps="1")
+        result = self.run_clm(train_file="a.tokens", tokenizer_name="bytes", status=2)
+        self.assertIn("--tokenizer_name bytes: a.tokens was written with the tokenizer bpe:290", result.stderr)
+        (self.folder / "b.txt").write_text(self.content("a.txt").decode().replace("mesh", "mush"))
+        self.tessera("tokenize", "b.txt", "--tokenizer", "bpe:290", "-o", "b.tokens")
+        self.run_clm(train_file="b.tokens", max_steps="1", save_strategy="no", output_dir="other")
+        same = self.run_clm(train_file="b.tokens", tokenizer_name="other/vocab.bpe", max_steps="1")
+        self.assertIn("held out", same.stdout)
+        result = self.run_clm(train_file="a.tokens", tokenizer_name="other/vocab.bpe", status=1)
+        self.assertIn("vocab.bpe: ", result.stderr)
+
     def test_a_pipe_is_no_manifest(self):
         self.run_clm(max_steps="2", save_steps="2", output_dir="out")
         (self.folder / "out" / "checkpoint-2" / "manifest.json").unlink()

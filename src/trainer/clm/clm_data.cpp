@@ -53,6 +53,9 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenFile& file, const
   auto out = data::make_tokenizer(given, "");
   require(out->vocab_size() == file.info().vocab_size, "--tokenizer_name {}: has {} ids; {} was written with {} of {}",
           given, out->vocab_size(), file.path(), file.info().vocab_size, file.info().tokenizer);
+  const std::string& written = file.info().vocabulary;
+  require(written.empty() || out->vocabulary().empty() || out->vocabulary() == written,
+          "--tokenizer_name {}: {} was written with another vocabulary of as many ids", given, file.path());
   return out;
 }
 
