@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/fsdp/fsdp.h"
@@ -122,7 +123,7 @@ DecoderCourse course_of_ranks(const DecoderLayout& layout) {
   return out;
 }
 
-class DecoderLayouts : public testing::TestWithParam<DecoderLayout> {};
+class DecoderLayouts : public ::testing::TestWithParam<DecoderLayout> {};
 
 TEST_P(DecoderLayouts, LossesAndGradientsEqualThoseOfOneRank) {
   const DecoderCourse expected = course_of_ranks({GetParam().model, "data=1"});
@@ -136,21 +137,20 @@ TEST_P(DecoderLayouts, LossesAndGradientsEqualThoseOfOneRank) {
       ASSERT_NEAR(course.gradients[p][i], expected.gradients[p][i], 1e-10) << "parameter " << p << " element " << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, DecoderLayouts,
-                         testing::Values(DecoderLayout{"Llama", "data=2"}, DecoderLayout{"Llama", "model=2"},
-                                         DecoderLayout{"Llama", "fsdp=2,model=3"},
-                                         DecoderLayout{"Llama", "data=2,fsdp=2"}, DecoderLayout{"Mixtral", "expert=2"},
-                                         DecoderLayout{"Mixtral", "fsdp=3"},
-                                         DecoderLayout{"Mixtral", "expert=2,model=3"},
-                                         DecoderLayout{"MixtralWithCapacity", "expert=3"},
-                                         DecoderLayout{"MixtralWithCapacity", "fsdp=2,expert=3"},
-                                         DecoderLayout{"MixtralWithCapacity", "data=2,model=2"}),
-                         [](const auto& info) {
-                           std::string name = info.param.model + "_" + info.param.mesh;
-                           for (char& c : name)
-                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, DecoderLayouts,
+    ::testing::ValuesIn(tessera::testing::cases_of<DecoderLayout>(
+        {DecoderLayout{"Llama", "data=2"}, DecoderLayout{"Llama", "model=2"}, DecoderLayout{"Llama", "fsdp=2,model=3"},
+         DecoderLayout{"Llama", "data=2,fsdp=2"}, DecoderLayout{"Mixtral", "expert=2"},
+         DecoderLayout{"Mixtral", "fsdp=3"}, DecoderLayout{"Mixtral", "expert=2,model=3"},
+         DecoderLayout{"MixtralWithCapacity", "expert=3"}, DecoderLayout{"MixtralWithCapacity", "fsdp=2,expert=3"},
+         DecoderLayout{"MixtralWithCapacity", "data=2,model=2"}})),
+    [](const auto& info) {
+      std::string name = info.param.model + "_" + info.param.mesh;
+      for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+      return name;
+    });
 
 }  // namespace
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/fsdp/fsdp.h"
@@ -93,7 +94,7 @@ Course course_of(const Layout& layout) {
   return out;
 }
 
-class LayoutInvariance : public testing::TestWithParam<Layout> {};
+class LayoutInvariance : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(LayoutInvariance, LossesAndGradientsEqualThoseOfOneRank) {
   static const Course expected = course_of({"data=1"});
@@ -109,9 +110,10 @@ TEST_P(LayoutInvariance, LossesAndGradientsEqualThoseOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, LayoutInvariance,
-                         testing::Values(Layout{"data=2"}, Layout{"fsdp=3", true}, Layout{"model=2", false, true},
-                                         Layout{"data=2,model=2", true, true}, Layout{"data=2,fsdp=2", true},
-                                         Layout{"data=2,model=3", false, true}, Layout{"fsdp=3,model=2", true, true}),
+                         ::testing::ValuesIn(tessera::testing::cases_of<Layout>(
+                             {Layout{"data=2"}, Layout{"fsdp=3", true}, Layout{"model=2", false, true},
+                              Layout{"data=2,model=2", true, true}, Layout{"data=2,fsdp=2", true},
+                              Layout{"data=2,model=3", false, true}, Layout{"fsdp=3,model=2", true, true}})),
                          [](const auto& info) {
                            std::string name = info.param.name();
                            for (char& c : name)

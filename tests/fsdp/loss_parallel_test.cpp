@@ -78,7 +78,7 @@ void expect_equal_values(const std::vector<double>& got, const std::vector<doubl
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-9) << i;
 }
 
-class LinearCrossEntropy : public testing::TestWithParam<HeadCase> {};
+class LinearCrossEntropy : public ::testing::TestWithParam<HeadCase> {};
 
 TEST_P(LinearCrossEntropy, EqualsTheLossOfCompleteLogitsOnOneRank) {
   HeadCase one;
@@ -93,7 +93,7 @@ TEST_P(LinearCrossEntropy, EqualsTheLossOfCompleteLogitsOnOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, LinearCrossEntropy,
-    testing::Values(
+    ::testing::Values(
         HeadCase{.name = "ChunksOnOneRank", .chunks = 3, .with_bias = true},
         HeadCase{.name = "MoreChunksThanPositions", .chunks = 50},
         HeadCase{.name = "Vocabulary3", .mesh = "model=3", .weight = {"model", {}}},

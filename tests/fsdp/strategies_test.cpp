@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
@@ -114,7 +115,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
     ASSERT_NEAR(got[i], wanted[i], 1e-9 * std::max(1.0, std::fabs(wanted[i]))) << what << " " << i;
 }
 
-class Strategies : public testing::TestWithParam<Plan> {};
+class Strategies : public ::testing::TestWithParam<Plan> {};
 
 TEST_P(Strategies, GiveTheLossesNormsAndParametersOfOneRank) {
   static std::map<double, Results> of_one_rank;  // by norm
@@ -131,25 +132,25 @@ constexpr double kMaximumNorm = std::numeric_limits<double>::infinity();
 
 INSTANTIATE_TEST_SUITE_P(
     All, Strategies,
-    testing::Values(
-        Plan{.name = "Zero0", .mesh = "fsdp=3", .strategy = ShardingStrategy::kNoShard},
-        Plan{.name = "Zero1", .mesh = "fsdp=3", .strategy = ShardingStrategy::kShardOptimizer},
-        Plan{.name = "Zero2", .mesh = "fsdp=2", .strategy = ShardingStrategy::kShardGradOp},
-        Plan{.name = "Zero3InfinityNorm",
-             .mesh = "fsdp=4",
-             .strategy = ShardingStrategy::kFullShard,
-             .norm_type = kMaximumNorm},
-        Plan{.name = "Hybrid2x3", .mesh = "data=2,fsdp=3", .strategy = ShardingStrategy::kHybridShard},
-        Plan{.name = "ReshardWithin2Of4", .mesh = "fsdp=4", .reshard = 2},
-        Plan{.name = "ReshardWithin3Of6DeferredSums", .mesh = "fsdp=6", .reshard = 3, .defers = true},
-        Plan{.name = "NoSyncOverPrograms", .mesh = "fsdp=3", .defers = true},
-        Plan{.name = "NoSyncInOneProgram", .mesh = "fsdp=2", .defers = true, .one_program = true},
-        Plan{.name = "NoSyncOfReplicas", .mesh = "data=3", .strategy = ShardingStrategy::kNoShard, .defers = true},
-        Plan{.name = "NoSyncBesideTensorParallelism",
-             .mesh = "data=2,model=3",
-             .tensor_parallel = true,
-             .defers = true,
-             .norm_type = 1}),
+    ::testing::ValuesIn(tessera::testing::cases_of<Plan>(
+        {Plan{.name = "Zero0", .mesh = "fsdp=3", .strategy = ShardingStrategy::kNoShard},
+         Plan{.name = "Zero1", .mesh = "fsdp=3", .strategy = ShardingStrategy::kShardOptimizer},
+         Plan{.name = "Zero2", .mesh = "fsdp=2", .strategy = ShardingStrategy::kShardGradOp},
+         Plan{.name = "Zero3InfinityNorm",
+              .mesh = "fsdp=4",
+              .strategy = ShardingStrategy::kFullShard,
+              .norm_type = kMaximumNorm},
+         Plan{.name = "Hybrid2x3", .mesh = "data=2,fsdp=3", .strategy = ShardingStrategy::kHybridShard},
+         Plan{.name = "ReshardWithin2Of4", .mesh = "fsdp=4", .reshard = 2},
+         Plan{.name = "ReshardWithin3Of6DeferredSums", .mesh = "fsdp=6", .reshard = 3, .defers = true},
+         Plan{.name = "NoSyncOverPrograms", .mesh = "fsdp=3", .defers = true},
+         Plan{.name = "NoSyncInOneProgram", .mesh = "fsdp=2", .defers = true, .one_program = true},
+         Plan{.name = "NoSyncOfReplicas", .mesh = "data=3", .strategy = ShardingStrategy::kNoShard, .defers = true},
+         Plan{.name = "NoSyncBesideTensorParallelism",
+              .mesh = "data=2,model=3",
+              .tensor_parallel = true,
+              .defers = true,
+              .norm_type = 1}})),
     [](const auto& info) { return info.param.name; });
 
 /// The collectives of the micro-batch before the last one.

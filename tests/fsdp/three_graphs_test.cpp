@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "tessera/frontend/compile/typed_function.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -92,7 +93,7 @@ std::vector<double> losses_of(const Training& training, int graphs) {
   return out;
 }
 
-class ThreeGraphs : public testing::TestWithParam<Training> {};
+class ThreeGraphs : public ::testing::TestWithParam<Training> {};
 
 TEST_P(ThreeGraphs, TrainAsOneGraphDoes) {
   const std::vector<double> expected = losses_of(GetParam(), 1);
@@ -104,9 +105,9 @@ TEST_P(ThreeGraphs, TrainAsOneGraphDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, ThreeGraphs,
-                         testing::Values(Training{"data=1"}, Training{"data=2", true}, Training{"data=3"},
-                                         Training{"data=2,model=2", false, true},
-                                         Training{"data=2,model=3", true, true}));
+                         ::testing::ValuesIn(tessera::testing::cases_of<Training>(
+                             {Training{"data=1"}, Training{"data=2", true}, Training{"data=3"},
+                              Training{"data=2,model=2", false, true}, Training{"data=2,model=3", true, true}})));
 
 TEST(ThreeGraphs, RunAProgramForEachPart) {
   const FreshRank rank;

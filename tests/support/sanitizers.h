@@ -3,6 +3,9 @@
 // ones.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 namespace tessera::testing {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -12,5 +15,13 @@ inline constexpr int kSanitizedShare = 1;
 #endif
 /// Returns how many of `count` cases to run.
 constexpr int cases_here(int count) { return (count + kSanitizedShare - 1) / kSanitizedShare; }
+
+/// Returns `cases`, or under a sanitizer every fourth one, for INSTANTIATE_TEST_SUITE_P.
+template <class T>
+std::vector<T> cases_of(const std::vector<T>& cases) {
+  std::vector<T> out;
+  for (std::size_t i = 0; i < cases.size(); i += kSanitizedShare) out.push_back(cases[i]);
+  return out;
+}
 
 }  // namespace tessera::testing

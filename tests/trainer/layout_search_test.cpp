@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "support/sanitizers.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 
@@ -79,7 +80,7 @@ TEST(LayoutSearch, LayersThatAreNotTracedCountAsTheTracedOnes) {
 
 TEST(LayoutSearch, LessMemoryTakesTheModesThatNeedLess) {
   LayoutSearchOptions options = options_of(kFiveBlocks, 4);
-  options.arguments.config_overrides = "n_layer=4";
+  options.arguments.config_overrides = testing::kSanitizedShare == 1 ? "n_layer=4" : "n_layer=2";
   const auto free = find_layouts(options);
   const auto of_mesh = [](const std::vector<LayoutPlan>& plans, std::string_view mesh) {
     return *std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan.layout.mesh() == mesh; });

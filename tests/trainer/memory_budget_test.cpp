@@ -8,20 +8,22 @@
 #include <filesystem>
 
 #include "support/error_of.h"
+#include "support/sanitizers.h"
 #include "tessera/base/files.h"
 
 namespace tessera::trainer {
 namespace {
 
-constexpr const char* kSixBlocks =
-    R"({"model_type": "gpt2", "n_embd": 24, "n_head": 3, "n_layer": 6, "n_positions": 64,
+// The blocks of a model for a budget; a search under a sanitizer would take minutes with all of them.
+const std::string kBlocks = fmt::format(R"({{"n_layer": {}, )", testing::kSanitizedShare == 1 ? 6 : 2) +
+                            R"("model_type": "gpt2", "n_embd": 24, "n_head": 3, "n_positions": 64,
   "vocab_size": 40, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})";
 constexpr std::int64_t kDevices = 2;
 
-TrainingArguments six_blocks() {
+TrainingArguments blocks() {
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("tessera_budget_{}.json", getpid())).string();
-  write_file(path, kSixBlocks);
+  write_file(path, kBlocks);
   TrainingArguments out;
   out.config_name = path;
   out.mesh = "data=2";
@@ -30,7 +32,7 @@ TrainingArguments six_blocks() {
 }
 
 TEST(MemoryBudget, LessMemoryTakesMoreTime) {
-  const auto curve = BudgetPlanner(six_blocks(), kDevices).curve();
+  const auto curve = BudgetPlanner(blocks(), kDevices).curve();
   ASSERT_GE(curve.size(), 4U);
   EXPECT_EQ(curve.front().budget, 0);
   for (std::size_t i = 1; i < curve.size(); ++i) {
@@ -41,7 +43,7 @@ TEST(MemoryBudget, LessMemoryTakesMoreTime) {
 }
 
 TEST(MemoryBudget, EachBudgetOfTheCurveIsKept) {
-  BudgetPlanner planner(six_blocks(), kDevices);
+  BudgetPlanner planner(blocks(), kDevices);
   const auto curve = planner.curve();
   EXPECT_EQ(planner.within(curve.front().held_bytes).budget, 0);
   for (const BudgetPoint& point : curve) {
@@ -52,7 +54,7 @@ TEST(MemoryBudget, EachBudgetOfTheCurveIsKept) {
 }
 
 TEST(MemoryBudget, TooLittleMemoryNamesTheLeastAndTheLargestValues) {
-  TrainingArguments arguments = six_blocks();
+  TrainingArguments arguments = blocks();
   arguments.max_memory_per_rank = "10KB";
   BudgetPlanner planner(arguments, kDevices);
   const std::string text = testing::error_of([&] { (void)planner.within(10 << 10); });
