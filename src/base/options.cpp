@@ -86,6 +86,7 @@ constexpr OptionRow kTable[] = {
     {"HF_HOME", kText, "~/.cache/huggingface",
      "the folder of Hugging Face's tools; models are searched in its folder hub"},
     {"TESSERA_RESTART", kInteger, "0", "set by tessera launch: how often it has started this job again"},
+    {"TESSERA_JOB_START", kInteger, "0", "set by tessera launch: when the job began, in seconds since the epoch"},
     {"TESSERA_RENAME_DELAY", kInteger, "0",
      "milliseconds to wait before and after a complete file or checkpoint gets its name; for tests that end a run "
      "then"},
@@ -139,7 +140,8 @@ constexpr Range kRanges[] = {{"TESSERA_NUM_THREADS", 1, 1024},        {"TESSERA_
                              {"TESSERA_LARGEST_SCORES", 0, kNoEnd},   {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
                              {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},       {"XLA_METRICS_SAMPLES", 1, kNoEnd},
                              {"TESSERA_WATCHDOG_SECONDS", 0, kNoEnd}, {"TESSERA_COLLECTIVE_TIMEOUT", 0, kNoEnd},
-                             {"TESSERA_RESTART", 0, kNoEnd},          {"TESSERA_RENAME_DELAY", 0, 60'000}};
+                             {"TESSERA_RESTART", 0, kNoEnd},          {"TESSERA_JOB_START", 0, kNoEnd},
+                             {"TESSERA_RENAME_DELAY", 0, 60'000}};
 
 static_assert(std::all_of(std::begin(kRanges), std::end(kRanges), [](const Range& range) {
   return std::any_of(std::begin(kTable), std::end(kTable),

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -179,6 +181,13 @@ void sync_folder(const std::string& folder) {
 
 }  // namespace
 
+std::string set_aside(const std::string& path) {
+  std::string out = path + ".replaced";
+  for (int i = 2; std::filesystem::exists(out); ++i) out = fmt::format("{}.replaced{}", path, i);
+  if (std::rename(path.c_str(), out.c_str()) != 0) fail_io("write", path, errno);
+  return out;
+}
+
 void commit_rename(const std::string& from, const std::string& to) {
   if (std::filesystem::is_directory(from)) sync_folder(from);
   wait_around_rename();
@@ -189,9 +198,7 @@ void commit_rename(const std::string& from, const std::string& to) {
   if (!replaces || renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
     if (replaces && errno != EINVAL && errno != ENOSYS) fail_io("write", to, errno);
     // NFS cannot exchange folders. The old one stays complete under another name until the new one is in its place.
-    const std::string old = to + ".replaced";
-    if (replaces) std::filesystem::remove_all(old);
-    if (replaces && std::rename(to.c_str(), old.c_str()) != 0) fail_io("write", to, errno);
+    const std::string old = replaces ? set_aside(to) : "";
     if (std::rename(from.c_str(), to.c_str()) != 0) {
       const int error = errno;
       if (replaces && std::rename(old.c_str(), to.c_str()) != 0) fail_io("write", to, errno);

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "files/file_names.h"
+#include "files/manifest.h"
+#include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
 
@@ -69,16 +71,15 @@ std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::i
   std::vector<std::string> out;
   for (const auto& [number, path] : checkpoints_in(folder)) {
     if (number <= step) continue;
-    std::string name = path + ".replaced";
-    for (int i = 2; fs::exists(name); ++i) name = fmt::format("{}.replaced{}", path, i);
-    fs::rename(path, name);
+    set_aside(path);
     out.push_back(path);
   }
   return out;
 }
 
 void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best) {
-  const auto found = checkpoints_in(folder);
+  auto found = checkpoints_in(folder);
+  std::erase_if(found, [](const auto& one) { return !fs::exists(fs::path(one.second) / kManifestFile); });  // of others
   const auto is_best = [&](const std::string& path) { return fs::path(path).filename() == fs::path(best).filename(); };
   const bool keeps_another = !found.empty() && !best.empty() && !is_best(found.rbegin()->second);
   std::int64_t surplus = isize(found) - std::max<std::int64_t>(most, keeps_another ? 2 : 0);

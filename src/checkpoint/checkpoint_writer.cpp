@@ -96,6 +96,8 @@ void CheckpointWriter::begin(const std::string& folder, const CheckpointContent&
     if (save->world->rank() != 0) return;
     fs::remove_all(save->partial);
     make_folder(save->partial);
+    // A folder of the user that happens to have the name of the checkpoint.
+    if (fs::is_directory(save->folder) && !fs::exists(save->folder + "/" + kManifestFile)) set_aside(save->folder);
   });
   save->tensors = pin_states(content.states);
   save->task = std::make_unique<BackgroundTask>([save = save.get()] { save->write(); });

@@ -59,7 +59,8 @@ void Checkpoint::consolidate(const std::string& group, const std::string& folder
     throw;
   }
   // A run writes the files of its tokenizer beside its checkpoints.
-  copy_tokenizer(std::filesystem::path(this->folder() + "/").parent_path().parent_path().string(), folder);
+  copy_tokenizer(
+      std::filesystem::absolute(this->folder() + "/.").lexically_normal().parent_path().parent_path().string(), folder);
   if (manifest_->files.contains("config.json")) write_document(folder + "/config.json", document("config").str());
 }
 

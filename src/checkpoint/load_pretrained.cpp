@@ -192,15 +192,18 @@ ShardReader reader_of(const Source& source) {
   };
 }
 
-// Differs for other weights, although a rank reads only its shards of them: training changes elements in every block.
+// Differs for other weights, although a rank reads only its shards of them. Small tensors are compared completely, and of
+// a large one a 256th, at most 64 KiB.
 std::uint64_t content_of(const Source& source) {
   if (joined_world()->size() == 1) return 0;
-  constexpr SampleBlocks kBlocks{.count = 4, .bytes = 256};
+  constexpr std::uint64_t kBlock = 256;
+  constexpr std::uint64_t kSmall = 32 << 10;
   const Type& type = source.tensor.type;
   const auto bytes = static_cast<std::uint64_t>(type.element_count()) * dtype_size(type.dtype()) / source.places.size();
+  const std::uint64_t count = bytes <= kSmall ? kSmall / kBlock : std::clamp<std::uint64_t>(bytes >> 16, 4, 256);
   std::uint64_t hash = hash_text(type.str());
   for (const Place& place : source.places)
-    hash = hash_mix(hash, hash_of_samples(*place.file, place.offset, bytes, kBlocks));
+    hash = hash_mix(hash, hash_of_samples(*place.file, place.offset, bytes, {count, kBlock}));
   return hash;
 }
 

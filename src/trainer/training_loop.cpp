@@ -98,7 +98,7 @@ void Trainer::Run::save_model(const std::string& folder) {
   require(!folder.empty() || !arguments_.output_dir.empty(), "save_model: give a folder, or set output_dir");
   const std::string& place = folder.empty() ? arguments_.output_dir : folder;
   save_pretrained(*setup_.network, place);
-  if (is_master_) task_.save_tokenizer(place);
+  if (is_master_) save_tokenizer(place);
 }
 
 // ---- the loop -------------------------------------------------------------------------------------------------------------
@@ -162,12 +162,20 @@ void Trainer::Run::follow_update(double rate, double epoch_before) {
   }
 }
 
+void Trainer::Run::save_tokenizer(const std::string& folder) const {
+  try {
+    task_.save_tokenizer(folder);
+  } catch (const std::exception& error) {  // the weights matter more
+    log_warning("the tokenizer is not saved in {}: {}", folder, error.what());
+  }
+}
+
 // The run can be trained, so it may replace another one.
 void Trainer::Run::begin_output() {
   begins_output_ = false;
   if (!saves()) return;
+  if (arguments_.save_strategy != "no") save_tokenizer(arguments_.output_dir);
   if (resumed_from_.empty()) delete_replaced_checkpoints(arguments_);
-  if (arguments_.save_strategy != "no") task_.save_tokenizer(arguments_.output_dir);
 }
 
 // What the arguments ask for after an update. Callbacks may change it.

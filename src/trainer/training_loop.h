@@ -68,6 +68,7 @@ class Trainer::Run {
   [[nodiscard]] bool is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const;
   void evaluate_and_save();
   void begin_output();
+  void save_tokenizer(const std::string& folder) const;
   void save_run();
   void resume();
   [[nodiscard]] ResumeState state_of_data() const;

@@ -91,7 +91,7 @@ class NothingLost(unittest.TestCase):
         flags = {**FLAGS, "output_dir": "out", "overwrite_output_dir": True, "save_steps": 20, "max_steps": 400, "block_size": 16,
                  "global_batch_size": 4, "sample_tokens": 0, "disable_tqdm": True}
         (self.folder / "args.json").write_text(json.dumps(flags))
-        job = self.launch("--", RUN_CLM, "args.json")
+        job = self.launch("--", "env", "A=1", RUN_CLM, "args.json")
         _, error = self.kill_rank(job, "out/checkpoint-20")
         self.assertEqual(job.returncode, 0, error)
         self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks, from \S*out/checkpoint-\d+")
@@ -138,7 +138,7 @@ class NothingLost(unittest.TestCase):
         text = self.content("a.txt").decode().translate(str.maketrans("aeiou", "eioua"))
         (self.folder / "a.txt").write_text(text)
         other = self.run_clm("--resume_from_checkpoint", "true", max_steps="6", output_dir="out")
-        self.assertIn("the run had other training data, another tokenizer or another --train_sampling_strategy", other.stderr)
+        self.assertIn("the run had other training data or another --train_sampling_strategy", other.stderr)
 
     def test_the_best_model_moves_with_its_folder(self):
         flags = dict(eval_strategy="steps", eval_steps="1", save_strategy="steps", save_steps="1", learning_rate="0.3",
@@ -159,6 +159,58 @@ class NothingLost(unittest.TestCase):
         result = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="out")
         self.assertIn("out/checkpoint-3 contains no optimizer, for example because of --save_only_model", result.stderr)
         self.assertIn("resumed    out/checkpoint-2", result.stdout)
+
+    def test_the_best_model_of_an_earlier_folder_is_found(self):
+        flags = dict(eval_strategy="steps", eval_steps="1", save_strategy="steps", save_steps="1", learning_rate="0.3",
+                     lr_scheduler_type="constant", greater_is_better="false")
+        self.run_clm("--load_best_model_at_end", max_steps="3", output_dir="p1", **flags)
+        best = json.loads(self.content("p1/trainer_state.json"))["best_model_checkpoint"]
+        self.run_clm("--load_best_model_at_end", max_steps=best[-1], output_dir="p2", seed="5", **flags)  # another run
+        for steps, place in (("4", "p1/checkpoint-3"), ("5", "true")):
+            result = self.run_clm("--load_best_model_at_end", "--resume_from_checkpoint", place, max_steps=steps, output_dir="p2", **flags)
+            shown = re.search(r"best model (\S+):", result.stdout).group(1)
+            metric = json.loads(self.content("p2/trainer_state.json"))["best_metric"]
+            self.assertEqual(json.loads(self.content(shown + "/trainer_state.json"))["best_metric"], metric)
+
+    def test_folders_of_others_are_no_checkpoints(self):
+        """Neither counts for --save_total_limit, nor is it deleted or written over."""
+        for name in ("checkpoint-1000", "checkpoint-1", "checkpoint-2"):
+            (self.folder / "out" / name).mkdir(parents=True)
+            (self.folder / "out" / name / "pytorch_model.bin").write_text(name)
+        self.run_clm("--overwrite_output_dir", max_steps="4", save_steps="2", save_total_limit="1", output_dir="out")
+        self.tessera("checkpoint", "verify", "out/checkpoint-4")
+        self.assertEqual(self.content("out/checkpoint-1000/pytorch_model.bin"), b"checkpoint-1000")
+        self.assertEqual(self.content("out/checkpoint-1/pytorch_model.bin"), b"checkpoint-1")
+        self.assertEqual(self.content("out/checkpoint-2.replaced/pytorch_model.bin"), b"checkpoint-2")
+
+    def test_an_earlier_tokenizer_is_not_taken_for_that_of_the_model(self):
+        def again(model):
+            flags = {k: v for k, v in FLAGS.items() if k != "config_name"}
+            result = subprocess.run([RUN_CLM, *words(flags), "--model_name_or_path", model, "--do_train", "false"], cwd=self.folder,
+                                    capture_output=True, text=True, timeout=100)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return self.held_out(result)
+
+        first = self.run_clm(tokenizer_name="bpe:290", max_steps="2", output_dir="out")
+        self.assertEqual(again("out"), self.held_out(first))
+        vocabulary = self.content("out/vocab.bpe")
+        (self.folder / "odd-name").write_bytes(vocabulary)
+        second = self.run_clm("--overwrite_output_dir", max_steps="2", output_dir="out")  # bytes
+        self.assertEqual(again("out"), self.held_out(second))
+        self.assertEqual(self.content("out/vocab.bpe.replaced"), vocabulary)
+        third = self.run_clm(tokenizer_name="odd-name", max_steps="2", output_dir="other")
+        self.assertEqual(again("other"), self.held_out(third))
+
+    def test_a_job_that_dies_before_its_first_update_may_still_replace_a_run(self):
+        self.run_clm(max_steps="2", save_steps="2", output_dir="out")
+        time.sleep(1.1)  # times of files have seconds
+        (self.folder / "once.sh").write_text('#!/bin/sh\n[ "$TESSERA_RESTART" = 0 ] && exit 1\nexec "$@"\n')
+        (self.folder / "once.sh").chmod(0o755)
+        job = self.launch("--", "./once.sh", RUN_CLM, *words({**FLAGS, "max_steps": "4", "save_steps": "4", "output_dir": "out"}),
+                          "--overwrite_output_dir")
+        _, error = job.communicate(timeout=100)
+        self.assertEqual(job.returncode, 0, error)
+        self.tessera("checkpoint", "verify", "out/checkpoint-4")
 
     def test_a_token_file_refuses_another_tokenizer(self):
         self.tessera("tokenize", "a.txt", "--tokenizer", "bpe:290", "-o", "a.tokens")

@@ -75,6 +75,9 @@ class OutputFile {
 };
 inline constexpr std::size_t kDirectAlignment = 4096;
 
+/// Renames a file or folder to PATH.replaced, or to PATH.replaced2, … if there is one already. Returns the new name.
+std::string set_aside(const std::string& path);
+
 /// Renames a file or folder, and waits until the new name is on the disk. For a folder, also waits for the names in it.
 /// If `to` exists, it is replaced atomically: at every moment `to` is the old or the new file or folder. An old folder
 /// is then deleted. If the file system cannot exchange folders (NFS), the old folder is deleted before the rename.

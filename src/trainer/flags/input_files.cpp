@@ -14,6 +14,7 @@
 #include "tessera/base/random_access.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/checkpoint/pretrained.h"
 #include "tessera/data/text_dataset.h"
 #include "tessera/data/token_file.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -42,18 +43,30 @@ bool is_text(const fs::path& path) {
   return std::find(kEndings.begin(), kEndings.end(), path.extension().string()) != kEndings.end();
 }
 
-// `config.json 0123456789abcdef, vocab.txt …`.
-std::string folder_content(const std::string& path) {
+bool is_of_tokenizer(const fs::path& path) {
+  const auto names = tokenizer_file_names();
+  return std::find(names.begin(), names.end(), path.filename().string()) != names.end();
+}
+// A program also writes other files into a folder of a model.
+bool is_of_model(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return is_of_tokenizer(path) || name == "config.json" || name == "model.safetensors.index.json";
+}
+
+// The hashes of the files that `is_wanted`: `config.json 0123456789abcdef, vocab.txt …`.
+std::string folder_content(const std::string& path, const std::function<bool(const fs::path&)>& is_wanted) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(path))
-    if (entry.is_regular_file() && is_text(entry.path())) names.push_back(entry.path().filename().string());
+    if (entry.is_regular_file() && is_wanted(entry.path())) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   std::vector<std::string> parts;
   for (const std::string& name : names)
     parts.push_back(fmt::format("{} {:016x}", name, hash_of_file((fs::path(path) / name).string())));
   return parts.empty() ? "no text or configuration" : fmt::format("{}", fmt::join(parts, ", "));
 }
-std::string folder_text(const std::string& path) { return fmt::format("{} ({})", path, folder_content(path)); }
+std::string folder_text(const std::string& path, const std::function<bool(const fs::path&)>& is_wanted) {
+  return fmt::format("{} ({})", path, folder_content(path, is_wanted));
+}
 
 // The names of all files, because they give the classes, and the content of a few.
 std::string images_content(const std::string& path) {
@@ -83,7 +96,7 @@ std::string text_or_error(const std::function<std::string()>& text) {
 std::string input_text(const std::string& path) {
   return text_or_error([&] {
     if (path.empty() || !fs::exists(path)) return path;
-    return fs::is_directory(path) ? folder_text(path) : file_text(path);
+    return fs::is_directory(path) ? folder_text(path, is_of_model) : file_text(path);
   });
 }
 
@@ -99,10 +112,12 @@ void check_same_inputs(const TrainingArguments& arguments) {
   inputs.emplace_back("config_name", input_text(arguments.config_name));
   inputs.emplace_back("model_name_or_path", input_text(arguments.model_name_or_path));
   if (!arguments.dataset_name.empty())
-    inputs.emplace_back("dataset_name", text_or_error([&] {
-                          return folder_text(data::find_dataset_folder(
-                              arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
-                        }));
+    inputs.emplace_back(
+        "dataset_name", text_or_error([&] {
+          return folder_text(
+              data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir),
+              is_text);
+        }));
   if (!arguments.datadir.empty() && !arguments.fake_data)
     inputs.emplace_back("datadir", text_or_error([&] {
                           return fmt::format("{} ({})", arguments.datadir, images_content(arguments.datadir));
@@ -112,7 +127,7 @@ void check_same_inputs(const TrainingArguments& arguments) {
 
 std::int64_t content_of_inputs(const TrainingArguments& arguments) {
   const auto content = [](const std::string& path) {
-    return fs::is_directory(path) ? folder_content(path) : fmt::format("{:016x}", hash_of_file(path));
+    return fs::is_directory(path) ? folder_content(path, is_text) : fmt::format("{:016x}", hash_of_file(path));
   };
   std::string all;
   try {
@@ -123,13 +138,10 @@ std::int64_t content_of_inputs(const TrainingArguments& arguments) {
           data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
     else if (!arguments.datadir.empty() && !arguments.fake_data)
       all = images_content(arguments.datadir + "/train");
-    if (all.empty()) return 0;
-    const std::string& tokenizer = arguments.tokenizer_name;
-    all += fs::exists(tokenizer) ? content(tokenizer) : tokenizer;
   } catch (const std::exception&) {  // the program reports files that cannot be read
     return 0;
   }
-  return static_cast<std::int64_t>(hash_text(all + arguments.train_sampling_strategy));
+  return all.empty() ? 0 : static_cast<std::int64_t>(hash_text(all + arguments.train_sampling_strategy));
 }
 
 }  // namespace tessera::trainer

@@ -12,8 +12,8 @@ namespace tessera::trainer {
 /// Collective. The error names the flag with the size and hash on each rank. Texts (--train_file) and weights are compared
 /// by others: check_files_on_all_ranks(), read_when_needed().
 void check_same_inputs(const TrainingArguments& arguments);
-/// A hash of the training data, of the tokenizer and of --train_sampling_strategy, without their paths. 0 if no file has
-/// the data. Of large files, samples.
+/// A hash of the training data and of --train_sampling_strategy, without paths. 0 if no file has the data. Of large
+/// files, samples.
 std::int64_t content_of_inputs(const TrainingArguments& arguments);
 
 }  // namespace tessera::trainer

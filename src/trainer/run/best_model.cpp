@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tessera/base/error.h"
+#include "tessera/base/json_object.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/checkpoint/checkpoint.h"
@@ -44,7 +45,23 @@ void BestModel::find_beside(const std::string& checkpoint) {
   std::string& best = state_.best_model_checkpoint;
   if (best.empty()) return;
   const fs::path folder = fs::path(checkpoint + "/").parent_path().parent_path();
-  best = (folder / fs::path(best).filename()).string();
+  const std::string beside = (folder / fs::path(best).filename()).string();
+  if (is_best_of_run(beside)) best = beside;
+}
+
+// A checkpoint that was the best one when it was saved says so. That of another run has another metric.
+bool BestModel::is_best_of_run(const std::string& checkpoint) const {
+  try {
+    const JsonObject json = JsonObject::from_file(checkpoint + "/trainer_state.json");
+    std::string best;
+    double metric = 0;
+    json.read("best_model_checkpoint", best);
+    json.read("best_metric", metric);
+    const auto name = [](const std::string& path) { return std::filesystem::path(path).filename(); };
+    return name(best) == name(checkpoint) && metric == state_.best_metric;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::string BestModel::load(TrainingSetup& setup) const {

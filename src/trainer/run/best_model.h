@@ -24,14 +24,15 @@ class BestModel {
   void note(const Metrics& result);
   /// Waits for the save in flight. If it failed, the checkpoint before it is the best one again. Collective.
   void finish();
-  /// After the run was continued from `checkpoint`: the best checkpoint so far is beside it, even if the folder has been
-  /// moved since.
+  /// After the run was continued from `checkpoint`: finds the best checkpoint beside it, if the folder has been moved.
   void find_beside(const std::string& checkpoint);
   /// Gives the model the values of the best checkpoint, and returns a line for the user. If the checkpoint is damaged or
   /// missing, returns "" after a warning, and the model keeps its values. Collective.
   std::string load(TrainingSetup& setup) const;
 
  private:
+  [[nodiscard]] bool is_best_of_run(const std::string& checkpoint) const;
+
   const TrainingArguments& arguments_;
   TrainerState& state_;
   RunSaver& saver_;

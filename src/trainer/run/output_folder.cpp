@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,9 +29,14 @@ std::vector<std::string> complete_checkpoints(const std::string& folder) {
   return out;
 }
 
-bool is_restart() {
-  const char* number = std::getenv("TESSERA_RESTART");  // of tessera launch
-  return number != nullptr && std::string_view(number) != "0";
+// Whether tessera launch has restarted the job, and the checkpoint is one of the job, not of a run before it.
+bool is_of_restarted_job(const std::string& checkpoint) {
+  const char* restart = std::getenv("TESSERA_RESTART");
+  const char* start = std::getenv("TESSERA_JOB_START");  // in seconds since the epoch
+  if (restart == nullptr || std::string_view(restart) == "0") return false;
+  struct stat status {};
+  const bool is_known = stat((checkpoint + "/manifest.json").c_str(), &status) == 0;
+  return start == nullptr || !is_known || status.st_mtime >= std::atoll(start);
 }
 
 }  // namespace
@@ -46,9 +52,10 @@ OutputFolder::OutputFolder(const TrainingArguments& arguments) {
       "it",
       folder);
   if (RankContext::current().rank() != 0) return;
-  const auto complete = complete_checkpoints(folder);
+  auto complete = complete_checkpoints(folder);
+  std::erase_if(complete, [](const std::string& path) { return !is_of_restarted_job(path); });
   require(
-      resumes || complete.empty() || !is_restart(),
+      resumes || complete.empty(),
       "this restart of tessera launch would replace {} checkpoints in {}, such as {}; continue the run with "
       "--resume_from_checkpoint true (tessera launch --checkpoints {}), or delete them",
       complete.size(), folder, [&] { return complete.back(); }, folder);

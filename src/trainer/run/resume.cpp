@@ -56,9 +56,8 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   const bool has_other_data = out.data_hash != 0 && now.data_hash != 0 && out.data_hash != now.data_hash;
   if (has_same_order && has_other_data && RankContext::current().rank() == 0)
     log_warning(
-        "the run had other training data, another tokenizer or another --train_sampling_strategy: it continues with "
-        "data "
-        "that it may have seen already");
+        "the run had other training data or another --train_sampling_strategy: it continues with data that it may have "
+        "seen already");
   out.data_hash = now.data_hash;
   set_random_state({static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)});
   return out;

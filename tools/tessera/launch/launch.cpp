@@ -54,9 +54,11 @@ std::int64_t ranks_of(const Arguments& arguments) {
 
 // The folder in which the launcher starts the program, or "".
 std::string working_folder(const std::vector<std::string>& launcher) {
-  for (std::size_t i = 0; i + 1 < launcher.size(); ++i)
-    for (const char* name : {"-wdir", "--wdir", "-wd", "--wd", "-D", "--chdir"})
-      if (launcher[i] == name) return launcher[i + 1];
+  for (std::size_t i = 0; i < launcher.size(); ++i)
+    for (const std::string name : {"-wdir", "--wdir", "-wd", "--wd", "-D", "--chdir"}) {
+      if (launcher[i] == name && i + 1 < launcher.size()) return launcher[i + 1];
+      if (launcher[i].starts_with(name + "=")) return launcher[i].substr(name.size() + 1);
+    }
   return "";
 }
 
@@ -79,9 +81,12 @@ std::string output_folder(const std::vector<std::string>& program, const std::st
       if (program[i] == name && i + 1 < program.size()) return beside(program[i + 1]);
       if (program[i].starts_with(name + "=")) return beside(program[i].substr(name.size() + 1));
     }
-  const bool has_file = program.size() >= 2 && program[1].ends_with(".json") && !program[1].starts_with("-");
-  const std::string found = has_file ? output_folder_in_file(beside(program[1])) : "";
-  return found.empty() ? "" : beside(found);
+  // A wrapper such as numactl may precede the program.
+  for (std::size_t i = 1; i < program.size(); ++i) {
+    if (!program[i].ends_with(".json") || program[i].starts_with("-") || program[i - 1].starts_with("--")) continue;
+    if (const std::string found = output_folder_in_file(beside(program[i])); !found.empty()) return beside(found);
+  }
+  return "";
 }
 
 LaunchPlan plan_of(const Arguments& arguments) {

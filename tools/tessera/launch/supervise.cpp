@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 
 #include "launch/checkpoint_watch.h"
@@ -15,6 +16,7 @@
 #include "launch/job_folder.h"
 #include "launch/rank_end.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks for it
@@ -87,13 +89,13 @@ void print_last_words(const Outcome& outcome) {
 constexpr std::array<std::string_view, 4> kPassed = {"TESSERA_", "PT_XLA_", "XLA_METRICS_", "OMP_"};
 
 std::vector<std::string> variables_to_pass() {
-  std::vector<std::string> out = {"TESSERA_RESTART"};
+  std::vector<std::string> out = {"TESSERA_RESTART", "TESSERA_JOB_START"};
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string name(text.substr(0, text.find('=')));
     const bool is_wanted =
         std::any_of(kPassed.begin(), kPassed.end(), [&](auto start) { return name.starts_with(start); });
-    if (is_wanted && name != out.front()) out.push_back(name);
+    if (is_wanted && std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
   }
   return out;
 }
@@ -114,13 +116,19 @@ std::vector<std::string> launcher_words(const Launcher& launcher, std::int64_t r
   return out;
 }
 
+// The time at which `tessera launch` began, in seconds since the epoch.
+std::string job_start() {
+  static const std::time_t kStart = std::time(nullptr);
+  return std::to_string(kStart);
+}
+
 // One start of the job.
 class Start {
  public:
   Start(const LaunchPlan& plan, std::vector<std::string> words, std::int64_t restart)
       : plan_(plan),
         child_({.words = std::move(words),
-                .variables = {{"TESSERA_RESTART", std::to_string(restart)}},
+                .variables = {{"TESSERA_RESTART", std::to_string(restart)}, {"TESSERA_JOB_START", job_start()}},
                 .signal_at_death = SIGTERM}) {}
 
   Outcome run() {
@@ -238,15 +246,23 @@ class Supervisor {
     return !plan_.output_dir.empty() && (std::filesystem::exists(plan_.output_dir + "/trainer_state.json", ignored) ||
                                          !CheckpointWatch(plan_.output_dir, true).newest().empty());
   }
-  // True if the folder of the job has a model or checkpoints, complete or not. They are not written over unasked.
+  // True if the folder of the job has a finished run, or checkpoints, complete or not. They are not written over unasked.
   [[nodiscard]] bool holds_result() const {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(plan_.output_dir, ignored)) {
       const std::string name = entry.path().filename().string();
-      const bool is_model = name.starts_with("model") && name.find(".safetensors") != std::string::npos;
-      if (is_model || (name.starts_with("checkpoint-") && !name.ends_with(".partial"))) return true;
+      if (name.starts_with("checkpoint-") && name.find('.') == std::string::npos) return true;
     }
-    return false;
+    try {
+      const JsonObject state = JsonObject::from_file(plan_.output_dir + "/trainer_state.json");
+      std::int64_t done = 0;
+      std::int64_t all = 1;
+      state.read("global_step", done);
+      state.read("max_steps", all);
+      return done >= all;
+    } catch (const Error&) {
+      return false;
+    }
   }
   // True if the job has left a log in --output_dir, but no checkpoint. The program would refuse to write over it.
   [[nodiscard]] bool starts_over() const {
