@@ -22,8 +22,8 @@ Value mask_of_scores(Value mask, DType dtype) {
 }
 
 // By value: the types of instructions move while more are recorded.
-ops::AttentionOperands options_of(const AttentionSettings& settings, Type q,
-                                  Type k) {  // NOLINT(performance-unnecessary-value-param)
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+ops::AttentionOperands options_of(const AttentionSettings& settings, Type q, Type k) {
   ops::AttentionOperands out{.causal = settings.causal, .dropout = settings.dropout};
   require(settings.dropout >= 0 && settings.dropout < 1, "the probability of dropout must be in [0, 1), got {}",
           settings.dropout);
