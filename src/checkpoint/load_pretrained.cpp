@@ -18,7 +18,6 @@
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/checkpoint/regions.h"
-#include "tessera/frontend/execution/runtime.h"
 #include "tessera/tensor/safetensors.h"
 
 namespace tessera {
@@ -192,18 +191,11 @@ ShardReader reader_of(const Source& source) {
   };
 }
 
-// Differs for other weights, although a rank reads only its shards of them. Small tensors are compared completely, and of
-// a large one a 256th, at most 64 KiB.
 std::uint64_t content_of(const Source& source) {
-  if (joined_world()->size() == 1) return 0;
-  constexpr std::uint64_t kBlock = 256;
-  constexpr std::uint64_t kSmall = 32 << 10;
   const Type& type = source.tensor.type;
   const auto bytes = static_cast<std::uint64_t>(type.element_count()) * dtype_size(type.dtype()) / source.places.size();
-  const std::uint64_t count = bytes <= kSmall ? kSmall / kBlock : std::clamp<std::uint64_t>(bytes >> 16, 4, 256);
   std::uint64_t hash = hash_text(type.str());
-  for (const Place& place : source.places)
-    hash = hash_mix(hash, hash_of_samples(*place.file, place.offset, bytes, {count, kBlock}));
+  for (const Place& place : source.places) hash = hash_mix(hash, content_of_array(*place.file, place.offset, bytes));
   return hash;
 }
 

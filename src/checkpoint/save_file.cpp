@@ -10,7 +10,6 @@
 #include "tessera/checkpoint/regions.h"
 #include "tessera/checkpoint/save.h"
 #include "tessera/frontend/execution/rendezvous.h"
-#include "tessera/frontend/execution/runtime.h"
 #include "tessera/tensor/safetensors.h"
 
 namespace tessera {
@@ -106,9 +105,7 @@ StateDict load(const std::string& path) {
                          shard.subspan(static_cast<std::size_t>(to) * size, static_cast<std::size_t>(count) * size));
                    });
     };
-    constexpr SampleBlocks kBlocks{.count = 4, .bytes = 256};
-    const bool is_shared = joined_world()->size() > 1;  // then the ranks compare the samples
-    read_when_needed(variable, reader, is_shared ? hash_of_samples(*file, begin, entry.end - entry.begin, kBlocks) : 0);
+    read_when_needed(variable, reader, content_of_array(*file, begin, entry.end - entry.begin));
     out.add({entry.name, std::move(variable), {}});
   }
   return out;

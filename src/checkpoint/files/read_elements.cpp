@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/tensor/literal.h"
 
 namespace tessera {
@@ -57,6 +58,14 @@ void read_elements(const ByteSource& file, std::uint64_t offset, std::int64_t fi
     offset += read.size();
     into = into.subspan(count * size);
   }
+}
+
+std::uint64_t content_of_array(const ByteSource& file, std::uint64_t offset, std::uint64_t bytes) {
+  if (joined_world()->size() == 1) return 0;
+  constexpr std::uint64_t kBlock = 256;
+  constexpr std::uint64_t kSmall = 32 << 10;
+  const std::uint64_t count = bytes <= kSmall ? kSmall / kBlock : std::clamp<std::uint64_t>(bytes >> 16, 4, 256);
+  return hash_of_samples(file, offset, bytes, {count, kBlock});
 }
 
 }  // namespace tessera
