@@ -2,6 +2,7 @@
 #include "tessera/nn/attention.h"
 
 #include <cmath>
+#include <limits>
 
 #include "tessera/frontend/tensor/attention.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -10,8 +11,6 @@
 
 namespace tessera::nn {
 namespace {
-
-constexpr double kNever = -1e30;  // finite, so that no inf - inf arises
 
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
   require((q.ndim() == 4 || q.ndim() == 5) && k.ndim() == 4 && v.ndim() == 4,
@@ -23,57 +22,20 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
           "attention: {} heads of keys do not divide {} heads of queries", k.dim(2), q.dim(2));
 }
 
-// [b | 1, h | 1, t | 1, s] -> [b | 1, g | 1, t | 1, r | 1, s], the order of the scores.
-Tensor in_groups(const Tensor& mask, std::int64_t groups) {
-  require(mask.ndim() == 4, "attention: a mask needs the dims [b, h, t, s], got {}", mask.type());
-  const Dims& d = mask.dims();
-  if (d[1] == 1) return mask.reshape({d[0], 1, d[2], 1, d[3]});
-  return mask.reshape({d[0], groups, d[1] / groups, d[2], d[3]}).transpose({0, 1, 3, 2, 4});
+// The op has one mask: -inf in the bias hides a key.
+Tensor mask_of(const AttentionOptions& options, DType dtype) {
+  if (options.bias.is_null()) return options.mask;
+  const Tensor bias = options.bias.to(dtype);
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  return options.mask.is_null() ? bias : where(options.mask, bias, kHidden);
 }
 
-Tensor causal(std::int64_t t, std::int64_t s, std::int64_t window) {
-  const Type square = Type::array(DType::kS32, {t, s});
-  const Tensor query = Tensor::iota(square, 0), key = Tensor::iota(square, 1);
-  const Tensor before = query >= key;
-  return window == 0 || window >= s ? before : (before && query - key < static_cast<double>(window));
-}
-
-// The op has neither windows nor masks of both kinds.
-bool is_of_op(const AttentionOptions& options, std::int64_t keys) {
-  return (options.window == 0 || options.window >= keys) && (options.bias.is_null() || options.mask.is_null());
-}
-
-Tensor attend_by_op(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  const Tensor mask = options.bias.is_null() ? options.mask : options.bias.to(q.dtype());
-  const AttentionSettings settings{
-      .causal = options.is_causal, .mask = mask, .scale = options.scale, .dropout = options.dropout};
-  if (q.ndim() == 4) return dot_product_attention(q, k, v, settings);
-  const Tensor heads = q.reshape({q.dim(0), q.dim(1), q.dim(2) * q.dim(3), q.dim(4)});
-  return dot_product_attention(heads, k, v, settings).reshape({q.dim(0), q.dim(1), q.dim(2), q.dim(3), v.dim(-1)});
-}
-
-Tensor attend_by_products(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  const std::int64_t b = q.dim(0), t = q.dim(1), d = q.dim(-1), s = k.dim(1), g = k.dim(2);
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(d)));
-  const Tensor grouped = q.ndim() == 5 ? q : q.reshape({b, t, g, q.dim(2) / g, d});
-  // [b, g, t, r, s]
-  Tensor scores =
-      dot(grouped, k, {.lhs_contracting = {4}, .rhs_contracting = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}}) *
-      scale;
-  if (!options.bias.is_null()) scores = scores + in_groups(options.bias, g).to(scores.dtype());
-  Tensor seen;
-  if (options.is_causal) seen = causal(t, s, options.window).reshape({t, 1, s});
-  if (!options.mask.is_null()) {
-    const Tensor mask = in_groups(options.mask, g);
-    seen = seen.is_null() ? mask : (seen && mask);
-  }
-  Tensor weights = softmax(seen.is_null() ? scores : where(seen, scores, kNever), -1);
-  if (!options.mask.is_null()) weights = where(seen, weights, 0.0);  // rows that see no key
-  if (options.dropout > 0) weights = dropout(weights, options.dropout);
-  const Tensor mixed =
-      dot(weights, v, {.lhs_contracting = {4}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
-  const Tensor by_time = mixed.transpose({0, 2, 1, 3, 4});
-  return q.ndim() == 5 ? by_time : by_time.reshape(q.dims());
+AttentionSettings settings_of(const AttentionOptions& options, DType dtype) {
+  return {.causal = options.is_causal,
+          .window = options.is_causal ? options.window : 0,
+          .mask = mask_of(options, dtype),
+          .scale = options.scale,
+          .dropout = options.dropout};
 }
 
 }  // namespace
@@ -82,7 +44,10 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
               std::source_location where) {
   return library_call({&q, &k, &v}, where, [&] {
     check_attention(q, k, v);
-    return is_of_op(options, k.dim(1)) ? attend_by_op(q, k, v, options) : attend_by_products(q, k, v, options);
+    if (q.ndim() == 4) return dot_product_attention(q, k, v, settings_of(options, q.dtype()));
+    const Tensor heads = q.reshape({q.dim(0), q.dim(1), q.dim(2) * q.dim(3), q.dim(4)});
+    const Tensor out = dot_product_attention(heads, k, v, settings_of(options, q.dtype()));
+    return out.reshape({q.dim(0), q.dim(1), q.dim(2), q.dim(3), v.dim(-1)});
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//   (output, log_sum) attention(q, k, v, [mask], [offset], [key, [start]]), causal=true, scale=0.125, dropout=0.1
+//   (output, log_sum) attention(q, k, v, [mask], [offset], [key, [start]]), causal=true, window=64, scale=0.125, dropout=0.1
 //   (d_q, d_k, d_v) attention-backward(q, k, v, d_output, log_sum, delta, [mask], [offset], [key, [start]]), …
 //
 // q [b,t,h,d], k [b,s,g,d], v [b,s,g,e], output [b,t,h,e], log_sum and delta [b,t,h]; head i reads key head i/(h/g).
@@ -70,6 +70,9 @@ AttentionForm attention_form(const OpView& view) {
   }
   const AttentionAttributes& a = form.attributes;
   require(a.dropout >= 0 && a.dropout < 1, "the probability of dropout must be in [0, 1), got {}", a.dropout);
+  require(a.window >= 0 && (a.window == 0 || a.causal),
+          "window must be positive, and is for causal attention, got window {} of {} attention", a.window,
+          a.causal ? "causal" : "other");
   require(a.dropout_dims.empty() || (a.dropout > 0 && a.dropout_dims.size() == 3),
           "dropout_dims must hold the heads, rows and keys of the complete scores of a dropout, got {}",
           [&] { return field_text(a.dropout_dims); });
@@ -269,6 +272,7 @@ DType attention_sum_type(DType dtype) { return dtype == DType::kF64 ? DType::kF6
 ops::AttentionOperands attention_options(const AttentionForm& form, const std::vector<Value>& operands) {
   const AttentionAttributes& a = form.attributes;
   return {.causal = a.causal,
+          .window = a.window,
           .scale = a.scale,
           .dropout = a.dropout,
           .mask = rows::optional_operand(operands, form.mask),
@@ -282,7 +286,8 @@ namespace ops {
 namespace {
 
 Value emit_attention(const OpDef& op, std::vector<Value> operands, const AttentionOperands& options) {
-  AttentionAttributes a{.causal = options.causal, .scale = options.scale, .dropout = options.dropout};
+  AttentionAttributes a{
+      .causal = options.causal, .window = options.window, .scale = options.scale, .dropout = options.dropout};
   a.has_mask = !options.mask.is_null();
   a.has_offset = !options.offset.is_null();
   if (options.dropout > 0 && !options.start.is_null()) a.dropout_dims = options.dropout_dims;

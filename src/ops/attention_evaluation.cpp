@@ -43,6 +43,7 @@ class AttentionScores {
   [[nodiscard]] double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     constexpr double kHidden = -std::numeric_limits<double>::infinity();
     if (form_.attributes.causal && j > i + offset_) return kHidden;
+    if (form_.attributes.window > 0 && j <= i + offset_ - form_.attributes.window) return kHidden;
     double sum = 0;
     const double* const a = q(row(b, h, i));
     const double* const c = k(key(b, h, j));

@@ -114,7 +114,11 @@ class PlainAttention {
     const Type type = Type::array(DType::kS32, dims());
     Value row = ops::iota(builder_, type, 2);
     if (!options_.offset.is_null()) row = ops::add(row, ops::splat(options_.offset, dims()));
-    return ops::compare(row, ops::iota(builder_, type, 3), CompareDirection::kGe);
+    const Value key = ops::iota(builder_, type, 3);
+    const Value before = ops::compare(row, key, CompareDirection::kGe);
+    if (options_.window == 0) return before;
+    const Value end = ops::add(key, ops::full(builder_, type, static_cast<double>(options_.window)));
+    return ops::logical_and(before, ops::compare(row, end, CompareDirection::kLt));
   }
   // The positions in the complete scores, row-major.
   [[nodiscard]] Value index() const {

@@ -71,6 +71,12 @@ std::vector<Sample> attention_samples() {
             .options = {.causal = true, .scale = 0.4},
             .mask = {{f64(1, 6, 1, 7)}},
             .has_offset = true});
+  add(out, {.label = "window", .rows = 7, .options = {.causal = true, .window = 3, .scale = 0.7}});
+  add(out, {.label = "window_with_offset",
+            .heads = 6,
+            .key_heads = 2,
+            .options = {.causal = true, .window = 2, .scale = 0.4},
+            .has_offset = true});
   add(out, {.label = "one_key_head", .batch = 1, .heads = 3, .key_heads = 1, .options = {.scale = 0.6}});
   add(out, {.label = "added_mask", .options = {.scale = 0.5}, .mask = {{f64(2, 1, 5, 7)}}});
   add(out, {.label = "pred_mask", .heads = 6, .key_heads = 3, .options = {.scale = 0.5}, .mask = {{pred(1, 1, 5, 7)}}});

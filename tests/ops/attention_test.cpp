@@ -73,6 +73,17 @@ TEST(Attention, ARowSeesTheKeysUpToItsOwnPositionPlusTheOffset) {
   expect_near(small.run()[0], {0, 1});
 }
 
+TEST(Attention, AWindowHidesTheKeysBeforeIt) {
+  Small small{.q = {0, 0, 0}, .k = {0, 0, 0, 0}, .v = {1, 2, 4, 8}, .options = {.causal = true, .window = 2}};
+  expect_near(small.run()[0], {1, 1.5, 3});
+  small.offset = 1;
+  expect_near(small.run()[0], {1.5, 3, 6});
+  small.offset = 3;
+  expect_near(small.run()[0], {6, 8, 0});  // the last row sees keys that do not exist
+  small.options.window = 9;
+  expect_near(small.run()[0], {3.75, 3.75, 3.75});
+}
+
 TEST(Attention, ARowWithoutVisibleKeysIsZeroAndItsLogSumIsMinusInfinity) {
   Small small{.q = {1, 1}, .k = {1, 2}, .v = {5, 6}};
   small.mask = Literal::from<bool>({1, 1, 2, 2}, {false, false, false, true});
@@ -100,6 +111,9 @@ TEST(Attention, AMessageNamesWhatDoesNotFit) {
             std::string::npos);
   EXPECT_NE(error_of("(f32[1,2,3,4], f32[1,2,3]) attention(%a, %a, %a), dropout=0.5", {q})
                 .find("these attributes need 4 operands, got 3"),
+            std::string::npos);
+  EXPECT_NE(error_of("(f32[1,2,3,4], f32[1,2,3]) attention(%a, %a, %a), window=5", {q})
+                .find("window must be positive, and is for causal attention, got window 5 of other attention"),
             std::string::npos);
 }
 

@@ -11,6 +11,7 @@ struct OpView;
 
 struct AttentionAttributes {
   bool causal = false;
+  std::int64_t window = 0;  // with `causal`: a row sees the last `window` keys of those that it would see; 0: all
   double scale = 1;
   double dropout = 0;       // the probability of zero
   bool has_mask = false;    // there is an operand `mask`
@@ -19,6 +20,7 @@ struct AttentionAttributes {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("causal", self.causal, Presence::kIfNotDefault);
+    visit("window", self.window, Presence::kIfNotDefault);
     visit("scale", self.scale, Presence::kAlways);
     visit("dropout", self.dropout, Presence::kIfNotDefault);
     visit("has_mask", self.has_mask, Presence::kIfNotDefault);
@@ -45,6 +47,7 @@ namespace ops {
 /// The optional operands of attention; null values are absent.
 struct AttentionOperands {
   bool causal = false;
+  std::int64_t window = 0;  // with `causal`: the number of keys that a row sees at most; 0: no limit
   double scale = 1;
   double dropout = 0;
   Value mask{};         // pred (true: the key is visible) or q's type (added), [batch|1, heads|1, rows|1, keys|1]

@@ -24,9 +24,11 @@ Value mask_of_scores(Value mask, DType dtype) {
 // By value: the types of instructions move while more are recorded.
 // NOLINTNEXTLINE(performance-unnecessary-value-param)
 ops::AttentionOperands options_of(const AttentionSettings& settings, Type q, Type k) {
-  ops::AttentionOperands out{.causal = settings.causal, .dropout = settings.dropout};
+  ops::AttentionOperands out{.causal = settings.causal, .window = settings.window, .dropout = settings.dropout};
   require(settings.dropout >= 0 && settings.dropout < 1, "the probability of dropout must be in [0, 1), got {}",
           settings.dropout);
+  require(settings.window >= 0 && (settings.window == 0 || settings.causal),
+          "window must not be negative, and is for causal attention, got {}", settings.window);
   require(settings.query_offset.is_null() || settings.causal, "query_offset is for causal attention");
   out.scale = settings.scale.value_or(1 / std::sqrt(static_cast<double>(q.dims().back())));
   if (!settings.mask.is_null()) out.mask = mask_of_scores(operand_value(settings.mask), q.dtype());

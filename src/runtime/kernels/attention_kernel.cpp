@@ -71,6 +71,7 @@ class AttentionKernel final : public Kernel {
     }
     args_.scale = a.scale;
     args_.causal = a.causal;
+    args_.window = a.window;
     if (form_.mask >= 0) {
       const Type& mask = at(view.operands, form_.mask);
       args_.mask_is_pred = mask.dtype() == DType::kPred;

@@ -69,6 +69,28 @@ TEST(AttentionKernels, OfSixteenBitsRoundOnlyWeightsAndResults) {
   }
 }
 
+TEST(AttentionKernels, HideTheKeysBeforeAWindow) {
+  const auto offset = [](std::int32_t by) {
+    return [by](Builder& b, ops::AttentionOperands options) {
+      options.offset = ops::constant(b, Literal::scalar(by));
+      return options;
+    };
+  };
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const double units = dtype == DType::kBF16 ? 20 : 400;
+    for (const std::int64_t window : {1, 60, 64, 190}) {
+      expect_as_reference({1, 300, 4, 2, 300, 16, 19}, dtype, {.causal = true, .window = window, .scale = 0.3}, units);
+      expect_as_reference({1, 67, 1, 1, 333, 8, 8}, dtype, {.causal = true, .window = window, .scale = 0.3}, units,
+                          offset(261));
+    }
+    expect_as_reference({1, 3, 2, 1, 333, 17, 8}, dtype, {.causal = true, .window = 40, .scale = 0.3}, units,
+                        offset(200));
+    // The last rows see only keys that do not exist.
+    expect_as_reference({1, 300, 2, 2, 90, 8, 8}, dtype, {.causal = true, .window = 70, .scale = 0.3}, units);
+  }
+}
+
 // bf16 has kernels for pairs of numbers and for tile registers.
 TEST(AttentionKernels, OfBf16AgreeForAllInstructionSets) {
   const auto world = make_single_rank_world();

@@ -13,6 +13,8 @@ struct AttentionSettings {
   /// Row i sees the keys 0 to i, or 0 to i + query_offset. As in PyTorch, this also holds if the numbers of rows and
   /// keys differ.
   bool causal = false;
+  /// With `causal`: a row sees only the last `window` keys, its own position included (sliding windows). 0: all of them.
+  std::int64_t window = 0;
   /// The position of the first row among the keys: a scalar of an integer type, for example the number of keys in a
   /// cache before these rows. The number of keys minus the number of rows aligns the last row with the last key.
   Tensor query_offset{};

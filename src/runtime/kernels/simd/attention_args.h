@@ -26,6 +26,7 @@ struct AttentionArgs {
   double scale = 1;
   bool causal = false;
   std::int64_t offset = 0;  // row i sees the keys to i + offset
+  std::int64_t window = 0;  // with `causal`: row i sees the last `window` of these keys; 0: all
   const void* mask = nullptr;
   bool mask_is_pred = false;
   std::int64_t mask_strides[4] = {0, 0, 0, 0};  // batch, head, row, key; 0 where it broadcasts

@@ -80,7 +80,8 @@ class Backward {
     BlockPlace place{.batch = batch, .head = head};
     for (place.key = 0; place.key < args_.keys; place.key += kKeyBlock) {
       const std::int64_t first = first_row_of(args_, place.key) / kRowBlock * kRowBlock;
-      for (place.row = first; place.row < args_.rows; place.row += kRowBlock) {
+      const std::int64_t end = end_row_of(args_, place.key + kKeyBlock - 1);
+      for (place.row = first; place.row < end; place.row += kRowBlock) {
         place.rows = args_.rows - place.row < kRowBlock ? args_.rows - place.row : kRowBlock;
         const std::int64_t keys = keys_seen(args_, place.row, place.rows) - place.key;
         place.keys = keys < kKeyBlock ? keys : kKeyBlock;

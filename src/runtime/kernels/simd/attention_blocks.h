@@ -62,14 +62,26 @@ TESSERA_INLINE std::int64_t keys_seen(const AttentionArgs& args, std::int64_t ro
   const std::int64_t seen = row + rows + args.offset;
   return seen < 0 ? 0 : seen < args.keys ? seen : args.keys;
 }
+// The first key that the row, or a later one, may see.
+TESSERA_INLINE std::int64_t first_key_of(const AttentionArgs& args, std::int64_t row) {
+  const std::int64_t key = args.window > 0 ? row + args.offset - args.window + 1 : 0;
+  return key < 0 ? 0 : key;
+}
 // The first row that may see the key.
 TESSERA_INLINE std::int64_t first_row_of(const AttentionArgs& args, std::int64_t key) {
   const std::int64_t row = args.causal ? key - args.offset : 0;
   return row < 0 ? 0 : row;
 }
 
+// The first row after those that may see the key.
+TESSERA_INLINE std::int64_t end_row_of(const AttentionArgs& args, std::int64_t key) {
+  const std::int64_t row = args.window > 0 ? key - args.offset + args.window : args.rows;
+  return row < 0 ? 0 : row < args.rows ? row : args.rows;
+}
+
 TESSERA_INLINE bool needs_masks(const AttentionArgs& args, const BlockPlace& place) {
-  const bool crosses = args.causal && place.key + place.keys - 1 > place.row + args.offset;
+  const bool crosses = args.causal && (place.key + place.keys - 1 > place.row + args.offset ||
+                                       place.key < first_key_of(args, place.row + place.rows - 1));
   return crosses || args.mask != nullptr || place.keys < kKeyBlock || !(args.scale > 0);
 }
 
@@ -104,6 +116,8 @@ void mask_block(const AttentionArgs& args, const BlockPlace& place, std::int64_t
     if (!args.causal) continue;
     const std::int64_t hidden = first_row_of(args, place.key + j) - place.row;
     for (std::int64_t i = 0; i < hidden && i < kRowBlock; ++i) line[i] = kHidden;
+    const std::int64_t end = end_row_of(args, place.key + j) - place.row;
+    for (std::int64_t i = end < 0 ? 0 : end; i < place.rows; ++i) line[i] = kHidden;
   }
 }
 

@@ -61,12 +61,13 @@ class FewRows {
   // The heads of a key are adjacent in memory, so all heads read a block of keys before the next block.
   void run_row(std::int64_t batch, std::int64_t row) {
     const std::int64_t seen = keys_seen(args_, row, 1);
+    const std::int64_t first = first_key_of(args_, row) / kKeys * kKeys;
     const std::int64_t group = args_.heads / args_.key_heads;
     for (std::int64_t h = 0; h < args_.heads; ++h) read_query(batch, h, row);
-    for (std::int64_t j = 0; j < seen; j += kKeys)
+    for (std::int64_t j = first; j < seen; j += kKeys)
       for (std::int64_t h = 0; h < args_.heads; ++h) score_keys(batch, h, h / group, j, seen);
-    for (std::int64_t h = 0; h < args_.heads; ++h) weigh(batch, h, row, seen);
-    for (std::int64_t j = 0; j < seen; j += kKeys)
+    for (std::int64_t h = 0; h < args_.heads; ++h) weigh(batch, h, row, first, seen);
+    for (std::int64_t j = first; j < seen; j += kKeys)
       for (std::int64_t h = 0; h < args_.heads; ++h) mix(batch, h, h / group, j, seen);
     for (std::int64_t h = 0; h < args_.heads; ++h) write((batch * args_.rows + row) * args_.heads + h, h);
   }
@@ -102,20 +103,21 @@ class FewRows {
     }
   }
 
-  // Turns the scores of a head into weights, and adds these up.
-  void weigh(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t seen) {
+  // Turns the scores of a head for the keys from `first` on into weights, and adds these up.
+  void weigh(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t first, std::int64_t seen) {
     Sum* const scores = weights_ + head * line_;
     const std::int64_t* const s = args_.mask_strides;
     const std::int64_t mask = batch * s[0] + head * s[1] + row * s[2];
     Sum largest = kHidden;
-    for (std::int64_t j = 0; j < seen; ++j) {
+    for (std::int64_t j = first; j < first_key_of(args_, row) && j < seen; ++j) scores[j] = kHidden;
+    for (std::int64_t j = first; j < seen; ++j) {
       if (args_.mask != nullptr) scores[j] += mask_number<Element, Sum>(args_, mask + j * s[3]);
       largest = scores[j] > largest || scores[j] != scores[j] ? scores[j] : largest;
     }
     for (std::int64_t j = seen; j < rounded_up(seen, kKeys); ++j) scores[j] = kHidden;
     const Sum shift = largest == kHidden ? Sum{0} : largest;
     Vector sums{};
-    for (std::int64_t j = 0; j < rounded_up(seen, kLanes); j += kLanes) {
+    for (std::int64_t j = first; j < rounded_up(seen, kLanes); j += kLanes) {
       const Vector weight = exp_lanes(load_vector(scores + j) - shift);
       sums += weight;
       store_vector(scores + j, weight);

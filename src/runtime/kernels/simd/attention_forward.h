@@ -54,11 +54,12 @@ class Forward {
       sums_[i] = 0;
     }
     const std::int64_t end = keys_seen(args_, row, place.rows);
-    for (place.key = 0; place.key < end; place.key += kKeyBlock) {
+    begin_ = first_key_of(args_, row) / kKeyBlock * kKeyBlock;
+    for (place.key = begin_; place.key < end; place.key += kKeyBlock) {
       place.keys = end - place.key < kKeyBlock ? end - place.key : kKeyBlock;
       add_block(place);
     }
-    write(place, end > 0);
+    write(place, end > begin_);
   }
 
   void add_block(const BlockPlace& place) {
@@ -69,13 +70,13 @@ class Forward {
     const Sum unit = masks ? Sum{1} : static_cast<Sum>(args_.scale);
     bool shrinks = false;
     for (std::int64_t i = 0; i < place.rows; i += kLanes) shrinks = weigh_lanes(lines, i, unit) || shrinks;
-    if (shrinks && place.key > 0) rescale(place.rows);
+    if (shrinks && place.key > begin_) rescale(place.rows);
     if (args_.dropout_threshold > 0) {
       draw_block(args_, place, lines, dropout_);
       for (std::int64_t j = 0; j < lines; ++j) drop_line(args_, dropout_.low + j * kRowBlock, scores_ + j * kRowBlock);
       words_along_keys<Math>(scores_, lines, words_);
     }
-    add_over_keys(v_, words_of<Math>(scores_, words_), place, lines, mixed_, place.key > 0);
+    add_over_keys(v_, words_of<Math>(scores_, words_), place, lines, mixed_, place.key > begin_);
   }
 
   // Turns the scores of the rows [i, i + kLanes) into weights relative to the new maxima, as words if no dropout
@@ -148,7 +149,8 @@ class Forward {
   const AttentionArgs& args_;
   Arena arena_;
   Packed<Math> q_, k_, v_;
-  Sum* scores_ = nullptr;  // [kKeyBlock, kRowBlock]
+  std::int64_t begin_ = 0;  // the first key of the rows
+  Sum* scores_ = nullptr;   // [kKeyBlock, kRowBlock]
   Word* words_ = nullptr;
   Sum* mixed_ = nullptr;  // the sums of add_over_keys for kRowBlock rows
   DropoutBuffers dropout_;
