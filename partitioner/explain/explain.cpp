@@ -19,19 +19,6 @@
 namespace tessera {
 namespace {
 
-std::int64_t group_size(const Instruction& instruction, std::int64_t partitions) {
-  const auto& groups = attributes_as<CollectiveAttributes>(instruction.attributes).replica_groups.groups;
-  return groups.empty() || groups.front().empty() ? partitions : isize(groups.front());
-}
-
-// `operand` and `result` are sizes in bytes.
-std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
-                            std::int64_t partitions) {
-  ensure(instruction.op->bytes_received != nullptr, "{} has no cost in bytes", instruction.op->name);
-  const auto group = instruction.op->collective == CollectiveKind::kPermute ? 2 : group_size(instruction, partitions);
-  return group <= 1 ? 0 : instruction.op->bytes_received(operand, result, group);
-}
-
 // Values that are combined in one collective each have a size and a reason. An all-to-all of a tuple exchanges the
 // parts of one value.
 std::size_t part_count(const Instruction& instruction) {
@@ -197,7 +184,8 @@ StepKind step_kind_of(CollectiveKind collective) {
 double seconds_of(const Program& program, const Instruction& instruction, const std::string& axes, std::int64_t bytes,
                   const Topology& topology) {
   const StepKind kind = step_kind_of(instruction.op->collective);
-  const std::int64_t group = kind == StepKind::kPermute ? 2 : group_size(instruction, program.num_partitions);
+  const std::int64_t group =
+      kind == StepKind::kPermute ? 2 : collective_group_size(instruction, program.num_partitions);
   return exchange_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
 }
 

@@ -35,6 +35,8 @@ double modelled_seconds(const Program& scheduled, const MachineModel& machine) {
         once += collective_seconds(program, program[c], instruction, machine.links());
       if (instruction.op->role != Role::kPlain || is_rematerializable(program[c], instruction)) continue;
       const OpView view = view_of(program, program[c], instruction);
+      if (view.op.file_transfer != FileTransfer::kNone)
+        once += static_cast<double>(view.result.byte_size()) / machine.file_bytes_per_second();
       once += work_seconds(view, factor_map(view), {}, flops_of(view), touched_bytes(view), machine);
     }
     sum += once * at(counts, c);

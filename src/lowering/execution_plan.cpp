@@ -4,14 +4,20 @@
 #include "tessera/base/listed_nodes.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
+#include "tessera/base/timeline.h"
 
 namespace tessera {
 namespace {
 
 ExecutionPlan plan_with(const Program& program, const ExecutionOptions& options) {
-  Program lowered = lower(program, options.ranks, options.lowering);
-  auto schedule = make_schedule(lowered, options.schedule);
-  return {std::move(lowered), std::move(schedule)};
+  ExecutionPlan out;
+  {
+    const TimelineSpan span("compile", "lower");
+    out.program = lower(program, options.ranks, options.lowering);
+  }
+  const TimelineSpan span("compile", "schedule");
+  out.schedule = make_schedule(out.program, options.schedule);
+  return out;
 }
 
 // Gathers of loops run one round early if the memory for overlap and the memory budget suffice.

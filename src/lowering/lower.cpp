@@ -55,14 +55,15 @@ LoweringOptions LoweringOptions::from_environment() {
           .largest_value = given.integer("TESSERA_LARGEST_VALUE"),
           .largest_scores = given.integer("TESSERA_LARGEST_SCORES"),
           .excess_precision = given.flag("TESSERA_EXCESS_PRECISION"),
-          .memory_budget = budget.empty() ? 0 : parse_bytes(budget, "TESSERA_MEMORY_BUDGET")};
+          .memory_budget = budget.empty() ? 0 : parse_bytes(budget, "TESSERA_MEMORY_BUDGET"),
+          .offload = !given.text("TESSERA_OFFLOAD_DIR").empty()};
 }
 
 std::size_t LoweringOptions::hash() const {
   std::size_t out = hash_mix(rewrite ? 1U : 0U, excess_precision ? 1U : 0U);
   out = hash_mix(out, static_cast<std::size_t>(largest_value));
   out = hash_mix(out, static_cast<std::size_t>(memory_budget));
-  out = hash_mix(out, prefetch_nodes ? 1U : 0U);
+  out = hash_mix(out, (prefetch_nodes ? 1U : 0U) + (offload ? 2U : 0U));
   return hash_mix(out, static_cast<std::size_t>(largest_scores));
 }
 
@@ -72,7 +73,7 @@ Program lower(const Program& program, int ranks, const LoweringOptions& options)
   if (options.prefetch_nodes)
     if (auto ahead = prefetch_in_loops(out, *options.prefetch_nodes)) out = *std::move(ahead);
   if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
-  if (options.memory_budget > 0) out = rematerialize(out, options.memory_budget);
+  if (options.memory_budget > 0) out = rematerialize(out, options.memory_budget, options.offload);
   out.lowered = true;
   verify(out, "invalid program after lowering");
   return out;

@@ -304,6 +304,19 @@ ListedDevices listed_devices(const Attributes& attributes) {
   return out;
 }
 
+std::int64_t collective_group_size(const Instruction& instruction, std::int64_t devices) {
+  const auto& groups = attributes_as<CollectiveAttributes>(instruction.attributes).replica_groups.groups;
+  return groups.empty() || groups.front().empty() ? devices : isize(groups.front());
+}
+
+std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
+                            std::int64_t devices) {
+  ensure(instruction.op->bytes_received != nullptr, "{} has no cost in bytes", instruction.op->name);
+  const bool is_permute = instruction.op->collective == CollectiveKind::kPermute;
+  const std::int64_t group = is_permute ? 2 : collective_group_size(instruction, devices);
+  return group <= 1 ? 0 : instruction.op->bytes_received(operand, result, group);
+}
+
 Attributes with_channel(const Attributes& attributes, std::int64_t channel_id) {
   if (const auto* permute = dynamic_cast<const AttributesOf<PermuteAttributes>*>(attributes.get())) {
     PermuteAttributes out = permute->value;

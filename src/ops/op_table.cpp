@@ -28,6 +28,8 @@ const OpTable& op_table() {
        &kGetDimensionSize,
        // Control flow, custom calls.
        &kCall, &kFusion, &kWhile, &kConditional, &kCustomCall,
+       // Transfers to and from files.
+       &kMoveToHost, &kMoveToDevice,
        // Effects, and asynchronous operations.
        &kInfeed, &kOutfeed, &kSend, &kSendDone, &kRecv, &kRecvDone, &kRngGetAndUpdateState, &kAsyncStart, &kAsyncUpdate,
        &kAsyncDone, &kCopyStart, &kCopyDone, &kAllGatherStart, &kAllGatherDone, &kAllReduceStart, &kAllReduceDone,

@@ -74,8 +74,9 @@ StepSummary summarize(const Program& program, const Schedule& schedule, const St
 }
 
 std::string describe(const Program& program, const Schedule& schedule) {
-  std::string out = fmt::format("{} steps, arena {} bytes, peak {} bytes\n    read      written   step\n",
-                                schedule.steps.size(), schedule.arena_bytes, schedule.peak_bytes());
+  const std::string file = schedule.file_bytes > 0 ? fmt::format(", file {} bytes", schedule.file_bytes) : "";
+  std::string out = fmt::format("{} steps, arena {} bytes, peak {} bytes{}\n    read      written   step\n",
+                                schedule.steps.size(), schedule.arena_bytes, schedule.peak_bytes(), file);
   for (const Step& step : schedule.steps) {
     const StepSummary summary = summarize(program, schedule, step);
     out += fmt::format("{:>11} {:>11}   {}\n", summary.read, summary.written, summary.what);

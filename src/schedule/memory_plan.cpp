@@ -105,11 +105,14 @@ ArenaOffsets place_buffers(const std::vector<BufferLife>& lives) {
   return best;
 }
 
-void place_in_arena(Schedule& plan) {
+namespace {
+
+// Gives an offset to every buffer at this place. Returns the bytes that they need together.
+std::int64_t place_all(Schedule& plan, Place place) {
   std::vector<BufferLife> lives;
   std::vector<Buffer*> which;
   for (Buffer& buffer : plan.buffers) {
-    if (buffer.place != Place::kArena) continue;
+    if (buffer.place != place) continue;
     lives.push_back({buffer.bytes, buffer.first, buffer.last, buffer.alignment});
     which.push_back(&buffer);
   }
@@ -118,7 +121,16 @@ void place_in_arena(Schedule& plan) {
   require(all.fits(), "{} values of the program together need more bytes than 64 bits can count", lives.size());
   const ArenaOffsets placement = place_buffers(lives);
   for (std::size_t i = 0; i < which.size(); ++i) which[i]->offset = placement.offsets[i];
-  plan.arena_bytes = placement.total;
+  return placement.total;
+}
+
+}  // namespace
+
+void place_in_memory(Schedule& plan) {
+  for (Buffer& buffer : plan.buffers)
+    if (buffer.place == Place::kFile) buffer.alignment = kPageAlignment;
+  plan.arena_bytes = place_all(plan, Place::kArena);
+  plan.file_bytes = place_all(plan, Place::kFile);
 }
 
 }  // namespace tessera::schedule

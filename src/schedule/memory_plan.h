@@ -23,7 +23,7 @@ struct ArenaOffsets {
 /// Buffers that share a step never overlap in memory. Uses the best of several orders: large buffers first, or
 /// approximately so, each in the smallest gap; with very many buffers, in order of time.
 ArenaOffsets place_buffers(const std::vector<BufferLife>& lives);
-/// Assigns offsets to the arena's buffers.
-void place_in_arena(Schedule& plan);
+/// Assigns offsets to the buffers of the arena and of the file.
+void place_in_memory(Schedule& plan);
 
 }  // namespace tessera::schedule

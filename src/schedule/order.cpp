@@ -92,6 +92,8 @@ class Orderer {
            std::all_of(at(flow_.reads, id).begin(), at(flow_.reads, id).end(),
                        [&](int slot) { return done(at(flow_.slots, slot).id); });
   }
+  // Values in a file use no memory.
+  bool is_in_file(Id id) const { return computation_[id].op->file_transfer == FileTransfer::kWrite; }
   bool frees(Id id) const {
     if (at(flow_.has_effect, id)) return false;
     Checked freed = 0;
@@ -100,12 +102,13 @@ class Orderer {
     for (const int slot : at(flow_.reads, id)) {
       const Slot& source = at(flow_.slots, slot);
       if (columns_of(at(flow_.views, source.id)) >= kLongRow) continue;
-      if (at(flow_.in_memory, source.id) && at(readers_left_, slot) == 1 && !at(flow_.is_result, slot))
-        freed += source.type.byte_size();
+      const bool holds_memory = at(flow_.in_memory, source.id) && !is_in_file(source.id);
+      if (holds_memory && at(readers_left_, slot) == 1 && !at(flow_.is_result, slot)) freed += source.type.byte_size();
     }
     // Freeing little memory is not worth separating instructions that could run together.
     constexpr std::int64_t kLittle = 4096;
-    return freed.value_or_most() > largest_ / kLittle && freed.value_or_most() >= computation_[id].type.byte_size();
+    const std::int64_t taken = is_in_file(id) ? 0 : computation_[id].type.byte_size();
+    return freed.value_or_most() > largest_ / kLittle && freed.value_or_most() >= taken;
   }
 
   const Flow& flow_;

@@ -53,7 +53,7 @@ class SchedulePlanner {
     if (options_.look_through_views) out_.unwritten = unread_stacks(flow_);
     for (int t = 0; t < end_; ++t) plan_step(t);
     deliver();
-    place_in_arena(out_);
+    place_in_memory(out_);
     if (!out_.shared_gathers.empty()) add_awaits(flow_, step_of_, buffer_of_, out_);
     fill_access();
     return std::move(out_);
@@ -233,7 +233,11 @@ class SchedulePlanner {
       return take_over(slot, buffer, until);
     }
     at(buffer_of_, slot) = isize(out_.buffers);
-    out_.buffers.push_back({Place::kArena, bytes, 0, 0, t, until});
+    out_.buffers.push_back({place_of(slot), bytes, 0, 0, t, until});
+  }
+  Place place_of(int slot) const {
+    const bool is_written = at(flow_.views, at(flow_.slots, slot).id).op.file_transfer == FileTransfer::kWrite;
+    return is_written && out_.computation == program_.entry ? Place::kFile : Place::kArena;
   }
 
   // Plans the result of an all-gather that a node stores only once.

@@ -9,7 +9,7 @@
 namespace tessera::schedule {
 
 bool overlap(const Buffer& a, const Buffer& b) {
-  return a.place == Place::kArena && b.place == Place::kArena && a.offset < b.offset + b.bytes &&
+  return a.place == b.place && (a.place == Place::kArena || a.place == Place::kFile) && a.offset < b.offset + b.bytes &&
          b.offset < a.offset + a.bytes;
 }
 

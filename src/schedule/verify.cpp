@@ -202,12 +202,13 @@ class Shadow {
            computation_[gather.id].name);
   }
   void check_bounds() const {
-    for (const Buffer& buffer : plan_.buffers)
-      if (buffer.place == Place::kArena)
-        ensure(buffer.offset >= 0 && buffer.offset % kBufferAlignment == 0 &&
-                   buffer.offset + buffer.bytes <= plan_.arena_bytes,
-               "schedule: a buffer at {} of {} bytes is not within the arena of {}", buffer.offset, buffer.bytes,
-               plan_.arena_bytes);
+    for (const Buffer& buffer : plan_.buffers) {
+      if (buffer.place != Place::kArena && buffer.place != Place::kFile) continue;
+      const std::int64_t most = buffer.place == Place::kArena ? plan_.arena_bytes : plan_.file_bytes;
+      ensure(buffer.offset >= 0 && buffer.offset % kBufferAlignment == 0 && buffer.offset + buffer.bytes <= most,
+             "schedule: a buffer at {} of {} bytes is not within the {} bytes of the arena or the file", buffer.offset,
+             buffer.bytes, most);
+    }
   }
 
   const Schedule& plan_;

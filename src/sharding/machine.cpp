@@ -88,7 +88,8 @@ MachineModel MachineModel::parse(std::string_view text, const std::string& origi
 }
 
 MachineModel MachineModel::from_json(const JsonObject& json) {
-  json.require_known({"name", "gigaflops", "memory_gigabytes_per_second", "memory_gigabytes", "links"});
+  json.require_known(
+      {"name", "gigaflops", "memory_gigabytes_per_second", "memory_gigabytes", "file_gigabytes_per_second", "links"});
   const std::string& where = json.origin();
   MachineModel out(where);
   json.read("name", out.name_);
@@ -113,6 +114,8 @@ MachineModel MachineModel::from_json(const JsonObject& json) {
   out.memory_bytes_per_second_ = kGiga * positive(json, where, "memory_gigabytes_per_second", 0);
   if (json.has("memory_gigabytes"))
     out.memory_bytes_ = static_cast<std::int64_t>(std::llround(kGiga * positive(json, where, "memory_gigabytes", 0)));
+  if (json.has("file_gigabytes_per_second"))
+    out.file_bytes_per_second_ = kGiga * positive(json, where, "file_gigabytes_per_second", 0);
   JsonObject links;
   if (json.read("links", links)) out.links_ = Topology::from_json(links);
   return out;
@@ -160,6 +163,7 @@ std::string MachineModel::str() const {
   out.set("gigaflops", speeds);
   out.set("memory_gigabytes_per_second", memory_bytes_per_second_ / kGiga);
   if (memory_bytes_) out.set("memory_gigabytes", static_cast<double>(*memory_bytes_) / kGiga);
+  out.set("file_gigabytes_per_second", file_bytes_per_second_ / kGiga);
   out.set("links", links_.json());
   return out.str();
 }

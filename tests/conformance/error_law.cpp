@@ -130,6 +130,8 @@ const Accepted kTakenByBuilder = {
     {"gather #0", {"another dtype", "another size"}},
     {"gather #1", {"a dim more", "another size"}},
     {"get-tuple-element #0", {"an element fewer"}},
+    {"move-to-device #0", {"a dim more", "another dtype", "another size"}},
+    {"move-to-host #0", {"a dim more", "another dtype", "another size"}},
     {"not #0", {"a dim more", "another dtype", "another size"}},
     {"opt-barrier #0",
      {"a dim more", "another dtype", "another size", "a token", "a tuple", "an array", "an element fewer"}},

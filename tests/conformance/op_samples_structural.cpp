@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/op_samples.h"
+#include "tessera/ops/host_memory.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 
@@ -71,6 +72,13 @@ void add_moved(std::vector<Sample>& out) {
                    .label = field_text(dims),
                    .operands = {{f64(3, 5)}},
                    .build = [dims](Builder&, const Values& v) { return ops::reverse(v[0], dims); }});
+  out.push_back({.op = "move-to-host", .label = "", .operands = {{f64(3, 5)}}, .build = [](Builder&, const Values& v) {
+                   return ops::move_to_host(v[0]);
+                 }});
+  out.push_back(
+      {.op = "move-to-device", .label = "", .operands = {{f64(3, 5)}}, .build = [](Builder&, const Values& v) {
+         return ops::move_to_device(v[0]);
+       }});
 }
 
 void add_cut(std::vector<Sample>& out) {

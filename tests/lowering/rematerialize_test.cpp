@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rematerialization within a memory budget: the same values in less memory, and only what is needed is computed again.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/close.h"
+#include "support/error_of.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
@@ -10,8 +14,11 @@
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/runtime/executable/executable.h"
+#include "tessera/runtime/metrics/metrics.h"
 #include "tessera/schedule/schedule.h"
 
 namespace tessera {
@@ -212,6 +219,86 @@ TEST_F(Rematerialize, TheOptionAppliesToEveryCompilation) {
   options().set("TESSERA_MEMORY_BUDGET", "");
   EXPECT_LE(within.peak_bytes(), without.peak_bytes() - without.arena / 4);
   EXPECT_TRUE(testing::close(got, expected));
+}
+
+int count_of(const Program& program, const OpDef& op) {
+  const auto& all = program.entry_computation().instructions;
+  return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const Instruction& i) { return i.op == &op; }));
+}
+
+// A product over many elements costs more time than writing its small result to a file.
+TEST_F(Rematerialize, ExpensiveProductsMoveToAFile) {
+  const Program program = lowered(testing::read(R"(HloModule m
+ENTRY main {
+  a = f32[67,8192] parameter(0)
+  b = f32[8192,61] parameter(1)
+  c = f32[61,3001] parameter(2)
+  x = f32[67,61] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  y = f32[67,3001] dot(x, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[67,67] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT out = f32[67,61] dot(z, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})"));
+  const std::int64_t budget = peak_bytes(program) - std::int64_t{67} * 61 * 4;
+  const Program recomputed = rematerialize(program, budget);
+  EXPECT_GT(flops(recomputed), 1.5 * flops(program));
+  const Program offloaded = rematerialize(program, budget, true);
+  EXPECT_EQ(count_of(offloaded, rows::kMoveToHost), 1);
+  EXPECT_EQ(count_of(offloaded, rows::kMoveToDevice), 1);
+  EXPECT_EQ(flops(offloaded), flops(program));
+  const auto schedule = make_schedule(offloaded);
+  EXPECT_LE(schedule->peak_bytes(), budget);
+  EXPECT_EQ(schedule->file_bytes, ceil_div(67 * 61 * 4, 64) * 64);
+  verify_schedule(offloaded, *schedule);
+  metrics().clear_all();
+  EXPECT_TRUE(testing::close(run(offloaded), run(program)));
+  EXPECT_EQ(metrics().counter_value("OffloadedBytes"), 67 * 61 * 4);
+}
+
+// Values that cannot be computed again without others in memory can be in a file, also those of tuples.
+TEST_F(Rematerialize, WithAFileLessMemorySuffices) {
+  const Program program = lowered(residual_layers(7));
+  const Program recomputed = rematerialize(program, 1);
+  const Program offloaded = rematerialize(program, 1, true);
+  EXPECT_LT(make_schedule(offloaded)->arena_bytes, make_schedule(recomputed)->arena_bytes);
+  EXPECT_TRUE(testing::close(run(offloaded), run(program)));
+}
+
+TEST_F(Rematerialize, TheFolderOfTheFileMustExist) {
+  const Program program = residual_layers(7);
+  const auto run_on_new_rank = [&](ProcessGroup& world) {
+    options().set("TESSERA_OFFLOAD_DIR", "/there/is/no/such/folder");  // of this rank
+    options().set("TESSERA_MEMORY_BUDGET", "1");
+    run_program(program, world, random_arguments(program, 3));
+  };
+  EXPECT_THAT(testing::error_of([&] { run_virtual_ranks(1, run_on_new_rank); }),
+              ::testing::MatchesRegex("rank 0 cannot reserve .* for offloaded values in /there/is/no/such/folder "
+                                      ".TESSERA_OFFLOAD_DIR.: No such file or directory"));
+}
+
+// The gathered weights are not kept while a large value is in memory, but gathered again from their shards.
+TEST_F(Rematerialize, ValuesAreGatheredAgain) {
+  const Program program = lower(testing::read(R"(HloModule m, num_partitions=2
+ENTRY main {
+  w = f32[65,61] parameter(0)
+  x = f32[67,130] parameter(1)
+  c = f32[61,3001] parameter(2)
+  g = f32[130,61] all-gather(w), dimensions={0}, replica_groups={{0,1}}, use_global_device_ids=true, channel_id=1
+  a = f32[67,61] dot(x, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  y = f32[67,3001] dot(a, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[67,67] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  zx = f32[67,130] dot(z, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT out = f32[67,61] dot(zx, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})"),
+                                2, {});
+  const std::int64_t budget = peak_bytes(program) - std::int64_t{130} * 61 * 4;
+  const Program smaller = rematerialize(program, budget);
+  EXPECT_EQ(count_of(smaller, rows::kAllGather), 2);
+  EXPECT_LE(peak_bytes(smaller), budget);
+  run_virtual_ranks(2, [&](ProcessGroup& world) {
+    const auto arguments = random_arguments(program, 3 + world.rank());
+    const Literal expected = run_program(program, world, arguments);
+    EXPECT_TRUE(testing::close(run_program(smaller, world, arguments), expected));
+  });
 }
 
 }  // namespace

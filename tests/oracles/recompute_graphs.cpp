@@ -28,7 +28,7 @@ void write_graphs(const std::string& path, const std::string& folder) {
       find_live_values(program, *schedule, MachineModel::load("cpu-node"), schedule->arena_bytes / kSmallestShare);
   for (const int stride : {1, 2, 4})
     for (const double share : {0.9, 0.8, 0.7, 0.6, 0.5, 0.4}) {
-      RecomputeProblem graph = recompute_problem(*schedule, values, stride);
+      RecomputeProblem graph = recompute_problem(*schedule, values, stride, false);
       solver::Problem& problem = graph.problem;
       problem.memory_limit = static_cast<std::int64_t>(share * static_cast<double>(schedule->arena_bytes));
       if (solver::least_peak(problem) > *problem.memory_limit) continue;

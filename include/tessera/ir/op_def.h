@@ -196,6 +196,13 @@ struct ListedDevices {
   std::vector<std::int64_t> devices;
 };
 
+/// How an op exchanges its operand with a file of the host.
+enum class FileTransfer : std::uint8_t {
+  kNone,
+  kWrite,  // the result is in the file, and uses no memory
+  kRead,   // reads the operand, which is in a file, into memory
+};
+
 /// The content of the parentheses in a text: operands, or a number (parameter), or a literal (constant).
 enum class Payload : std::uint8_t { kOperands, kNumber, kLiteral };
 
@@ -232,6 +239,7 @@ struct OpDef {
   bool writes_strides = false;
   /// The kernel reads its operands from their first byte on and ignores the memory after them.
   bool reads_from_start = false;
+  FileTransfer file_transfer = FileTransfer::kNone;
   CollectiveKind collective = CollectiveKind::kNone;
   BytesReceived bytes_received = nullptr;                        // for collectives
   ListedDevices (*listed_devices)(const Attributes&) = nullptr;  // for collectives

@@ -25,12 +25,14 @@ struct LoweringOptions {
   /// The most bytes for parameters, results, constants and intermediate values. If the program needs more, values are
   /// rematerialized. 0: no limit.
   std::int64_t memory_budget = 0;
+  /// To keep the budget, values may also be written to a file of the host and read back.
+  bool offload = false;
   /// The node of each device, as in ScheduleOptions. Loops gather values that come from other nodes one round early
   /// (prefetch_in_loops()). nullopt: no loop does.
   std::optional<std::vector<int>> prefetch_nodes = {};
 
-  /// The options in TESSERA_FUSE, TESSERA_LARGEST_VALUE, TESSERA_LARGEST_SCORES, TESSERA_EXCESS_PRECISION and
-  /// TESSERA_MEMORY_BUDGET.
+  /// The options in TESSERA_FUSE, TESSERA_LARGEST_VALUE, TESSERA_LARGEST_SCORES, TESSERA_EXCESS_PRECISION,
+  /// TESSERA_MEMORY_BUDGET and TESSERA_OFFLOAD_DIR.
   static LoweringOptions from_environment();
   [[nodiscard]] std::size_t hash() const;
 };
@@ -80,9 +82,10 @@ Program rematerialize_elementwise(const Program& program);
 /// conversions.
 Program fused_excess_precision(const Program& program);
 
-/// Computes values of the forward pass again in the backward pass, so that the program needs at most `most_bytes`
-/// (Schedule::peak_bytes). Chooses the values with the least modelled cost. If the limit cannot be met, uses as little
-/// memory as it finds. Collectives, loops, and ops with side effects run only once. The results do not change.
-Program rematerialize(const Program& program, std::int64_t most_bytes);
+/// Computes or gathers values of the forward pass again in the backward pass, so that the program needs at most
+/// `most_bytes` (Schedule::peak_bytes). With `offload`, it may also write them to a file and read them back. Chooses the
+/// values and the ways with the least modelled cost. If the limit cannot be met, uses as little memory as it finds.
+/// Loops and ops with side effects run only once. The results do not change.
+Program rematerialize(const Program& program, std::int64_t most_bytes, bool offload = false);
 
 }  // namespace tessera

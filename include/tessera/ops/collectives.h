@@ -50,6 +50,11 @@ struct PermuteAttributes {
 
 /// The devices in the groups or pairs of the attributes of a collective.
 ListedDevices listed_devices(const Attributes& attributes);
+/// The number of devices in a group of the collective; `devices` if it lists no groups.
+std::int64_t collective_group_size(const Instruction& instruction, std::int64_t devices);
+/// The bytes that a device receives in the collective (OpDef::bytes_received). `operand` and `result` are sizes in bytes.
+std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
+                            std::int64_t devices);
 /// Returns true if every group of the collective is within a node and has more than one member. `nodes` has the node of
 /// each device; the groups must consist of devices.
 bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<int>& nodes);

@@ -44,6 +44,8 @@ extern const OpDef kInfeed, kOutfeed, kSend, kSendDone, kRecv, kRecvDone, kRng, 
 // async.cpp
 extern const OpDef kAsyncStart, kAsyncUpdate, kAsyncDone, kCopyStart, kCopyDone, kAllGatherStart, kAllGatherDone,
     kAllReduceStart, kAllReduceDone, kCollectivePermuteStart, kCollectivePermuteDone;
+// host_memory.cpp
+extern const OpDef kMoveToHost, kMoveToDevice;
 // collectives.cpp
 extern const OpDef kAllGather, kReduceScatter, kAllReduce, kAllToAll, kCollectivePermute, kCollectiveBroadcast,
     kRaggedAllToAll;

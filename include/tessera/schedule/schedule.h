@@ -9,7 +9,8 @@
 //             strides instead
 //   buffers   tuples, reshapes, copies and barriers share their operand's; an elementwise result reuses the buffer of
 //             an operand that is not read again; a donated parameter's buffer holds the result that is paired with it
-//   plan      an offset in one arena for every other buffer; buffers that are live in the same step never overlap
+//   plan      an offset in one arena for every other buffer; buffers that are live in the same step never overlap.
+//             Values that the program moves to the host have offsets in a file in the same way
 #pragma once
 
 #include <cstdint>
@@ -63,6 +64,7 @@ enum class Place : std::uint8_t {
   kResult,     // memory of the caller: leaf `index` of the root
   kConstant,   // the literal of instruction `index`
   kRow,        // a row of buffer `index` (RowAddress)
+  kFile,       // at `offset` of a file of the host (OpDef::file_transfer); only in the entry computation
   kPeers,      // operands or slices of all members of an all-gather, mapped in sequence; `index`: that of this rank
 };
 struct Buffer {
@@ -174,6 +176,7 @@ struct Schedule {
   std::vector<Await> end_awaits;            // waits before the program ends
   std::vector<std::int32_t> end_completes;  // started steps that complete before the program ends
   std::int64_t arena_bytes = 0;
+  std::int64_t file_bytes = 0;  // of values in a file of the host; no memory
   /// Bytes of parameters, of results that do not use the buffer of a parameter, and of constants.
   std::int64_t parameter_bytes = 0;
   std::int64_t result_bytes = 0;

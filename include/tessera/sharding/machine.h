@@ -2,7 +2,7 @@
 // The speed and the memory of the devices of a machine, and the speed of the links between them. The partitioner
 // compares candidates by the cost that this model predicts.
 //
-//   {"name": "node", "memory_gigabytes_per_second": 20, "memory_gigabytes": 64,
+//   {"name": "node", "memory_gigabytes_per_second": 20, "memory_gigabytes": 64, "file_gigabytes_per_second": 1,
 //    "gigaflops": {"f32": {"wide_product": 120, "narrow_product": 40, "other": 8}},
 //    "links": {"other": {"latency_us": 2, "gigabytes_per_second": 10}}}
 #pragma once
@@ -58,6 +58,8 @@ class MachineModel {
   [[nodiscard]] double flops_per_second(DType dtype, WorkClass work) const;
   /// Bytes that one device reads or writes in a second.
   [[nodiscard]] double memory_bytes_per_second() const { return memory_bytes_per_second_; }
+  /// Bytes that one device writes to or reads from a file of its host in a second.
+  [[nodiscard]] double file_bytes_per_second() const { return file_bytes_per_second_; }
   /// The memory of one device; nullopt if the profile does not give it.
   [[nodiscard]] std::optional<std::int64_t> memory_bytes() const { return memory_bytes_; }
   /// Returns the seconds plus the time to write the peak memory once, as one number for comparisons. If two candidates
@@ -86,6 +88,7 @@ class MachineModel {
   std::string name_;
   std::vector<std::pair<DType, Rates>> rates_;  // f32 is always there
   double memory_bytes_per_second_ = 0;
+  double file_bytes_per_second_ = 1e9;  // a solid-state disk that the devices of a node share
   std::optional<std::int64_t> memory_bytes_;
   Topology links_;
 };

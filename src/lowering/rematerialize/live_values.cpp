@@ -7,6 +7,7 @@
 
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/ops/collectives.h"
 
 namespace tessera {
 namespace {
@@ -19,7 +20,8 @@ bool is_pure(const Instruction& instruction) {
   const Role role = instruction.op->role;
   const bool computes = role == Role::kPlain || role == Role::kConstant || role == Role::kCopy ||
                         role == Role::kOptBarrier || role == Role::kPartitionId;
-  return computes && !has_side_effect(instruction);
+  const bool exchanges = role == Role::kCollective && instruction.op->collective != CollectiveKind::kNone;
+  return (computes || exchanges) && !has_side_effect(instruction);
 }
 
 double work_seconds(const OpView& view, const MachineModel& machine) {
@@ -33,6 +35,17 @@ double work_seconds(const OpView& view, const MachineModel& machine) {
                                                     : WorkClass::kWideProduct;
   const Type& type = view.operands.empty() ? view.result : view.operands.front();
   return flops / machine.flops_per_second(type.is_array() ? type.dtype() : DType::kF32, work);
+}
+
+// All devices run the same program, so they all repeat a collective, and in the same order.
+double exchange_seconds(const Instruction& instruction, const OpView& view, std::int64_t devices,
+                        const MachineModel& machine) {
+  if (instruction.op->role != Role::kCollective) return 0;
+  std::int64_t operand = 0;
+  for (const Type& type : view.operands) operand += type.byte_size();
+  const Link& link = machine.links().other();
+  const auto received = static_cast<double>(bytes_received(instruction, operand, view.result.byte_size(), devices));
+  return link.latency_seconds * static_cast<double>(devices) + received / link.bytes_per_second;
 }
 
 class Finder {
@@ -64,6 +77,7 @@ class Finder {
         before = std::max(before, read);
       }
       find_recomputation(value);
+      find_offload(value);
     }
     return std::move(values_);
   }
@@ -133,8 +147,18 @@ class Finder {
     auto bytes = static_cast<double>(value.bytes);
     for (const int input : value.inputs) bytes += static_cast<double>(at(values_, input).bytes);
     value.seconds = kStepSeconds + bytes / machine_.memory_bytes_per_second();
-    for (const Id id : value.instructions)
-      value.seconds += work_seconds(view_of(program_, computation_, computation_[id]), machine_);
+    for (const Id id : value.instructions) {
+      const OpView view = view_of(program_, computation_, computation_[id]);
+      value.seconds +=
+          work_seconds(view, machine_) + exchange_seconds(computation_[id], view, program_.num_partitions, machine_);
+    }
+  }
+
+  void find_offload(LiveValue& value) {
+    const Type& type = computation_[value.id].type;
+    const bool is_flat = type.is_array() || type.leaf_count() == isize(type.elements());
+    value.is_offloadable = is_flat && is_main_leaf(value);
+    value.file_seconds = 2 * (kStepSeconds + static_cast<double>(value.bytes) / machine_.file_bytes_per_second());
   }
 
   void collect(Id id, LiveValue& value, boost::unordered_flat_set<Id>& seen, boost::unordered_flat_set<int>& inputs) {

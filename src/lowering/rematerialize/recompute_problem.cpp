@@ -13,8 +13,6 @@ namespace {
 using solver::kForbidden;
 
 constexpr int kNoStep = std::numeric_limits<int>::max();
-constexpr std::int32_t kAgainInGap = 1;  // the numbers of choices
-constexpr std::int32_t kAgainInTail = 2;
 constexpr double kDeep = 1.5;  // by this factor, what the forward pass needs rises on both sides of a boundary
 
 std::int64_t picoseconds(double seconds) {
@@ -32,9 +30,10 @@ struct Need {
 
 class Maker {
  public:
-  Maker(const Schedule& schedule, const std::vector<LiveValue>& values, int stride)
+  Maker(const Schedule& schedule, const std::vector<LiveValue>& values, int stride, bool offload)
       : schedule_(schedule),
         values_(values),
+        offload_(offload),
         gaps_(values.size()),
         tails_(values.size()),
         users_(values.size()),
@@ -53,13 +52,12 @@ class Maker {
     out_.problem.name = "recomputation";
     out_.values.resize(values_.size());
     for (int v = 0; v < isize(values_); ++v) {
-      if (at(gaps_, v).can_recompute) add_gap(v);
+      add_gap(v);
       if (at(tails_, v).exists()) add_tail(v);
     }
     for (int v = 0; v < isize(values_); ++v) {
-      const ValueChoices& choices = at(out_.values, v);
-      if (choices.gap_node >= 0) add_edges(v, choices.gap_node, kAgainInGap, at(gaps_, v).first);
-      if (at(tails_, v).can_recompute) add_edges(v, choices.tail_node, kAgainInTail, at(tails_, v).first);
+      add_edges(v, at(out_.values, v).gap);
+      add_edges(v, at(out_.values, v).tail);
     }
     add_used();
     return std::move(out_);
@@ -175,44 +173,62 @@ class Maker {
     return isize(out_.problem.nodes) - 1;
   }
 
+  // Adds the ways to make the value again, which use no memory in the span.
+  void add_ways(int v, bool can_recompute, SpanChoices& span, std::vector<std::int64_t>& costs) const {
+    const LiveValue& value = at(values_, v);
+    if (can_recompute) {
+      span.ways.push_back(Way::kComputedAgain);
+      costs.push_back(picoseconds(value.seconds));
+    }
+    if (offload_ && value.is_offloadable) {
+      span.ways.push_back(Way::kInFile);
+      costs.push_back(picoseconds(value.file_seconds));
+    }
+  }
+
   // The memory from the first need on is used in any case.
   void add_gap(int v) {
     const LiveValue& value = at(values_, v);
-    const int first = at(gaps_, v).first;
-    use(value.gap_begin + 1, first, -value.bytes);
-    at(out_.values, v).gap_first = first;
-    at(out_.values, v).gap_node =
-        add_node(value.gap_begin + 1, first, {0, picoseconds(value.seconds)}, {value.bytes, 0});
+    const Need& need = at(gaps_, v);
+    SpanChoices span{.ways = {Way::kKept}, .first = need.first};
+    std::vector<std::int64_t> costs = {0};
+    if (need.exists()) add_ways(v, need.can_recompute, span, costs);
+    if (span.ways.size() == 1) return;
+    use(value.gap_begin + 1, need.first, -value.bytes);
+    std::vector<std::int64_t> usages(costs.size(), 0);
+    usages[0] = value.bytes;
+    span.node = add_node(value.gap_begin + 1, need.first, std::move(costs), std::move(usages));
+    at(out_.values, v).gap = std::move(span);
   }
 
   // While values that are computed again may need it, it is in memory unless it is dropped.
   void add_tail(int v) {
     const LiveValue& value = at(values_, v);
     const Need& need = at(tails_, v);
+    SpanChoices span{.ways = {Way::kDropped, Way::kKept}, .first = need.first};
     std::vector<std::int64_t> costs = {0, 0};
-    std::vector<std::int64_t> usages = {0, value.bytes};
-    if (need.can_recompute) {
-      costs.push_back(picoseconds(value.seconds));
-      usages.push_back(0);
-    }
+    add_ways(v, need.can_recompute, span, costs);
+    std::vector<std::int64_t> usages(costs.size(), 0);
+    usages[1] = value.bytes;
     std::vector<std::int64_t> pairs(2 * costs.size(), 0);
     for (std::size_t choice = 1; choice < costs.size(); ++choice) pairs[2 * choice] = kForbidden;
-    const int node = add_node(value.last_read + 1, need.first, std::move(costs), std::move(usages));
+    span.node = add_node(value.last_read + 1, need.first, std::move(costs), std::move(usages));
     const int during = add_node(need.first, need.last + 1, {0, 0}, {0, value.bytes});
-    out_.problem.edges.push_back({node, during, std::move(pairs)});
-    at(out_.values, v).tail_node = node;
-    at(out_.values, v).tail_first = need.first;
+    out_.problem.edges.push_back({span.node, during, std::move(pairs)});
+    at(out_.values, v).tail = std::move(span);
   }
 
-  // A value that is computed again in step `time` needs its inputs then: none may be dropped.
-  void add_edges(int v, int node, std::int32_t again, int time) {
+  // A value that is computed again needs its inputs then: none may be dropped.
+  void add_edges(int v, const SpanChoices& span) {
+    const auto again = std::find(span.ways.begin(), span.ways.end(), Way::kComputedAgain);
+    if (again == span.ways.end()) return;
     for (const int input : at(values_, v).inputs) {
-      const int other = at(out_.values, input).tail_node;
-      if (other < 0 || time <= at(values_, input).last_read) continue;
-      const std::size_t columns = at(out_.problem.nodes, other).costs.size();
-      std::vector<std::int64_t> costs(at(out_.problem.nodes, node).costs.size() * columns, 0);
-      costs[static_cast<std::size_t>(again) * columns] = kForbidden;
-      out_.problem.edges.push_back({node, other, std::move(costs)});
+      const SpanChoices& other = at(out_.values, input).tail;
+      if (other.node < 0 || span.first <= at(values_, input).last_read) continue;
+      const std::size_t columns = other.ways.size();
+      std::vector<std::int64_t> costs(span.ways.size() * columns, 0);
+      costs[static_cast<std::size_t>(again - span.ways.begin()) * columns] = kForbidden;
+      out_.problem.edges.push_back({span.node, other.node, std::move(costs)});
     }
   }
 
@@ -227,6 +243,7 @@ class Maker {
 
   const Schedule& schedule_;
   const std::vector<LiveValue>& values_;
+  bool offload_;
   std::vector<Need> gaps_;
   std::vector<Need> tails_;
   std::vector<std::vector<int>> users_;
@@ -238,8 +255,9 @@ class Maker {
 
 }  // namespace
 
-RecomputeProblem recompute_problem(const Schedule& schedule, const std::vector<LiveValue>& values, int stride) {
-  return Maker(schedule, values, stride).run();
+RecomputeProblem recompute_problem(const Schedule& schedule, const std::vector<LiveValue>& values, int stride,
+                                   bool offload) {
+  return Maker(schedule, values, stride, offload).run();
 }
 
 solver::Budget recompute_budget(const RecomputeProblem& graph) {
@@ -251,13 +269,15 @@ solver::Budget recompute_budget(const RecomputeProblem& graph) {
 Recomputed recomputed_values(const RecomputeProblem& graph, const std::vector<LiveValue>& values,
                              const std::vector<std::int32_t>& choices) {
   Recomputed out;
+  const auto way_of = [&](const LiveValue& value, const SpanChoices& span) {
+    const Way way = span.node < 0 ? Way::kKept : at(span.ways, at(choices, span.node));
+    if (way == Way::kComputedAgain) out.seconds += value.seconds;
+    if (way == Way::kInFile) out.seconds += value.file_seconds;
+    return way;
+  };
   for (int v = 0; v < isize(values); ++v) {
-    const ValueChoices& one = at(graph.values, v);
-    const bool in_gap = one.gap_node >= 0 && at(choices, one.gap_node) == kAgainInGap;
-    const bool in_tail = one.tail_node >= 0 && at(choices, one.tail_node) == kAgainInTail;
-    out.in_gap.push_back(in_gap);
-    out.in_tail.push_back(in_tail);
-    out.seconds += at(values, v).seconds * (static_cast<int>(in_gap) + static_cast<int>(in_tail));
+    out.in_gap.push_back(way_of(at(values, v), at(graph.values, v).gap));
+    out.in_tail.push_back(way_of(at(values, v), at(graph.values, v).tail));
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rematerialization within a memory budget: values that the forward pass would keep for the backward pass are computed
-// again, so that the program needs at most a given memory, at the least cost that the solver finds.
+// again, or written to a file and read back, so that the program needs at most a given memory, at the least cost that
+// the solver finds.
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "rematerialize/recompute_problem.h"
 #include "tessera/base/text.h"
 #include "tessera/lowering/lowering.h"
+#include "tessera/ops/host_memory.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
@@ -20,7 +22,7 @@ constexpr std::int64_t kSmallestShare = 4096;  // of the arena: smaller values a
 constexpr int kStrides[] = {1, 2, 4};          // see recompute_problem()
 constexpr int kCorrections = 3;                // of the modelled by the planned memory
 
-// Rewrites the entry computation such that late readers of some values read copies that are computed again.
+// Rewrites the entry computation such that late readers of some values read copies that are made again.
 class RecomputeRewriter {
  public:
   RecomputeRewriter(const Program& program, const Schedule& schedule, const std::vector<LiveValue>& values,
@@ -36,7 +38,8 @@ class RecomputeRewriter {
       for (const Id id : at(schedule.steps, t).instructions) at(step_of_, id) = t;
     at(step_of_, computation_.root) = std::max(at(step_of_, computation_.root), isize(schedule.steps));
     for (int v = 0; v < isize(values); ++v)
-      if (at(recomputed.in_gap, v) || at(recomputed.in_tail, v)) at(value_of_, at(values, v).id) = v;
+      if (is_made_again(at(recomputed.in_gap, v)) || is_made_again(at(recomputed.in_tail, v)))
+        at(value_of_, at(values, v).id) = v;
   }
 
   void rewrite(ComputationRewriter& rewriter) {
@@ -47,7 +50,10 @@ class RecomputeRewriter {
       const int step = at(step_of_, id);
       for (std::size_t i = 0; i < made.operands.size() && step >= 0; ++i)
         made.operands[i] = read(computation_[id].operands[i], step).id;
-      rewriter.replace(id, rewriter.builder().append(std::move(made)));
+      const Value value = rewriter.builder().append(std::move(made));
+      rewriter.replace(id, value);
+      if (const int v = at(value_of_, id); v >= 0 && is_in_file(v))
+        in_file_[v] = ops::move_to_host(leaf_of(v, value)).id;
     }
   }
 
@@ -57,11 +63,18 @@ class RecomputeRewriter {
   // The copy of the value that a reader in step `time` reads.
   [[nodiscard]] Copy copy_at(int v, int time) const {
     const LiveValue& value = at(values_, v);
-    if (at(recomputed_.in_tail, v) && time > value.last_read) return Copy::kInTail;
-    return at(recomputed_.in_gap, v) && time > value.gap_begin ? Copy::kInGap : Copy::kFirst;
+    if (is_made_again(at(recomputed_.in_tail, v)) && time > value.last_read) return Copy::kInTail;
+    return is_made_again(at(recomputed_.in_gap, v)) && time > value.gap_begin ? Copy::kInGap : Copy::kFirst;
+  }
+  [[nodiscard]] bool is_in_file(int v) const {
+    return at(recomputed_.in_gap, v) == Way::kInFile || at(recomputed_.in_tail, v) == Way::kInFile;
+  }
+  // The leaf of an instruction's result that is the live value.
+  [[nodiscard]] Value leaf_of(int v, Value result) const {
+    return result.type().is_tuple() ? ops::get_tuple_element(result, at(values_, v).leaf) : result;
   }
 
-  // The value as a reader in step `time` reads it, computed again if necessary. Instructions that run no code, such as
+  // The value as a reader in step `time` reads it, made again if necessary. Instructions that run no code, such as
   // transposes and tuples, give the data of other values.
   Value read(Id id, int time) {
     if (at(value_of_, id) >= 0) return copy_of(id, time);
@@ -106,14 +119,32 @@ class RecomputeRewriter {
   Value copy_of(Id id, int time) {
     const int v = at(value_of_, id);
     const Copy copy = copy_at(v, time);
-    return copy == Copy::kFirst ? rewriter_->mapped(id) : computed_again(v, copy);
+    return copy == Copy::kFirst ? rewriter_->mapped(id) : made_again(v, copy);
+  }
+
+  Value made_again(int v, Copy copy) {
+    const auto key = std::pair(v, copy);
+    if (const auto found = made_.find(key); found != made_.end()) return rewriter_->builder().value(found->second);
+    const Way way = at(copy == Copy::kInGap ? recomputed_.in_gap : recomputed_.in_tail, v);
+    const Value value = way == Way::kInFile ? read_back(v) : computed_again(v, copy);
+    made_[key] = value.id;
+    return value;
+  }
+
+  // The live value from the file, with the other leaves of its instruction, which are small.
+  Value read_back(int v) {
+    const Value leaf = ops::move_to_device(rewriter_->builder().value(in_file_.at(v)));
+    const Value first = rewriter_->mapped(at(values_, v).id);
+    if (!first.type().is_tuple()) return leaf;
+    std::vector<Value> leaves;
+    for (int i = 0; i < first.type().leaf_count(); ++i)
+      leaves.push_back(i == at(values_, v).leaf ? leaf : ops::get_tuple_element(first, i));
+    return ops::tuple(rewriter_->builder(), leaves);
   }
 
   Value computed_again(int v, Copy copy) {
-    const auto key = std::pair(v, copy);
-    if (const auto found = made_.find(key); found != made_.end()) return rewriter_->builder().value(found->second);
     const ValueChoices& choices = at(graph_.values, v);
-    const int time = copy == Copy::kInGap ? choices.gap_first : choices.tail_first;
+    const int time = (copy == Copy::kInGap ? choices.gap : choices.tail).first;
     boost::unordered_flat_map<Id, Id> inner;
     for (const Id id : at(values_, v).instructions) {
       Instruction made = rewriter_->translated(id);
@@ -125,9 +156,7 @@ class RecomputeRewriter {
       made.control_predecessors.clear();
       inner[id] = rewriter_->builder().append(std::move(made)).id;
     }
-    const Id last = inner.at(at(values_, v).id);
-    made_[key] = last;
-    return rewriter_->builder().value(last);
+    return rewriter_->builder().value(inner.at(at(values_, v).id));
   }
 
   const Computation& computation_;
@@ -136,7 +165,8 @@ class RecomputeRewriter {
   const RecomputeProblem& graph_;
   const Recomputed& recomputed_;
   std::vector<int> step_of_;
-  std::vector<int> value_of_;  // the live value that the instruction computes, if it is computed again, or -1
+  std::vector<int> value_of_;  // the live value that the instruction computes, if it is made again, or -1
+  boost::unordered_flat_map<int, Id> in_file_;  // by live value
   boost::unordered_flat_map<std::pair<int, Copy>, Id> made_;
   boost::unordered_flat_map<std::pair<Id, int>, Id> read_;  // by id and time
   ComputationRewriter* rewriter_ = nullptr;
@@ -153,14 +183,15 @@ Program with_recomputed(const Program& program, const Schedule& schedule, const 
 
 struct Candidate {
   Program program;
-  double seconds = 0;  // of what is computed again
+  double seconds = 0;  // of what is made again
   std::int64_t peak = 0;
 };
 
 class Planner {
  public:
-  Planner(const Program& program, std::int64_t most_bytes)
+  Planner(const Program& program, std::int64_t most_bytes, bool offload)
       : program_(program),
+        offload_(offload),
         schedule_(make_schedule(program)),
         arena_limit_(std::max<std::int64_t>(0, most_bytes - (schedule_->peak_bytes() - schedule_->arena_bytes))) {}
 
@@ -202,7 +233,7 @@ class Planner {
   std::vector<Plan> plans() {
     std::vector<Plan> out;
     for (const int stride : kStrides) {
-      RecomputeProblem graph = recompute_problem(*schedule_, values_, stride);
+      RecomputeProblem graph = recompute_problem(*schedule_, values_, stride, offload_);
       if (auto solution = solve(graph, arena_limit_)) out.push_back({std::move(graph), *std::move(solution)});
     }
     std::stable_sort(out.begin(), out.end(), [&](const Plan& one, const Plan& other) {
@@ -238,6 +269,7 @@ class Planner {
   }
 
   const Program& program_;
+  bool offload_;
   std::shared_ptr<const Schedule> schedule_;
   std::int64_t arena_limit_;
   std::vector<LiveValue> values_;
@@ -245,6 +277,8 @@ class Planner {
 
 }  // namespace
 
-Program rematerialize(const Program& program, std::int64_t most_bytes) { return Planner(program, most_bytes).run(); }
+Program rematerialize(const Program& program, std::int64_t most_bytes, bool offload) {
+  return Planner(program, most_bytes, offload).run();
+}
 
 }  // namespace tessera

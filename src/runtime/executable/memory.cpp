@@ -123,6 +123,15 @@ std::byte* RankMemory::arena_of(std::int64_t bytes, const std::string& program) 
   return arena->data();
 }
 
+HostFile* RankMemory::file_of(std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (!file || file->bytes() < bytes) {
+    file.reset();
+    file = std::make_unique<HostFile>(bytes);
+  }
+  return file.get();
+}
+
 RankMemory& rank_memory() { return RankContext::current().get<RankMemory>(); }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "executable/host_file.h"
 #include "tessera/collectives/node_memory.h"
 #include "tessera/runtime/executable/buffer.h"
 #include "tessera/runtime/executable/pinned_content.h"
@@ -92,12 +93,15 @@ class DeviceMemory {
   std::byte* data_;
 };
 
-/// The memory of a rank: its pool, and the arena that its executables share (one runs at a time).
+/// The memory of a rank: its pool, and the arena and the file that its executables share (one runs at a time).
 struct RankMemory {
   std::shared_ptr<MemoryPool> pool = std::make_shared<MemoryPool>();
   std::unique_ptr<DeviceMemory> arena;
   /// Returns the arena for `program`. Its size is the maximum of all requests so far.
   std::byte* arena_of(std::int64_t bytes, const std::string& program);
+  std::unique_ptr<HostFile> file;
+  /// Returns a file of at least `bytes`, or null for 0 bytes.
+  HostFile* file_of(std::int64_t bytes);
 };
 RankMemory& rank_memory();
 

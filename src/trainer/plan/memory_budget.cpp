@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <span>
 
+#include "run_task.h"
 #include "tessera/base/error.h"
 #include "tessera/base/memory_limit.h"
 #include "tessera/base/options.h"
@@ -30,7 +32,8 @@ ExecutableMemory most_memory(const std::vector<LoweredProgram>& programs, std::i
     const ExecutionOptions how = ExecutionOptions::for_plan(static_cast<int>(devices));
     ExecutableMemory most;
     for (const LoweredProgram& program : programs) {
-      const Program within = budget > 0 ? rematerialize(program.program, budget) : program.program;
+      const Program within =
+          budget > 0 ? rematerialize(program.program, budget, how.lowering.offload) : program.program;
       const ExecutableMemory memory = planned_memory(within, how.ranks, how.schedule.nodes);
       if (memory.held_bytes() >= most.held_bytes()) most = memory;
       if (seconds == nullptr) continue;
@@ -55,8 +58,8 @@ const std::vector<LoweredProgram>& BudgetPlanner::programs(bool checkpoints_bloc
     plan_for_devices(devices_);
     ExecutionOptions how = ExecutionOptions::for_plan(static_cast<int>(devices_));
     how.lowering.memory_budget = 0;  // of TESSERA_MEMORY_BUDGET, which this plan replaces
-    ClmModel setup = make_clm_model(arguments);
-    for (const PlannedProgram& program : plan_training_step(arguments, setup))
+    const std::unique_ptr<Task> task = make_task(arguments);
+    for (const PlannedProgram& program : plan_training_step(arguments, *task))
       out.push_back({lower(program.partitioned.program, how.ranks, how.lowering), program.runs});
   });
   return out;
@@ -67,21 +70,22 @@ BudgetPoint BudgetPlanner::planned(bool checkpoints_blocks, std::int64_t budget)
   const ExecutableMemory memory = most_memory(programs(checkpoints_blocks), devices_, budget, &out.seconds);
   out.held_bytes = memory.held_bytes();
   out.workspace = memory.workspace;
+  out.file_bytes = memory.file;
   return out;
 }
 
 // The budget excludes the workspace of kernels, and the plan for the nodes of the job may need a little more or less
 // memory than the budget allows.
 BudgetPoint BudgetPlanner::nearest(bool checkpoints_blocks, std::int64_t bytes) {
-  constexpr int kTries = 4;
+  constexpr int kTries = 6;
   std::int64_t budget = std::max(kLeastBudget, bytes - workspace_);
   BudgetPoint out = planned(checkpoints_blocks, budget);
-  for (int i = 1; i < kTries && out.held_bytes > bytes; ++i) {
-    budget -= out.held_bytes - bytes;
+  // A slightly smaller budget may select other values that need no less memory, so the steps become larger.
+  for (std::int64_t i = 1; i < kTries && out.held_bytes > bytes; ++i) {
+    budget -= i * (out.held_bytes - bytes);
     if (budget < kLeastBudget) break;
     const BudgetPoint next = planned(checkpoints_blocks, budget);
-    if (next.held_bytes >= out.held_bytes) break;
-    out = next;
+    if (next.held_bytes < out.held_bytes) out = next;
   }
   return out;
 }
@@ -104,7 +108,7 @@ std::vector<BudgetPoint> BudgetPlanner::curve() {
   return out;
 }
 
-BudgetPoint BudgetPlanner::within(std::int64_t bytes) {
+BudgetPoint BudgetPlanner::best(std::int64_t bytes) {
   const BudgetPoint without = planned(false, 0);
   workspace_ = without.workspace;
   if (without.held_bytes <= bytes) return without;
@@ -117,28 +121,40 @@ BudgetPoint BudgetPlanner::within(std::int64_t bytes) {
     if (smallest.held_bytes <= bytes) return smallest;
     if (least.held_bytes == 0 || smallest.held_bytes < least.held_bytes) least = smallest;
   }
-  const ExecutableMemory memory = most_memory(programs(least.checkpoints_blocks), devices_, least.budget);
+  return least;
+}
+
+BudgetPoint BudgetPlanner::within(std::int64_t bytes) {
+  const BudgetPoint found = best(bytes);
+  if (found.held_bytes <= bytes) return found;
+  const ExecutableMemory memory = most_memory(programs(found.checkpoints_blocks), devices_, found.budget);
   fail(
       "--max_memory_per_rank {}: even if all possible values are computed again, the step does not fit; the least "
       "memory is {} ({} bytes):\n{}what helps: more ranks, --fsdp full_shard, fewer rows in a batch",
-      arguments_.max_memory_per_rank, bytes_text(least.held_bytes), least.held_bytes, memory.str());
+      arguments_.max_memory_per_rank, bytes_text(found.held_bytes), found.held_bytes, memory.str());
 }
 
 std::string budget_text(const std::vector<BudgetPoint>& curve) {
   std::string out = "memory of a rank, modelled time of a step relative to no recomputation:\n";
   for (const BudgetPoint& point : curve)
-    out += fmt::format("  {:>10}  {:.3f}\n", bytes_text(point.held_bytes), point.seconds / curve.front().seconds);
+    out += fmt::format("  {:>10}  {:.3f}{}\n", bytes_text(point.held_bytes), point.seconds / curve.front().seconds,
+                       point.file_bytes > 0 ? fmt::format(", {} in a file", bytes_text(point.file_bytes)) : "");
   return out;
 }
+
+namespace {
+std::string what_is_recomputed(const BudgetPoint& point) {
+  const std::string file = point.file_bytes > 0 ? fmt::format(", {} are offloaded", bytes_text(point.file_bytes)) : "";
+  if (point.checkpoints_blocks) return "every block is recomputed" + file;
+  return (point.budget > 0 ? "some values are recomputed" : "nothing is recomputed") + file;
+}
+}  // namespace
 
 TrainingArguments with_point(TrainingArguments arguments, const BudgetPoint& point) {
   options().set("TESSERA_MEMORY_BUDGET", std::to_string(point.budget));
   arguments.gradient_checkpointing = point.checkpoints_blocks;
   arguments.notes.push_back(fmt::format("--max_memory_per_rank {}: {}, planned with {} for a rank",
-                                        arguments.max_memory_per_rank,
-                                        point.checkpoints_blocks ? "every block is recomputed"
-                                        : point.budget > 0       ? "some values are recomputed"
-                                                                 : "nothing is recomputed",
+                                        arguments.max_memory_per_rank, what_is_recomputed(point),
                                         bytes_text(point.held_bytes)));
   return arguments;
 }

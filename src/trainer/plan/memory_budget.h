@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "clm/clm_plan.h"
+#include "plan/step_plan.h"
 #include "tessera/trainer/arguments.h"
 
 namespace tessera::trainer {
@@ -17,6 +17,7 @@ struct BudgetPoint {
   std::int64_t budget = 0;          // TESSERA_MEMORY_BUDGET; 0: none
   std::int64_t held_bytes = 0;      // the memory of a rank
   std::int64_t workspace = 0;       // of the kernels, a part of held_bytes that the budget excludes
+  std::int64_t file_bytes = 0;      // of values that are written to a file in the meantime, with TESSERA_OFFLOAD_DIR
   double seconds = 0;               // modelled on `cpu-node`
 };
 
@@ -34,7 +35,10 @@ class BudgetPlanner {
   /// The step without a budget first, then with less and less memory, down to the least that is
   /// found by computing single values again.
   std::vector<BudgetPoint> curve();
-  /// A step that needs at most `bytes`: without a budget, else with one, else with every block computed again as well. Error, with the least memory and the largest values, if none is.
+  /// A step that needs at most `bytes`: without a budget, else with one, else with every block computed again as well.
+  /// If none is, the step with the least memory.
+  BudgetPoint best(std::int64_t bytes);
+  /// The same. Error, with the least memory and the largest values, if it needs more than `bytes`.
   BudgetPoint within(std::int64_t bytes);
 
  private:
