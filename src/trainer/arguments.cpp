@@ -43,6 +43,8 @@ namespace {
 void add_batch_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("batches and length")
       .flag("per_device_train_batch_size", a.per_device_train_batch_size, "samples per data shard [8]")
+      .flag("auto_find_batch_size", a.auto_find_batch_size,
+            "halve per_device_train_batch_size until the plan of a rank fits into its memory")
       .flag("global_batch_size", a.global_batch_size, "samples over all data shards: the same batches for every mesh")
       .flag("per_device_eval_batch_size", a.per_device_eval_batch_size, "samples per data shard in evaluation [8]")
       .flag("max_train_samples", a.max_train_samples, "train on at most this many samples [all]")
@@ -98,6 +100,7 @@ void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
             "classes that become units, joined by commas")
       .flag("fsdp_min_num_params", a.fsdp_min_num_params, "modules of at least this many parameters become units")
       .flag("config_file", a.accelerate_config, "Accelerate's YAML file: precision, FSDP and sizes of the mesh")
+      .flag("deferred_init", a.deferred_init, "always true: each rank creates only its shards of the parameters")
       .flag("tensor_parallel", a.tensor_parallel, "axis over which attention heads and MLPs are sharded")
       .flag("expert_parallel", a.expert_parallel,
             "axis over which the experts of a mixture and the rows of batches are sharded")

@@ -115,17 +115,15 @@ void check_bert_flags(const TrainingArguments& a) {
   constexpr std::int64_t kLeast = 4;  // the special tokens, and one more
   require(a.max_seq_length.value_or(kLeast) >= kLeast, "--max_seq_length must be at least {}, got {}", kLeast,
           *a.max_seq_length);
-  require(!a.dry_run, "--dry_run: only run_clm plans without training");
 }
 
 void check_images(const TrainingArguments& a) {
-  require(a.fake_data || !a.datadir.empty(), "no images to train on: give --datadir, or --fake_data");
+  require(a.fake_data || !a.datadir.empty() || a.dry_run, "no images to train on: give --datadir, or --fake_data");
   require(a.image_size >= 8, "--image_size must be at least 8, got {}", a.image_size);
   require(a.fake_data_samples >= 1 && a.fake_data_classes >= 2,
           "--fake_data_samples must be at least 1 and --fake_data_classes at least 2, got {} and {}",
           a.fake_data_samples, a.fake_data_classes);
   require(a.momentum >= 0 && a.momentum < 1, "--momentum must be in [0, 1), got {}", a.momentum);
-  require(!a.dry_run, "--dry_run: only run_clm plans without training");
 }
 
 }  // namespace
@@ -153,10 +151,11 @@ void check_program_flags(const TrainingArguments& a) {
       return;
     case TrainingProgram::kClassification:
       check_bert_flags(a);
-      require(!a.train_file.empty(), "--train_file is needed: a TSV file with a header");
+      require(!a.train_file.empty() || a.dry_run, "--train_file is needed: a TSV file with a header");
       return;
     case TrainingProgram::kImages: return check_images(a);
-    case TrainingProgram::kModel: return;
+    case TrainingProgram::kModel:
+      return require(!a.dry_run, "--dry_run: only the training programs plan; a Trainer is given a model");
   }
 }
 

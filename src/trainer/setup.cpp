@@ -199,6 +199,38 @@ BatchTensors::BatchTensors(const data::Batch& batch) {
   }
 }
 
+BatchTensors BatchTensors::abstract(const data::Batch& batch) {
+  BatchTensors out;
+  for (const data::Batch::Field& field : batch.fields) {
+    Tensor tensor = Tensor::abstract(field.type, field.name);
+    if (!Sharding::from_spec(batch.mesh, field.spec, field.type.ndim()).is_replicated())
+      mark_sharding(tensor, batch.mesh, field.spec);
+    out.names_.push_back(field.name);
+    out.tensors_.push_back(std::move(tensor));
+  }
+  return out;
+}
+
+data::Batch abstract_batch(const TrainingSetup& setup, const data::InputSharding& sharding, const data::Arrays& sample,
+                           std::int64_t rows, const data::Collator* collator) {
+  const data::StackCollator stack;
+  // Without real rows, a collator uses only the names and types of the sample.
+  data::RowsToMake one;
+  one.rows = 1;
+  if (const Type& type = sample.entries().front().second.type(); type.ndim() > 0) one.longest = type.dim(0);
+  const data::Arrays arrays = (collator != nullptr ? *collator : stack).collate({sample}, one);
+  data::Batch out;
+  out.mesh = setup.mesh;
+  out.rows = out.real_rows = rows;
+  for (const auto& [name, row] : arrays.entries()) {
+    Dims dims = row.type().dims();
+    dims.front() = rows;
+    const Type type = Type::array(row.type().dtype(), dims);
+    out.fields.push_back({name, type, sharding.spec_of(name, type.ndim()), {}});
+  }
+  return out;
+}
+
 BatchTensors BatchTensors::with(const std::vector<Tensor>& tensors) const {
   BatchTensors out;
   out.names_ = names_;

@@ -20,6 +20,9 @@ constexpr Value kValues[] = {{"loss", &LogEntry::loss},
                              {"mfu", &LogEntry::mfu},
                              {"exposed_communication_seconds", &LogEntry::exposed_communication_seconds},
                              {"num_input_tokens_seen", &LogEntry::num_input_tokens_seen},
+                             {"ups", &LogEntry::ups},
+                             {"time_since_start", &LogEntry::time_since_start},
+                             {"eta", &LogEntry::eta},
                              {"eval_loss", &LogEntry::eval_loss},
                              {"eval_accuracy", &LogEntry::eval_accuracy}};
 

@@ -6,6 +6,7 @@
 #include "run/run_figures.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/frontend/execution/profiler.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/runtime/metrics/metrics.h"
@@ -76,9 +77,9 @@ void Trainer::Run::print(const std::string& text) const {
 
 // The memory and the collectives of the first program of a training.
 void Trainer::Run::report_program() {
-  if (compiled_programs().size() <= first_program_ || std::exchange(has_reported_, true)) return;
-  print(memory_report(setup_, most_memory_of_steps(first_program_)) +
-        collective_report(compiled_programs().back().notes));
+  const auto& programs = compiled_programs();
+  if (programs.empty() || programs.back().number < first_program_ || std::exchange(has_reported_, true)) return;
+  print(memory_report(setup_, most_memory_of_steps(first_program_)) + collective_report(programs.back().notes));
 }
 
 void Trainer::Run::show_progress() {
@@ -105,6 +106,9 @@ void Trainer::Run::log(const Reading& reading) {
                  .tokens_per_second = speed,
                  .mfu = utilization(speed),
                  .exposed_communication_seconds = exposed_of_update_};
+  entry.ups = steps / seconds;
+  entry.time_since_start = seconds_between(start_, reading.time);
+  entry.eta = static_cast<double>(steps_ - reading.last_step) / *entry.ups;
   if (arguments_.include_num_input_tokens_seen) entry.num_input_tokens_seen = static_cast<double>(reading.tokens);
   if (is_master_)
     bar_.print(log_text(entry, {.unit = std::string(task_.unit()),
@@ -120,11 +124,12 @@ void Trainer::Run::add_to_log(const LogEntry& entry) {
   state_.log_history.push_back(entry);
   if (!is_master_) return;
   files_.write(entry);
-  if (!arguments_.output_dir.empty()) state_writer_.begin(state_);
+  if (writes_state()) state_writer_.begin(state_);
 }
 
 std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
   require(task_.held_out() > 0, "evaluate: there are no held-out samples");
+  const profiler::Trace scope("evaluate");
   const TimePoint start = Clock::now();
   auto result =
       trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),

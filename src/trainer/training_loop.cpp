@@ -14,6 +14,7 @@
 #include "tessera/base/rank_context.h"
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/pretrained.h"
+#include "tessera/frontend/execution/profiler.h"
 #include "tessera/frontend/execution/runtime.h"
 
 namespace tessera::trainer {
@@ -74,7 +75,9 @@ int Trainer::Run::execute() {
     print(fmt::format("resumed    {}: step {} of {}\n", resumed_from_, state_.global_step, steps_));
   print(peak_line(peak_));
   print(sharding_report(setup_));
+  const CommunicationSeconds before = communication_seconds();
   if (arguments_.do_train) train();
+  if (const std::string line = overlap_line(before); !line.empty()) print(line);
   if (arguments_.load_best_model_at_end && !is_stopped())
     if (const std::string line = best_.load(setup_); !line.empty()) print(line);
   if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped()) save_model("");
@@ -87,7 +90,7 @@ int Trainer::Run::execute() {
   }
   bar_.finish();
   state_writer_.finish();
-  if (saves()) state_.save(arguments_.output_dir);
+  if (writes_state()) state_.save(arguments_.output_dir);
   if (stop_signal_ == 0) return 0;
   if (is_master_) log_line(LogLevel::kError, stop_message());
   constexpr int kKilledBySignal = 128;
@@ -96,6 +99,7 @@ int Trainer::Run::execute() {
 
 void Trainer::Run::save_model(const std::string& folder) {
   require(!folder.empty() || !arguments_.output_dir.empty(), "save_model: give a folder, or set output_dir");
+  const profiler::Trace scope("save the model");
   const std::string& place = folder.empty() ? arguments_.output_dir : folder;
   save_pretrained(*setup_.network, place);
   if (is_master_) save_tokenizer(place);
@@ -108,7 +112,7 @@ TrainOutput Trainer::Run::train() {
   control_ = {};
   loss_of_run_ = 0;
   steps_of_run_ = 0;
-  first_program_ = compiled_programs().size();
+  first_program_ = lazy_counters().compilations;
   has_reported_ = false;
   start_ = read_at_ = window_.start = Clock::now();
   exposed_before_ = exposed_communication();
@@ -128,16 +132,19 @@ TrainOutput Trainer::Run::train() {
 void Trainer::Run::update(std::int64_t n) {
   control_.should_log = control_.should_evaluate = control_.should_save = false;
   call(&TrainerCallback::on_step_begin);
-  std::vector<data::Batch> batches;
-  for (std::int64_t i = 0; i < arguments_.gradient_accumulation_steps; ++i) batches.push_back(loader_.next_batch());
   const double rate = schedule_.rate(n - 1);
   const double epoch_before = state_.epoch;
-  schedule_.apply(*setup_.optimizer);
-  started_ = runner_.run(batches);
+  {
+    const profiler::StepTrace scope("train", n);
+    std::vector<data::Batch> batches;
+    for (std::int64_t i = 0; i < arguments_.gradient_accumulation_steps; ++i) batches.push_back(loader_.next_batch());
+    schedule_.apply(*setup_.optimizer);
+    started_ = runner_.run(batches);
+  }
   ++unnoted_steps_;
   ++steps_of_run_;
   state_.global_step = n;
-  state_.epoch = loader_.epochs();
+  state_.epoch = epochs_before_ + loader_.epochs();
   state_.total_flos += flops_per_step_.value_or(0);
   if (task_.unit() == "tokens") state_.num_input_tokens_seen += static_cast<std::int64_t>(units_per_step_);
   follow_update(rate, epoch_before);
@@ -222,6 +229,7 @@ void Trainer::Run::call(Event event, const LogEntry* log, const Metrics* metrics
 // ---- checkpoints and signals ----------------------------------------------------------------------------------------------
 
 void Trainer::Run::save_run() {
+  const profiler::Trace scope("save");
   if (unnoted_steps_ > 0) note_reading(0, false);
   take_readings(0);
   for (const auto& callback : callbacks_)
@@ -250,7 +258,10 @@ void Trainer::Run::resume() {
     if (is_master_ && state_.train_batch_size != rows_)
       log_warning("the run had batches of {0} rows, now they have {1}; --global_batch_size {0} continues it as it was",
                   state_.train_batch_size, rows_);
-    if (!arguments_.ignore_data_skip) loader_.seek(run.samples);
+    if (arguments_.ignore_data_skip)
+      epochs_before_ = state_.epoch;
+    else
+      loader_.seek(run.samples);
     schedule_.set_state(run.schedule);
     best_.find_beside(resumed_from_);
     window_.loss = run.unlogged_loss;
@@ -276,8 +287,8 @@ std::string Trainer::Run::stop_message() const {
   return fmt::format("stopped by {} after step {} of {}{}", signal_name(stop_signal_), state_.global_step, steps_,
                      saver_.saved_step() == state_.global_step && !arguments_.save_only_model
                          ? "; continue with --resume_from_checkpoint true"
-                     : saves() ? "; trainer_state.json is written"
-                               : "");
+                     : writes_state() ? "; trainer_state.json is written"
+                                      : "");
 }
 
 }  // namespace tessera::trainer

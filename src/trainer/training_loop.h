@@ -76,6 +76,8 @@ class Trainer::Run {
   bool is_stopped();
   [[nodiscard]] std::string stop_message() const;
   [[nodiscard]] bool saves() const { return is_master_ && !arguments_.output_dir.empty(); }
+  /// An evaluation leaves the state of the run in the folder as it is.
+  [[nodiscard]] bool writes_state() const { return saves() && (arguments_.do_train || steps_of_run_ > 0); }
   void check_held_out_samples() const;
 
   // training_log.cpp
@@ -124,9 +126,10 @@ class Trainer::Run {
   ExposedCommunication exposed_before_;  // at the last entry of the log
   double exposed_of_update_ = 0;         // seconds
   double exposed_part_ = 0;              // of the time between the last two entries of the log
+  double epochs_before_ = 0;             // of the run that this one continues, with --ignore_data_skip
   double loss_of_run_ = 0;
   std::int64_t steps_of_run_ = 0;
-  std::size_t first_program_ = 0;  // of this training
+  std::int64_t first_program_ = 0;  // of this training
   bool has_reported_ = false;
   bool begins_output_ = true;  // until the first update has ended
   std::string resumed_from_;   // "": a new run

@@ -23,6 +23,24 @@ std::string check_error(std::vector<std::string> flags) {
   return error_of([&] { parsed(flags).check(); });
 }
 
+TEST(TrainingArguments, AcceptOverridesWithTheKeysOfMmf) {
+  TrainingArguments arguments;
+  ArgumentParser parser("run_clm", "");
+  arguments.add_flags(parser);
+  ASSERT_TRUE(parser.parse({"config=c.json", "dataset=wikitext", "model=gpt2", "training.batch_size=12",
+                            "training.log_interval=3", "training.max_updates=1500", "training.device=xla",
+                            "distributed.world_size=8", "optimizer.params.lr=0.25"}));
+  EXPECT_EQ(arguments.config_name + arguments.dataset_name + arguments.model_type, "c.jsonwikitextgpt2");
+  EXPECT_EQ(arguments.global_batch_size, 12);
+  EXPECT_EQ(arguments.logging_steps, 3);
+  EXPECT_EQ(arguments.max_steps, 1500);
+  EXPECT_EQ(arguments.learning_rate, 0.25);
+  EXPECT_EQ(parser.notes(), std::vector<std::string>{
+                                "--distributed.world_size 8 has no effect: ranks come from mpirun or --num_cores"});
+  EXPECT_EQ(error_of([] { parsed({"training.batchsize=12"}); }),
+            "unknown override training.batchsize; did you mean \"training.batch_size\"?");
+}
+
 TEST(TrainingArguments, DefaultsAreHuggingFaces) {
   const auto arguments = parsed({});
   EXPECT_EQ(arguments.learning_rate, 5e-5);

@@ -69,6 +69,33 @@ TEST(Flags, EvaluationsThatNothingNeedsAreRefused) {
   EXPECT_EQ(error_of([] { settled({"--early_stopping_patience", "2", "--eval_strategy", "steps"}); }), "no error");
 }
 
+TEST(Flags, TheBatchIsSearchedOnlyIfItMayBeLowered) {
+  EXPECT_TRUE(settled({"--auto_find_batch_size", "--per_device_train_batch_size", "64"}).auto_find_batch_size);
+  EXPECT_EQ(error_of([] {
+              settled({"--auto_find_batch_size", "--global_batch_size", "8"});
+            }),
+            "--auto_find_batch_size lowers --per_device_train_batch_size, so it excludes --global_batch_size 8");
+  EXPECT_EQ(error_of([] {
+              settled({"--auto_find_batch_size", "--auto_shard"});
+            }),
+            "--auto_find_batch_size and --auto_shard exclude each other: a layout is chosen for a given batch");
+  TrainingArguments of_trainer;
+  of_trainer.program = TrainingProgram::kModel;
+  of_trainer.auto_find_batch_size = true;
+  EXPECT_EQ(error_of([&] { of_trainer.check(); }),
+            "--auto_find_batch_size: only the training programs plan their memory; a Trainer is given a model");
+}
+
+TEST(Flags, InitializationIsAlwaysDeferred) {
+  EXPECT_TRUE(settled({"--deferred_init"}).deferred_init);
+  EXPECT_TRUE(settled({"--deferred_init", "true"}).deferred_init);
+  EXPECT_EQ(error_of([] {
+              settled({"--deferred_init", "false"});
+            }),
+            "--deferred_init false: parameters have no values before their first use, and each rank creates only its "
+            "shards; there is no other way, so leave the flag out");
+}
+
 // ---- --fsdp_config and Accelerate's file ----------------------------------------------------------------------------------
 
 TEST(AccelerateConfig, GivesPrecisionFsdpAndSizes) {

@@ -62,8 +62,8 @@ TEST(LogFiles, WriteEveryFormThatReportToNames) {
   files.write({.step = 4, .epoch = 1, .eval_loss = 3});
   EXPECT_EQ(read_file(folder.file("logs/log.csv")),
             "step,epoch,loss,learning_rate,grad_norm,tokens_per_second,mfu,exposed_communication_seconds,num_input_"
-            "tokens_seen,"
-            "eval_loss,eval_accuracy\n2,0.5,1.25,0.1,,,,,,,\n4,1,,,,,,,,3,\n");
+            "tokens_seen,ups,time_since_start,eta,"
+            "eval_loss,eval_accuracy\n2,0.5,1.25,0.1,,,,,,,,,,\n4,1,,,,,,,,,,,3,\n");
   EXPECT_EQ(read_file(folder.file("logs/log.jsonl")),
             "{\"epoch\": 0.5,\"loss\": 1.25,\"learning_rate\": 0.1,\"step\": 2}\n{\"epoch\": 1.0,\"eval_loss\": "
             "3.0,\"step\": 4}\n");

@@ -80,6 +80,19 @@ struct Diary final : TrainerCallback {
   void on_train_end(const TrainerEvent& event) override { note("end", event); }
 };
 
+// Checks the speed, the time and the remaining time of each entry about updates, of which there are `last`.
+void expect_times(const std::vector<LogEntry>& history, std::int64_t last) {
+  double before = 0;
+  for (const LogEntry& entry : history) {
+    if (!entry.loss) continue;
+    ASSERT_TRUE(entry.ups && entry.time_since_start && entry.eta) << entry.step;
+    EXPECT_GT(*entry.time_since_start, before) << entry.step;
+    before = *entry.time_since_start;
+    EXPECT_GT(*entry.ups, 0) << entry.step;
+    EXPECT_NEAR(*entry.eta * *entry.ups, static_cast<double>(last - entry.step), 1e-9) << entry.step;
+  }
+}
+
 TEST(Trainer, CallsTheEventsInHuggingFacesOrder) {
   const FreshRank rank;
   const TemporaryFolder folder;
@@ -108,6 +121,7 @@ TEST(Trainer, CallsTheEventsInHuggingFacesOrder) {
     }
   EXPECT_EQ(logged, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_NEAR(output.training_loss, sum / 3, 1e-12);
+  expect_times(trainer.state().log_history, 3);
   EXPECT_TRUE(std::filesystem::exists(folder.file("out/checkpoint-2/manifest.json")));
 }
 
@@ -245,6 +259,24 @@ TEST(Trainer, WithoutSamplesOrLabelsTheErrorSaysWhatToGive) {
   nn::GPT2LMHeadModel model(tiny_config());
   EXPECT_EQ(error_of([&] { Trainer({.model = model, .args = quiet(1)}); }),
             "Trainer: the data set has no samples; give train_dataset or eval_dataset");
+}
+
+TEST(Trainer, PlannedBatchesHaveTheArraysOfTheLoader) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(tiny_config());
+  Trainer trainer({.model = model, .args = quiet(1), .train_dataset = std::make_shared<Rows>(10)});
+  const data::Batch planned = trainer.task().planned_batch(5);
+  const data::Batch read = trainer.task().loader().next_batch();
+  EXPECT_EQ(planned.rows, read.rows);
+  ASSERT_EQ(planned.fields.size(), read.fields.size());
+  for (std::size_t i = 0; i < read.fields.size(); ++i) {
+    EXPECT_EQ(planned.fields[i].name, read.fields[i].name);
+    EXPECT_EQ(planned.fields[i].type, read.fields[i].type);
+  }
+  TrainingArguments dry = quiet(1);
+  dry.dry_run = true;
+  EXPECT_EQ(error_of([&] { Trainer({.model = model, .args = dry, .train_dataset = std::make_shared<Rows>(10)}); }),
+            "--dry_run: only the training programs plan; a Trainer is given a model");
 }
 
 TEST(LogText, FitsIn80Columns) {

@@ -53,6 +53,7 @@ struct TrainingArguments {
 
   // Batches and length.
   std::optional<std::int64_t> per_device_train_batch_size;  // per data shard
+  bool auto_find_batch_size = false;                        // lower it until the plan fits into the memory of a rank
   std::optional<std::int64_t> global_batch_size;            // of one micro-batch over all data shards
   std::optional<std::int64_t> per_device_eval_batch_size;
   std::optional<std::int64_t> max_train_samples;  // nullopt: all
@@ -97,6 +98,7 @@ struct TrainingArguments {
   std::string fsdp_transformer_layer_cls_to_wrap;
   std::int64_t fsdp_min_num_params = 0;
   std::string accelerate_config;  // --config_file: of Accelerate, in YAML
+  bool deferred_init = true;      // the only way: a parameter gets its values at its first use, as shards
   std::string tensor_parallel;
   std::string expert_parallel;
   std::string auto_shard;  // a machine model: search for the fastest mesh and shardings; "": no search

@@ -40,22 +40,20 @@ struct ClmModel : TrainingSetup {
 ClmModel make_clm_model(const TrainingArguments& arguments);
 
 /// Records a micro-batch with its gradients in the trace. Returns the sum of its losses divided by `label_count`, the
-/// number of labels of the update (an f64 scalar). A dry run calls the same function, so it plans the programs that
-/// training executes.
+/// number of labels of the update (an f64 scalar).
 Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, const Tensor& label_count);
 
-/// Runs the complete training. Returns the exit status of the program.
+/// The task of run_clm. `arguments` must outlive it. Errors: those of the model's configuration and of the data.
+std::unique_ptr<Task> make_clm_task(const TrainingArguments& arguments);
+/// Runs the complete training, or with --dry_run plans a step. Returns the exit status of the program.
 int run_clm(const TrainingArguments& arguments);
-/// Plans a step and prints memory and collectives.
-int dry_run_clm(const TrainingArguments& arguments);
 
 /// Continues `prompt` with the model. Samples, with a seed, from the 40 most probable tokens at temperature 0.8. The
 /// model reads at most the last block_size - 1 tokens, because training does not reach later positions.
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress = {});
 
-/// The lines about the model and its training at the beginning of the output.
-std::string banner(const TrainingArguments& arguments, const ClmModel& setup);
+/// The texts of the task about the model and about the rows of a batch.
 std::string clm_model_text(const ClmModel& setup);
 std::string clm_rows_text(const ClmModel& setup);
 

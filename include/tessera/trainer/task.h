@@ -61,6 +61,8 @@ class BatchTensors {
   BatchTensors() = default;
   /// The tensors of a batch of a loader. Collective.
   explicit BatchTensors(const data::Batch& batch);
+  /// The tensors of abstract_batch(): with types and shardings, without values.
+  static BatchTensors abstract(const data::Batch& batch);
   /// The same names, with other tensors in the same order.
   [[nodiscard]] BatchTensors with(const std::vector<Tensor>& tensors) const;
   [[nodiscard]] bool has(std::string_view name) const;
@@ -73,6 +75,10 @@ class BatchTensors {
   std::vector<std::string> names_;
   std::vector<Tensor> tensors_;
 };
+/// Returns a batch of `rows` rows with types and shardings but without values, for a plan. Its arrays are those that
+/// `collator` (null: StackCollator) makes of samples like `sample`.
+data::Batch abstract_batch(const TrainingSetup& setup, const data::InputSharding& sharding, const data::Arrays& sample,
+                           std::int64_t rows, const data::Collator* collator = nullptr);
 /// Returns the array `name` of the batch, with its rows sharded over the data axes, and sets its name in programs.
 Tensor input_of(const TrainingSetup& setup, const BatchTensors& batch, std::string_view name);
 
@@ -107,7 +113,8 @@ bool wants_greater(const TrainingArguments& arguments);
 /// The value of --metric_for_best_model. Error, with the existing metrics, if there is no such metric.
 double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics);
 
-/// A model, its training data, its loss and its metrics.
+/// A model, its training data, its loss and its metrics. In a dry run a task has no data: only the functions that plans
+/// use may be called (setup, the texts, planned_batch, label_count, record).
 class Task {
  public:
   virtual ~Task() = default;
@@ -124,6 +131,9 @@ class Task {
   /// The floating-point operations of a training step over `units` units; nullopt: not known.
   [[nodiscard]] virtual std::optional<double> flops(double units) const = 0;
 
+  /// A batch of `rows` rows as training reads it, made by abstract_batch(). If the lengths of the samples differ, it
+  /// has the greatest length.
+  [[nodiscard]] virtual data::Batch planned_batch(std::int64_t rows) const = 0;
   /// The labels of a batch, if the host knows them.
   [[nodiscard]] virtual std::optional<double> label_count(const data::Batch& batch) const = 0;
   /// Records a micro-batch with its gradients in the trace. Returns an f64 scalar: the sum of its losses divided by

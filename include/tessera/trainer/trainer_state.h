@@ -26,6 +26,10 @@ struct LogEntry {
   std::optional<double> eval_loss{};
   std::optional<double> eval_accuracy{};
   std::optional<double> num_input_tokens_seen{};
+  // As in mmf's log lines; not part of the Trainer's format.
+  std::optional<double> ups{};               // updates per second since the last entry
+  std::optional<double> time_since_start{};  // seconds since the training began
+  std::optional<double> eta{};               // seconds until it ends at this speed
 };
 
 /// The values of an entry that were measured, by the names of the file, without the step.

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "clm/clm_plan.h"
+#include "plan/step_plan.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -37,10 +37,6 @@ std::string clm_model_text(const ClmModel& setup) {
 }
 
 std::string clm_rows_text(const ClmModel& setup) { return fmt::format("sequences of {} tokens", setup.block_size); }
-
-std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
-  return banner(arguments, setup, clm_model_text(setup), clm_rows_text(setup));
-}
 
 std::string banner(const TrainingArguments& arguments, const TrainingSetup& setup, const std::string& model_text,
                    const std::string& rows_text) {

@@ -9,9 +9,8 @@
 
 #include "clm/auto_shard.h"
 #include "flags/input_files.h"
-#include "plan/memory_budget.h"
-#include "run/output_folder.h"
 #include "run/tokenizer_files.h"
+#include "run_task.h"
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
@@ -20,32 +19,19 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/clm.h"
 #include "tessera/trainer/progress.h"
-#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
 
 class ClmTask final : public Task {
  public:
-  explicit ClmTask(const TrainingArguments& arguments)
-      : arguments_(arguments),
-        model_(make_clm_model(arguments)),
-        data_(load_clm_data(arguments, model_.block_size)),
-        loader_(make_train_loader(
-            arguments, std::make_shared<data::BlockSource>(*data_.train),
-            train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards)))) {
-    const int vocabulary = data_.tokenizer->vocab_size();
-    const std::int64_t model_vocabulary = model_.model->shape().vocabulary;
-    require(vocabulary <= model_vocabulary,
-            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
-            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_file());
-    const bool may_be_another = data_.tokenizer->name() == "bytes" && model_vocabulary > 2 * std::int64_t{vocabulary};
-    if (may_be_another && !arguments.model_name_or_path.empty() && RankContext::current().rank() == 0)
-      log_warning(
-          "{} has no tokenizer, so the text is read as bytes, although the model has {} ids; --tokenizer_name names "
-          "its "
-          "tokenizer",
-          arguments.model_name_or_path, model_vocabulary);
+  explicit ClmTask(const TrainingArguments& arguments) : arguments_(arguments), model_(make_clm_model(arguments)) {
+    if (arguments.dry_run) return;
+    data_ = load_clm_data(arguments, model_.block_size);
+    loader_ =
+        make_train_loader(arguments, std::make_shared<data::BlockSource>(*data_.train),
+                          train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards)));
+    check_vocabulary();
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -58,6 +44,10 @@ class ClmTask final : public Task {
     return training_flops(units, static_cast<double>(model_.model->parameter_count()));
   }
 
+  [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
+    const Literal block(Type::array(DType::kS32, {model_.block_size}));  // as BlockSource
+    return abstract_batch(model_, batch_sharding(model_), {{"input_ids", block}, {"labels", block}}, rows);
+  }
   [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
     return static_cast<double>(batch.real_rows * (model_.block_size - 1));
   }
@@ -101,10 +91,24 @@ class ClmTask final : public Task {
   }
 
  private:
+  void check_vocabulary() const {
+    const int vocabulary = data_.tokenizer->vocab_size();
+    const std::int64_t model_vocabulary = model_.model->shape().vocabulary;
+    require(vocabulary <= model_vocabulary,
+            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
+            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments_.config_file());
+    const bool may_be_another = data_.tokenizer->name() == "bytes" && model_vocabulary > 2 * std::int64_t{vocabulary};
+    if (may_be_another && !arguments_.model_name_or_path.empty() && RankContext::current().rank() == 0)
+      log_warning(
+          "{} has no tokenizer, so the text is read as bytes, although the model has {} ids; --tokenizer_name names "
+          "its tokenizer",
+          arguments_.model_name_or_path, model_vocabulary);
+  }
+
   const TrainingArguments& arguments_;
   ClmModel model_;
-  ClmData data_;
-  std::unique_ptr<data::Loader> loader_;
+  ClmData data_;                          // empty in a dry run
+  std::unique_ptr<data::Loader> loader_;  // null in a dry run
 };
 
 // Returns the files that every rank reads.
@@ -139,17 +143,14 @@ void check_kinds_of_files(const TrainingArguments& arguments) {
 
 }  // namespace
 
-int run_clm(const TrainingArguments& given) {
-  check_same_on_all_ranks(given.values());
-  check_kinds_of_files(given);
-  check_files_on_all_ranks(files_of(given));
-  check_same_inputs(given);
-  TrainingArguments arguments = given.auto_shard.empty() ? given : with_best_layout(given);
-  if (!arguments.max_memory_per_rank.empty() && !arguments.dry_run) arguments = within_memory(std::move(arguments));
-  if (arguments.dry_run) return dry_run_clm(arguments);
-  const OutputFolder output(arguments);
-  ClmTask task(arguments);
-  return Trainer(arguments, task).run();
+std::unique_ptr<Task> make_clm_task(const TrainingArguments& arguments) { return std::make_unique<ClmTask>(arguments); }
+
+int run_clm(const TrainingArguments& arguments) {
+  check_same_on_all_ranks(arguments.values());
+  check_kinds_of_files(arguments);
+  check_files_on_all_ranks(files_of(arguments));
+  check_same_inputs(arguments);
+  return run_task(arguments.auto_shard.empty() ? arguments : with_best_layout(arguments));
 }
 
 }  // namespace tessera::trainer

@@ -50,7 +50,20 @@ void check_memory_budget(const TrainingArguments& arguments) {
   (void)parse_bytes(arguments.max_memory_per_rank, "--max_memory_per_rank");
   require(!arguments.gradient_checkpointing,
           "--max_memory_per_rank chooses what to recompute, so it excludes --gradient_checkpointing");
-  require(arguments.program == TrainingProgram::kClm, "--max_memory_per_rank: only run_clm plans its memory");
+  require(arguments.program != TrainingProgram::kModel,
+          "--max_memory_per_rank: only the training programs plan their memory; a Trainer is given a model");
+}
+
+// --auto_find_batch_size plans several batches, each with a model of its own.
+void check_batch_search(const TrainingArguments& arguments) {
+  if (!arguments.auto_find_batch_size) return;
+  require(arguments.program != TrainingProgram::kModel,
+          "--auto_find_batch_size: only the training programs plan their memory; a Trainer is given a model");
+  require(!arguments.global_batch_size,
+          "--auto_find_batch_size lowers --per_device_train_batch_size, so it excludes --global_batch_size {}",
+          arguments.global_batch_size.value_or(0));
+  require(arguments.auto_shard.empty(),
+          "--auto_find_batch_size and --auto_shard exclude each other: a layout is chosen for a given batch");
 }
 
 // --auto_shard chooses what the other flags of the mesh specify.
@@ -73,6 +86,7 @@ void check_auto_shard(const TrainingArguments& arguments) {
 void check_mesh_flags(const TrainingArguments& arguments) {
   check_auto_shard(arguments);
   check_memory_budget(arguments);
+  check_batch_search(arguments);
   if (arguments.mesh.empty()) return;
   std::vector<std::string> names;
   try {
@@ -185,6 +199,9 @@ void TrainingArguments::check() const {
       "second over all");
   require(!(bf16 && dtype == "float64"), "--bf16 and --dtype float64 exclude each other");
   require(fsdp_config.empty() || !fsdp.empty(), "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
+  require(deferred_init,
+          "--deferred_init false: parameters have no values before their first use, and each rank creates only its "
+          "shards; there is no other way, so leave the flag out");
   require(fsdp_min_num_params == 0 || fsdp_transformer_layer_cls_to_wrap.empty(),
           "--fsdp_min_num_params and --fsdp_transformer_layer_cls_to_wrap exclude each other");
   check_numbers(*this);

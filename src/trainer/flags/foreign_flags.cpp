@@ -73,7 +73,6 @@ constexpr ForeignRow kWithoutEffect[] = {
 
 constexpr ForeignRow kAbsent[] = {
     {"accelerator_config", "", "use --dataloader_drop_last and --data_seed"},
-    {"auto_find_batch_size", "false", "--dry_run says before the first step what fits"},
     {"deepspeed", "", "use --fsdp full_shard"},
     {"do_predict", "false", "predictions are not written; use --do_eval"},
     {"dataset_revision", "", "data sets are folders"},
@@ -106,11 +105,35 @@ constexpr ForeignRow kAbsent[] = {
     {"use_mps_device", "false", "ranks compute on CPUs"},
 };
 
+// Keys of mmf's configurations, and the flags that they mean. `tessera launch` must find --output_dir, so that it has no
+// other name.
+constexpr std::pair<const char*, const char*> kOverrides[] = {
+    {"config", "config_name"},
+    {"dataset", "dataset_name"},
+    {"model", "model_type"},
+    {"optimizer.params.lr", "learning_rate"},
+    {"training.batch_size", "global_batch_size"},
+    {"training.checkpoint_interval", "save_steps"},
+    {"training.evaluation_interval", "eval_steps"},
+    {"training.log_interval", "logging_steps"},
+    {"training.max_epochs", "num_train_epochs"},
+    {"training.max_updates", "max_steps"},
+    {"training.num_workers", "dataloader_num_workers"},
+    {"training.seed", "seed"},
+};
+
+constexpr ForeignRow kOverridesWithoutEffect[] = {
+    {"distributed.world_size", "", "ranks come from mpirun or --num_cores"},
+    {"training.device", "xla", "every tensor is on the device xla:0"},
+};
+
 }  // namespace
 
 void add_foreign_flags(ArgumentParser& parser) {
   for (const ForeignRow& row : kWithoutEffect) parser.without_effect(row.name, row.standard, row.reason);
   for (const ForeignRow& row : kAbsent) parser.absent(row.name, row.standard, row.reason);
+  for (const ForeignRow& row : kOverridesWithoutEffect) parser.without_effect(row.name, row.standard, row.reason);
+  for (const auto& [name, of] : kOverrides) parser.override_name(name, of);
 }
 
 }  // namespace tessera::trainer

@@ -8,7 +8,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 
-#include "clm/clm_plan.h"
+#include "plan/step_plan.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/trainer/clm.h"

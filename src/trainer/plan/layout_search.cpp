@@ -4,15 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "clm/clm_plan.h"
+#include "plan/step_plan.h"
 #include "tessera/base/error.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/runtime/executable/executable.h"
+#include "tessera/trainer/clm.h"
 
 namespace tessera::trainer {
 namespace {
@@ -109,11 +111,11 @@ void add(LayoutPlan& plan, const PlannedProgram& program, const MachineModel& ma
 LayoutPlan plan_of(const LayoutSearchOptions& options, TrainingArguments arguments, const Layout& layout) {
   layout.apply_to(arguments);
   return as_planner([&] {
-    ClmModel setup = make_clm_model(arguments);
+    const std::unique_ptr<Task> task = make_clm_task(arguments);
     const ExecutionOptions how = ExecutionOptions::for_plan(static_cast<int>(options.devices));
     LayoutPlan out;
     out.layout = layout;
-    for (const PlannedProgram& program : plan_training_step(arguments, setup)) {
+    for (const PlannedProgram& program : plan_training_step(arguments, *task)) {
       add(out, program, options.machine);
       const ExecutableMemory memory = planned_memory(program.partitioned.program, how.ranks, how.schedule.nodes);
       out.cost.peak_bytes = std::max(out.cost.peak_bytes, memory.held_bytes());

@@ -9,7 +9,7 @@
 #include <boost/json/serialize.hpp>
 #include <numeric>
 
-#include "clm/clm_plan.h"
+#include "plan/step_plan.h"
 #include "tessera/base/text.h"
 #include "tessera/nn/models/gpt2_presets.h"
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/resume.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -107,6 +109,21 @@ std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup,
   if (RankContext::current().rank() == 0 && !arguments.output_dir.empty())
     set_later_checkpoints_aside(arguments.output_dir, state.global_step);
   return from.folder();
+}
+
+std::int64_t rows_of_resumed_run(const TrainingArguments& arguments) {
+  const std::string& given = arguments.resume_from_checkpoint;
+  if (given.empty()) return 0;
+  std::vector<std::string> folders;
+  if (given != "true") folders = {given};
+  if (given == "true")
+    for (const auto& [step, folder] : checkpoints_in(arguments.output_dir)) folders.push_back(folder);
+  std::reverse(folders.begin(), folders.end());  // the newest one first
+  for (const std::string& folder : folders) try {
+      return TrainerState::from_json(Checkpoint(folder).document("trainer_state")).train_batch_size;
+    } catch (const Error&) {  // damaged, so that an older one may be loaded
+    }
+  return 0;
 }
 
 }  // namespace tessera::trainer

@@ -31,4 +31,8 @@ CheckpointContent checkpoint_of(const TrainingArguments& arguments, const Traini
 /// and returns its folder; else "". Collective.
 std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup, TrainerState& state, ResumeState& run);
 
+/// The rows of a micro-batch over all data shards in the run that --resume_from_checkpoint continues. 0 without the flag,
+/// or if its checkpoint cannot be read; resume_run() then reports the error. Reads only documents. Call it on one rank.
+std::int64_t rows_of_resumed_run(const TrainingArguments& arguments);
+
 }  // namespace tessera::trainer

@@ -35,20 +35,42 @@ std::optional<double> ExposedCommunication::part_of_time(const ExposedCommunicat
   return std::min(1.0, (seconds - earlier.seconds) / std::chrono::duration<double>(time - earlier.time).count());
 }
 
+namespace {
+constexpr double kNanosecond = 1e-9;
+
+double seconds_of(const char* metric) {
+  const auto data = metrics().metric_data(metric);
+  return data ? data->accumulator * kNanosecond : 0;
+}
+}  // namespace
+
+CommunicationSeconds communication_seconds() {
+  return {seconds_of("ExposedCommunicationTime"), seconds_of("OverlappedCommunicationTime")};
+}
+
+std::string overlap_line(const CommunicationSeconds& earlier) {
+  const CommunicationSeconds now = communication_seconds();
+  const double hidden = now.overlapped - earlier.overlapped;
+  const double all = now.exposed - earlier.exposed + hidden;
+  if (all <= 0) return "";
+  constexpr double kPercent = 100;
+  return fmt::format("overlap    computation hid {:.0f}% of the communication of rank 0: {:.3g} s of {:.3g} s",
+                     kPercent * hidden / all, hidden, all);
+}
+
 ExposedCommunication exposed_communication() {
-  constexpr double kNanosecond = 1e-9;
   const auto data = metrics().metric_data("ExposedCommunicationTime");
   ExposedCommunication out{.time = std::chrono::steady_clock::now()};
   if (data) out.seconds = data->accumulator * kNanosecond, out.programs = data->total_samples;
   return out;
 }
 
-ExecutableMemory most_memory_of_steps(std::size_t first) {
+ExecutableMemory most_memory_of_steps(std::int64_t first) {
   ExecutableMemory most;
-  const auto& programs = compiled_programs();
-  for (std::size_t i = first; i < programs.size(); ++i)
-    if (programs[i].reason.starts_with("mark_step") && programs[i].memory.held_bytes() > most.held_bytes())
-      most = programs[i].memory;
+  for (const CompiledProgram& program : compiled_programs())
+    if (program.number >= first && program.reason.starts_with("mark_step") &&
+        program.memory.held_bytes() > most.held_bytes())
+      most = program.memory;
   return most;
 }
 

@@ -29,8 +29,17 @@ struct ExposedCommunication {
   [[nodiscard]] std::optional<double> part_of_time(const ExposedCommunication& earlier) const;
 };
 ExposedCommunication exposed_communication();
+
+/// The communication of this rank so far, in seconds.
+struct CommunicationSeconds {
+  double exposed = 0;     // including the time it waited for other ranks
+  double overlapped = 0;  // the rank computed while collectives were in flight
+};
+CommunicationSeconds communication_seconds();
+/// The line for the user about the communication since `earlier`: which part of it computation hid. "" if there was none.
+std::string overlap_line(const CommunicationSeconds& earlier);
 /// Of the programs of training steps, starting with number `first`, returns the memory of the one that holds most. With
 /// gradient accumulation a step has several programs.
-ExecutableMemory most_memory_of_steps(std::size_t first);
+ExecutableMemory most_memory_of_steps(std::int64_t first);
 
 }  // namespace tessera::trainer

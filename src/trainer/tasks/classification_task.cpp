@@ -8,8 +8,9 @@
 
 #include "bert_parts.h"
 #include "flags/input_files.h"
-#include "run/output_folder.h"
 #include "run/tokenizer_files.h"
+#include "run_task.h"
+#include "tasks/tasks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
@@ -21,7 +22,6 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/programs.h"
 #include "tessera/trainer/progress.h"
-#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
@@ -54,6 +54,13 @@ std::vector<std::string> labels_of(const data::TsvTable& table) {
   std::set<std::string> names;
   for (const auto& row : table.rows) names.insert(at(row, column));
   return {names.begin(), names.end()};
+}
+
+// The labels of a plan without a training file.
+std::vector<std::string> numbered_labels(std::int64_t count) {
+  std::vector<std::string> out;
+  for (std::int64_t i = 0; i < count; ++i) out.push_back(fmt::format("LABEL_{}", i));
+  return out;
 }
 
 std::vector<data::Arrays> classified_samples(const data::TsvTable& table, const BertVocabulary& vocabulary,
@@ -120,20 +127,22 @@ ClassificationModel make_classification_model(const TrainingArguments& arguments
 class ClassificationTask final : public Task {
  public:
   ClassificationTask(const TrainingArguments& arguments, const std::string& folder)
-      : train_(data::read_tsv(arguments.train_file)),
-        labels_(labels_of(train_)),
+      : train_(arguments.train_file.empty() ? data::TsvTable{} : data::read_tsv(arguments.train_file)),
+        labels_(arguments.train_file.empty() ? numbered_labels(bert_config(arguments, folder).num_labels)
+                                             : labels_of(train_)),
         vocabulary_(BertVocabulary::of(arguments, folder)),
-        model_((require(labels_.size() >= 2, "{}: needs samples of two labels or more, got {}", train_.name,
-                        labels_.size()),
+        model_((require(labels_.size() >= 2, "{}: needs samples of two labels or more, got {}",
+                        train_.name.empty() ? arguments.config_file() : train_.name, labels_.size()),
                 make_classification_model(arguments, folder, labels_))),
         length_(sequence_length(arguments, model_.model->config(), 128)) {
-    check_vocabulary(vocabulary_, model_.model->config(), arguments);
     constexpr std::int64_t kMultiple = 8;  // so that few different shapes are compiled
     collator_ = std::make_shared<data::PaddingCollator>(
         data::PaddingOptions{.padding = arguments.pad_to_max_length ? "max_length" : "longest",
                              .max_length = length_,
                              .pad_to_multiple_of = length_ % kMultiple == 0 ? kMultiple : 1,
                              .pad_token_id = vocabulary_.pad()});
+    if (arguments.dry_run) return;
+    check_vocabulary(vocabulary_, model_.model->config(), arguments);
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;
@@ -156,6 +165,12 @@ class ClassificationTask final : public Task {
   // The lengths of the texts differ.
   [[nodiscard]] std::optional<double> flops(double /*units*/) const override { return std::nullopt; }
 
+  [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
+    const Literal ids(Type::array(DType::kS32, {length_}));  // as classified_samples()
+    const Literal label(Type::array(DType::kS32, {}));
+    return abstract_batch(model_, batch_sharding(model_),
+                          {{"input_ids", ids}, {"token_type_ids", ids}, {"labels", label}}, rows, collator_.get());
+  }
   [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
     return static_cast<double>(batch.real_rows);
   }
@@ -183,14 +198,14 @@ class ClassificationTask final : public Task {
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override { return classification_metrics(sums); }
 
  private:
-  data::TsvTable train_;
+  data::TsvTable train_;  // empty in a dry run without a file
   std::vector<std::string> labels_;
   BertVocabulary vocabulary_;
   ClassificationModel model_;
   std::int64_t length_;
   std::shared_ptr<const data::PaddingCollator> collator_;
   std::shared_ptr<const MemorySource> held_out_;
-  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<data::Loader> loader_;  // null in a dry run
 };
 
 }  // namespace
@@ -215,16 +230,18 @@ TrainingArguments classification_defaults() {
   return out;
 }
 
+std::unique_ptr<Task> make_classification_task(const TrainingArguments& arguments) {
+  return std::make_unique<ClassificationTask>(arguments, model_folder(arguments));
+}
+
 int run_classification(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
-  const std::string folder = model_folder(arguments);
+  (void)model_folder(arguments);  // an error before the output folder is created
   check_files_on_all_ranks({{arguments.train_file, "--train_file", ""},
                             {arguments.validation_file, "--validation_file", ""},
                             {arguments.fsdp_config_file(), "--fsdp_config", ""}});
   check_same_inputs(arguments);
-  const OutputFolder output(arguments);
-  ClassificationTask task(arguments, folder);
-  return Trainer(arguments, task).run();
+  return run_task(arguments);
 }
 
 }  // namespace tessera::trainer

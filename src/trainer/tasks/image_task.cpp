@@ -8,7 +8,8 @@
 #include "bert_parts.h"
 #include "flags/input_files.h"
 #include "image_sources.h"
-#include "run/output_folder.h"
+#include "run_task.h"
+#include "tasks/tasks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -18,7 +19,6 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/models/resnet.h"
 #include "tessera/trainer/programs.h"
-#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
@@ -49,7 +49,7 @@ ImageModel make_image_model(const TrainingArguments& arguments, std::int64_t cla
 }
 
 struct ImageData {
-  std::shared_ptr<const data::Source> train;
+  std::shared_ptr<const data::Source> train;       // null in a dry run
   std::shared_ptr<const data::Source> held_out;    // null: there are none
   std::shared_ptr<const data::Collator> collator;  // of the training images; null: they are stacked
   std::int64_t classes = 0;
@@ -62,7 +62,17 @@ std::shared_ptr<const data::ImageFolder> folder_of(const std::string& path, cons
   return out;
 }
 
+// A plan needs only the number of classes.
+ImageData planned_images(const TrainingArguments& arguments) {
+  ImageData out;
+  const bool has_folder = !arguments.fake_data && !arguments.datadir.empty();
+  out.classes =
+      has_folder ? isize(folder_of(arguments.datadir + "/train", {})->classes()) : arguments.fake_data_classes;
+  return out;
+}
+
 ImageData load_images(const TrainingArguments& arguments) {
+  if (arguments.dry_run) return planned_images(arguments);
   if (arguments.fake_data) {
     const auto all =
         std::make_shared<FakeImages>(arguments.fake_data_samples, arguments.fake_data_classes, arguments.image_size);
@@ -84,6 +94,7 @@ class ImageTask final : public Task {
  public:
   explicit ImageTask(const TrainingArguments& arguments)
       : arguments_(arguments), data_(load_images(arguments)), model_(make_image_model(arguments, data_.classes)) {
+    if (arguments.dry_run) return;
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.input_sharding = sharding();
@@ -107,6 +118,9 @@ class ImageTask final : public Task {
   // A convolution computes more than its parameters tell.
   [[nodiscard]] std::optional<double> flops(double /*units*/) const override { return std::nullopt; }
 
+  [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
+    return abstract_batch(model_, sharding(), FakeImages(1, data_.classes, arguments_.image_size).get(0), rows);
+  }
   [[nodiscard]] std::optional<double> label_count(const data::Batch& batch) const override {
     return static_cast<double>(batch.real_rows);
   }
@@ -150,7 +164,7 @@ class ImageTask final : public Task {
   const TrainingArguments& arguments_;
   ImageData data_;
   ImageModel model_;
-  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<data::Loader> loader_;  // null in a dry run
 };
 
 }  // namespace
@@ -167,12 +181,14 @@ TrainingArguments image_defaults() {
   return out;
 }
 
+std::unique_ptr<Task> make_image_task(const TrainingArguments& arguments) {
+  return std::make_unique<ImageTask>(arguments);
+}
+
 int train_imagenet(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
   check_same_inputs(arguments);
-  const OutputFolder output(arguments);
-  ImageTask task(arguments);
-  return Trainer(arguments, task).run();
+  return run_task(arguments);
 }
 
 }  // namespace tessera::trainer

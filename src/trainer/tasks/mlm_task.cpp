@@ -7,8 +7,9 @@
 
 #include "bert_parts.h"
 #include "flags/input_files.h"
-#include "run/output_folder.h"
 #include "run/tokenizer_files.h"
+#include "run_task.h"
+#include "tasks/tasks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -19,7 +20,6 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/programs.h"
 #include "tessera/trainer/progress.h"
-#include "tessera/trainer/trainer.h"
 
 namespace tessera::trainer {
 namespace {
@@ -88,7 +88,6 @@ class MlmTask final : public Task {
         model_(make_mlm_model(arguments, folder)),
         length_(sequence_length(arguments, model_.model->config(), 1024)),
         seed_(static_cast<std::uint64_t>(arguments.seed)) {
-    check_vocabulary(vocabulary_, model_.model->config(), arguments);
     const bool pads = arguments.line_by_line && !arguments.pad_to_max_length;
     collator_ = std::make_shared<data::MlmCollator>(
         data::PaddingOptions{.padding = pads ? "longest" : "max_length",
@@ -99,6 +98,8 @@ class MlmTask final : public Task {
                          .mask_token_id = vocabulary_.mask(),
                          .vocab_size = vocabulary_.size(),
                          .special_ids = {vocabulary_.cls(), vocabulary_.sep(), vocabulary_.pad()}});
+    if (arguments.dry_run) return;
+    check_vocabulary(vocabulary_, model_.model->config(), arguments);
     const auto [train, validation] = read_mlm_texts(arguments);
     auto samples = samples_of(train, vocabulary_, length_, arguments.line_by_line);
     require(!samples.empty(), "{} gives no sample of {} tokens; give a longer text or a smaller --max_seq_length",
@@ -120,6 +121,10 @@ class MlmTask final : public Task {
     return training_flops(units, static_cast<double>(model_.model->parameter_count()));
   }
 
+  [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
+    const data::Arrays sample = sample_of(std::vector<std::int32_t>(static_cast<std::size_t>(length_)));
+    return abstract_batch(model_, batch_sharding(model_), sample, rows, collator_.get());
+  }
   // Every rank knows only which tokens of its own rows are masked.
   [[nodiscard]] std::optional<double> label_count(const data::Batch& /*batch*/) const override { return std::nullopt; }
   Tensor record(const BatchTensors& batch, const Tensor& /*labels*/, std::int64_t micro_batches) override {
@@ -165,8 +170,8 @@ class MlmTask final : public Task {
   std::int64_t length_;
   std::uint64_t seed_;
   std::shared_ptr<const data::MlmCollator> collator_;
-  std::shared_ptr<const MemorySource> held_out_;
-  std::unique_ptr<data::Loader> loader_;
+  std::shared_ptr<const MemorySource> held_out_;  // null in a dry run
+  std::unique_ptr<data::Loader> loader_;          // null in a dry run
 };
 
 }  // namespace
@@ -177,16 +182,21 @@ TrainingArguments mlm_defaults() {
   return out;
 }
 
+std::unique_ptr<Task> make_mlm_task(const TrainingArguments& arguments) {
+  return std::make_unique<MlmTask>(arguments, model_folder(arguments));
+}
+
 int run_mlm(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
-  const std::string folder = model_folder(arguments);
-  check_files_on_all_ranks({{arguments.train_file, "--train_file", ""},
-                            {arguments.validation_file, "--validation_file", ""},
-                            {arguments.fsdp_config_file(), "--fsdp_config", ""}});
+  (void)model_folder(arguments);  // an error before the output folder is created
+  std::vector<RequiredFile> files = {{arguments.fsdp_config_file(), "--fsdp_config", ""}};
+  if (!arguments.dry_run) {
+    files.push_back({arguments.train_file, "--train_file", ""});
+    files.push_back({arguments.validation_file, "--validation_file", ""});
+  }
+  check_files_on_all_ranks(files);
   check_same_inputs(arguments);
-  const OutputFolder output(arguments);
-  MlmTask task(arguments, folder);
-  return Trainer(arguments, task).run();
+  return run_task(arguments);
 }
 
 }  // namespace tessera::trainer

@@ -34,6 +34,10 @@ class ModelTask final : public Task {
   [[nodiscard]] std::string_view unit() const override { return options_.unit; }
   [[nodiscard]] std::int64_t units_per_row() const override { return 1; }
   [[nodiscard]] std::optional<double> flops(double /*units*/) const override { return std::nullopt; }
+  [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
+    const data::Source& samples = options_.train_dataset ? *options_.train_dataset : *options_.eval_dataset;
+    return abstract_batch(setup_, batch_sharding(setup_), samples.get(0), rows, options_.data_collator.get());
+  }
   // Only the loss function knows which labels count.
   [[nodiscard]] std::optional<double> label_count(const data::Batch& /*batch*/) const override { return std::nullopt; }
 

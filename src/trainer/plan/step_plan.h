@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of a training step of a causal language model, planned and not executed.
+// The programs of a training step, planned and not executed.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "tessera/base/rank_context.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/lowering/execution_plan.h"
-#include "tessera/trainer/clm.h"
+#include "tessera/trainer/task.h"
 
 namespace tessera::trainer {
 
@@ -21,11 +22,15 @@ struct PlannedProgram {
   std::int64_t runs = 1;  // in a step
 };
 
-/// Plans the programs of the first micro-batch, of one in the middle, and of the last. No other programs occur.
-std::vector<PlannedProgram> plan_training_step(const TrainingArguments& arguments, ClmModel& setup);
+/// Plans the programs of the first micro-batch, of one in the middle, and of the last, as StepRunner runs them. No other
+/// programs occur. `task` was made for a dry run.
+std::vector<PlannedProgram> plan_training_step(const TrainingArguments& arguments, Task& task);
 
 /// The ranks of this job if the plan is for this number of ranks, or else ranks on the nodes that TESSERA_NODE specifies.
 ExecutionOptions planned_execution(int devices);
+
+/// The memory of the program that needs most. For code that plans.
+ExecutableMemory largest_memory(const std::vector<PlannedProgram>& programs, const ExecutionOptions& how);
 
 /// The paths of the repeated blocks of a model, each with a dot at its end.
 std::vector<std::string> block_paths(nn::PretrainedModel& model);
