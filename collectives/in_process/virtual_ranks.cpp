@@ -2,6 +2,8 @@
 #include "tessera/collectives/virtual_ranks.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <exception>
 #include <numeric>
 #include <thread>
@@ -66,7 +68,30 @@ std::function<int(int)> node_function(int count, const VirtualRankOptions& given
   return [nodes = listed_nodes(count)](int rank) { return at(nodes, rank); };
 }
 
+// CPU_NUM_DEVICES, or 0 if there is one device. This is read before the ranks, which have options, exist. They report a
+// value that is no number.
+int devices_of_environment() {
+  const char* text = std::getenv("CPU_NUM_DEVICES");
+  int devices = 0;
+  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), devices);
+  return devices > 1 ? devices : 0;
+}
+
 }  // namespace
+
+int virtual_rank_count(std::string_view flag, int given) {
+  const int devices = devices_of_environment();
+  require(given == 0 || devices == 0 || given == devices,
+          "{} {} and CPU_NUM_DEVICES={} contradict each other; give one", flag, given, devices);
+  const int count = std::max(given, devices);
+  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+  require(
+      count == 0 || started == nullptr || std::string_view(started) == "1",
+      "{} creates ranks as threads, but mpirun already started {} processes; use one of the two",
+      [&] { return given > 0 ? fmt::format("{} {}", flag, given) : fmt::format("CPU_NUM_DEVICES={}", devices); },
+      started == nullptr ? "" : started);
+  return count;
+}
 
 void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn, const VirtualRankOptions& given) {
   require(count >= 1, "{} virtual ranks; at least one is needed", count);

@@ -8,6 +8,7 @@
 
 #include "mpi/operation.h"
 #include "tessera/base/options.h"
+#include "tessera/base/timeline.h"
 
 namespace tessera::collectives {
 namespace {
@@ -63,6 +64,7 @@ void Progress::wake() {
 
 void Progress::serve(RankContext& context) {
   const RankScope scope(context);
+  const NamedThread name("communication");
   while (true) {
     {
       Claim held(mutex_);
@@ -77,6 +79,7 @@ void Progress::serve(RankContext& context) {
 
 // The owner of the claim advances all operations, so that this thread only waits for the claim.
 void Progress::look_after_operations() {
+  const TimelineSpan span("communication", "progress of collectives");
   auto idle_since = Clock::now();
   auto busy_since = idle_since;
   while (!retires_.load(std::memory_order_acquire)) {

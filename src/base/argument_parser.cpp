@@ -119,6 +119,10 @@ ArgumentParser& ArgumentParser::alias(std::string name, const std::string& of) {
   aliases_.emplace_back(std::move(name), of);
   return *this;
 }
+ArgumentParser& ArgumentParser::override_name(std::string name, std::string of) {
+  if (find(of) != nullptr) override_names_.emplace_back(std::move(name), std::move(of));
+  return *this;
+}
 ArgumentParser& ArgumentParser::without_effect(std::string name, std::string standard, std::string reason) {
   if (find(name) == nullptr) foreign_.push_back({std::move(name), std::move(standard), std::move(reason), false});
   return *this;
@@ -188,15 +192,14 @@ bool ArgumentParser::parse(int argc, const char* const* argv) {
 bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   for (const auto& argument : arguments)
     if (argument == "--help" || argument == "-h") return false;
-  const bool has_file = !arguments.empty() && arguments[0].ends_with(".json") && !arguments[0].starts_with("--");
+  const bool has_file = !arguments.empty() && arguments[0].ends_with(".json") && !arguments[0].starts_with("--") &&
+                        arguments[0].find('=') == std::string::npos;  // config=c.json is an override
   if (has_file) read_file(arguments[0]);
   if (has_file && arguments.size() == 1) return true;
-  const CommandWords words = read_command_words({arguments.begin() + (has_file ? 1 : 0), arguments.end()}, syntax());
+  CommandWords words = read_command_words({arguments.begin() + (has_file ? 1 : 0), arguments.end()}, syntax());
+  for (const std::string& word : words.positional) words.options.push_back(override_of(word));
   for (const GivenOption& given : words.options) note_foreign(given.name, given.value.value_or("true"));
   report_absent();
-  if (!words.positional.empty())
-    throw UsageError(fmt::format("unexpected argument \"{}\": an option starts with --, and a value follows its option",
-                                 words.positional.front()));
   for (const GivenOption& given : words.options) {
     if (find_foreign(given.name) != nullptr) continue;
     Row* row = find(given.name);
@@ -206,6 +209,21 @@ bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
       assign(*row, given.value ? *given.value : *row->bare);
   }
   return true;
+}
+
+GivenOption ArgumentParser::override_of(const std::string& word) const {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  std::vector<std::string> known;
+  for (const auto& [other, of] : override_names_) {
+    if (equals != std::string::npos && other == name) return {of, word.substr(equals + 1)};
+    known.push_back(other);
+  }
+  const bool is_override = equals != std::string::npos && name.find('.') != std::string::npos;
+  if (is_override && find_foreign(name) != nullptr) return {name, word.substr(equals + 1)};
+  if (is_override) throw UsageError(fmt::format("unknown override {}{}", name, suggest_name(name, known)));
+  throw UsageError(
+      fmt::format("unexpected argument \"{}\": an option starts with --, and a value follows its option", word));
 }
 
 const ArgumentParser::Foreign* ArgumentParser::find_foreign(std::string_view name) const {

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "tessera/base/error.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -79,6 +80,8 @@ const json::value* find_member(const json::value& object, std::string_view key) 
   const json::object* members = object.if_object();
   return members == nullptr ? nullptr : members->if_contains(key);
 }
+
+std::string json_quoted(std::string_view text) { return json::serialize(json::string(printable(text))); }
 
 std::string excerpt(const json::value& value) {
   std::string text = json::serialize(value);

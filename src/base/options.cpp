@@ -25,6 +25,8 @@ using enum OptionType;
 
 constexpr OptionRow kTable[] = {
     {"PJRT_DEVICE", kText, "CPU", "the backend; CPU is the only one"},
+    {"CPU_NUM_DEVICES", kInteger, "1",
+     "ranks of a process that mpirun did not start, as threads, like --virtual_ranks"},
     {"TESSERA_NUM_THREADS", kInteger, "1", "compute threads of a rank"},
     {"TESSERA_DUMP_DIR", kText, "", "a folder for the program after every pass, as HLO text"},
     {"TESSERA_SKIP_PASSES", kList, "", "names of passes to skip, joined by commas"},
@@ -54,6 +56,10 @@ constexpr OptionRow kTable[] = {
      "bytes, as in 2GB: a program that needs more for parameters, results and intermediate values computes values of "
      "the "
      "forward pass again in the backward pass; 0 or empty: never"},
+    {"TESSERA_OFFLOAD_DIR", kText, "",
+     "a folder on a fast disk: a program with a memory budget may also write values to a file there, and read them "
+     "back in the "
+     "backward pass; empty: never"},
     {"TESSERA_ASYNC", kChoice, "auto",
      "1 runs a step while the next one is traced, 0 does not; auto: 1 if this rank has a core for it", "auto,0,1"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 completes each collective between nodes before the next step"},
@@ -82,6 +88,9 @@ constexpr OptionRow kTable[] = {
      "processor supports"},
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},
+    {"XLA_COMPILATION_CACHE_SIZE", kInteger, "1024",
+     "compiled programs that a rank keeps; beyond this, it compiles the least recently used ones again when they are "
+     "needed"},
     {"TESSERA_DATA", kText, "", "a folder of data sets, searched after the cache folder"},
     {"HF_HOME", kText, "~/.cache/huggingface",
      "the folder of Hugging Face's tools; models are searched in its folder hub"},
@@ -90,11 +99,15 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_RENAME_DELAY", kInteger, "0",
      "milliseconds to wait before and after a complete file or checkpoint gets its name; for tests that end a run "
      "then"},
+    {"TESSERA_TRACE_FILE", kText, "",
+     "a file for a timeline of all ranks, which ui.perfetto.dev shows; the value of rank 0 counts"},
+    {"TESSERA_TRACE_LEVEL", kInteger, "1", "2: the timeline also contains every schedule step"},
     {"TESSERA_LOG_LEVEL", kChoice, "info", "the least important lines on standard error", "debug,info,warning,error"},
     {"PT_XLA_DEBUG", kFlag, "0", "1 = PT_XLA_DEBUG_LEVEL 100"},
     {"PT_XLA_DEBUG_LEVEL", kInteger, "0",
      "0 off; 1 advice and compilation analysis on rank 0; 2 execution analysis too"},
     {"PT_XLA_DEBUG_FILE", kText, "", "a file for the analysis, instead of standard error"},
+    {"PT_XLA_DEBUG_MAX_FRAME", kInteger, "8", "the most calls that an analysis names"},
     {"XLA_METRICS_SAMPLES", kInteger, "1024", "samples kept per metric"},
     {"XLA_METRICS_PERCENTILES", kText, "0.01:0.05:0.1:0.2:0.5:0.8:0.9:0.95:0.99", "the percentiles reported"},
     {"XLA_METRICS_FILE", kText, "", "a file to which each step's metrics report is added; rank r > 0 writes FILE.r"},
@@ -136,12 +149,21 @@ struct Range {
   std::int64_t most;
 };
 constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
-constexpr Range kRanges[] = {{"TESSERA_NUM_THREADS", 1, 1024},        {"TESSERA_LARGEST_VALUE", 0, kNoEnd},
-                             {"TESSERA_LARGEST_SCORES", 0, kNoEnd},   {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
-                             {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},       {"XLA_METRICS_SAMPLES", 1, kNoEnd},
-                             {"TESSERA_WATCHDOG_SECONDS", 0, kNoEnd}, {"TESSERA_COLLECTIVE_TIMEOUT", 0, kNoEnd},
-                             {"TESSERA_RESTART", 0, kNoEnd},          {"TESSERA_JOB_START", 0, kNoEnd},
-                             {"TESSERA_RENAME_DELAY", 0, 60'000}};
+constexpr Range kRanges[] = {{"CPU_NUM_DEVICES", 1, 4096},
+                             {"TESSERA_NUM_THREADS", 1, 1024},
+                             {"TESSERA_LARGEST_VALUE", 0, kNoEnd},
+                             {"TESSERA_LARGEST_SCORES", 0, kNoEnd},
+                             {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
+                             {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},
+                             {"PT_XLA_DEBUG_MAX_FRAME", 0, kNoEnd},
+                             {"XLA_METRICS_SAMPLES", 1, kNoEnd},
+                             {"TESSERA_WATCHDOG_SECONDS", 0, kNoEnd},
+                             {"TESSERA_COLLECTIVE_TIMEOUT", 0, kNoEnd},
+                             {"XLA_COMPILATION_CACHE_SIZE", 1, kNoEnd},
+                             {"TESSERA_RESTART", 0, kNoEnd},
+                             {"TESSERA_JOB_START", 0, kNoEnd},
+                             {"TESSERA_RENAME_DELAY", 0, 60'000},
+                             {"TESSERA_TRACE_LEVEL", 1, 2}};
 
 static_assert(std::all_of(std::begin(kRanges), std::end(kRanges), [](const Range& range) {
   return std::any_of(std::begin(kTable), std::end(kTable),

@@ -11,6 +11,7 @@
 
 #include "tessera/base/cpus.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/timeline.h"
 
 namespace tessera {
 namespace {
@@ -34,13 +35,17 @@ double seconds_of_this_thread() {
 
 BackgroundTask::BackgroundTask(std::function<void()> work) {
   const RankContext& context = RankContext::current();
-  thread_ = std::thread(
-      [this, work = std::move(work), rank = context.rank(), ranks = context.rank_count()] { run(work, rank, ranks); });
+  thread_ = std::thread([this, work = std::move(work), rank = context.rank(), ranks = context.rank_count(),
+                         timeline = shared_timeline()] {
+    RankContext own(rank, ranks);  // that of the rank is in use
+    const RankScope scope(own);
+    share_timeline(timeline);
+    run(work);
+  });
 }
 
-void BackgroundTask::run(const std::function<void()>& work, int rank, int ranks) {
-  RankContext context(rank, ranks);  // that of the rank is in use
-  const RankScope scope(context);
+void BackgroundTask::run(const std::function<void()>& work) {
+  const NamedThread name("saver");
   pthread_setname_np(pthread_self(), "tessera-save");  // for debuggers and profilers
   use_all_processors();
   State end = State::kDone;

@@ -29,7 +29,7 @@ class BackgroundTask {
   [[nodiscard]] const std::string& error() const { return error_; }
 
  private:
-  void run(const std::function<void()>& work, int rank, int ranks);
+  void run(const std::function<void()>& work);
   std::atomic<State> state_{State::kRunning};
   std::string error_;
   double cpu_seconds_ = 0;

@@ -17,6 +17,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
+#include "tessera/base/timeline.h"
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/frontend/execution/runtime.h"
 
@@ -61,13 +62,21 @@ struct CheckpointWriter::Save {
     return out;
   }
 
+  [[nodiscard]] TimelineSpan span(const char* what) const {
+    return TimelineSpan([&] {
+      return EventLabel{.category = "save", .name = what, .arguments = {{"folder", folder}}};
+    });
+  }
+
   void write() {
+    const TimelineSpan event = span("write the file of the rank");
     own = write_own_parts(fmt::format("{}/{}", partial, state_file(world->rank(), world->size())), tensors,
                           world->rank());
   }
 
   // On rank 0.
   void commit(const std::vector<Report>& reports) {
+    const TimelineSpan event = span("complete the checkpoint");
     CheckpointManifest manifest{partial, parts_of(tensors, world->size()), {}};
     for (int rank = 0; rank < world->size(); ++rank)
       manifest.files[state_file(rank, world->size())] = {at(reports, rank).bytes,

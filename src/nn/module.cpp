@@ -173,6 +173,8 @@ void Module::to(DType dtype, std::source_location where) {
     if (is_float(tensor.dtype())) convert_variable(tensor, dtype, where);
 }
 
+Module& Module::to(const Device& /*device*/) { return *this; }
+
 void Module::set_compute_dtype(DType dtype) {
   for (auto& parameter : parameters()) parameter.impl().compute_dtype = dtype;
 }

@@ -172,6 +172,7 @@ void optimizer_step(Optimizer& optimizer, OptimizerStepOptions options, std::sou
             "optimizer_step() is for parameters that every rank holds, but FSDP shards {}; call optimizer.step()",
             parameter.name());
   optimizer.step(where);
+  const SyncScope place("sync::optimizer_step");
   if (options.barrier) mark_step(where);
 }
 

@@ -13,6 +13,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/timeline.h"
 #include "tessera/ir/text.h"
 
 namespace tessera {
@@ -93,6 +94,7 @@ Program Pipeline::run_passes(const Program& program, bool verify_each) {
   for (const auto& [name, pass] : passes_) {
     ++number;
     if (std::find(options_.skip.begin(), options_.skip.end(), name) != options_.skip.end()) continue;
+    const TimelineSpan span("pass", name);
     const auto start = std::chrono::steady_clock::now();
     Program next = pass(now);
     seconds_.emplace_back(name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

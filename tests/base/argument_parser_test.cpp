@@ -85,6 +85,22 @@ TEST(ArgumentParser, ErrorsNameTheMistake) {
   EXPECT_EQ(error({"5"}), "unexpected argument \"5\": an option starts with --, and a value follows its option");
 }
 
+TEST(ArgumentParser, AnOverrideCountsMoreThanItsFlag) {
+  Settings s;
+  s.parser.override_name("training.max_updates", "max_steps").override_name("training.none", "no_such_flag");
+  s.parser.without_effect("training.device", "xla", "there is one device");
+  ASSERT_TRUE(s.parser.parse({"training.max_updates=7", "--max_steps", "5", "training.device=cuda"}));
+  EXPECT_EQ(s.steps, 7);
+  EXPECT_EQ(s.parser.notes(), std::vector<std::string>{"--training.device cuda has no effect: there is one device"});
+  const auto error = [&](std::vector<std::string> arguments) { return error_of([&] { s.parser.parse(arguments); }); };
+  EXPECT_EQ(error({"training.max_update=7"}),
+            "unknown override training.max_update; did you mean \"training.max_updates\"?");
+  EXPECT_EQ(error({"training.max_updates=x"}), "--max_steps takes an integer, got \"x\"");
+  EXPECT_EQ(error({"max_steps=2"}),
+            "unexpected argument \"max_steps=2\": an option starts with --, and a value follows its option");
+  EXPECT_NE(error({"training.none=1"}).find("unknown override training.none"), std::string::npos);
+}
+
 TEST(ArgumentParser, AJsonFileAloneHoldsFlags) {
   const TemporaryFolder folder;
   Settings s;

@@ -9,6 +9,7 @@
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::data {
 namespace {
@@ -32,6 +33,7 @@ TEST(MpDeviceLoader, MarksAStepAfterEveryKBatchesAndAtTheEnd) {
     for (int epoch = 1; epoch <= 2; ++epoch) {
       for (const DeviceBatch& batch : device_loader) total = total + sum(batch.at("input_ids"));
       EXPECT_EQ(lazy_counters().mark_steps, epoch * steps) << batches;
+      EXPECT_EQ(metrics().counter_value("sync::loader"), epoch * steps) << batches;
       EXPECT_TRUE(total.is_materialized());
       EXPECT_EQ(total.item(), epoch * 27 * 28 / 2);
     }

@@ -239,6 +239,20 @@ class NothingLost(unittest.TestCase):
         self.assertEqual(state["global_step"], 5)
         self.assertAlmostEqual(state["epoch"], 10 / 3)
 
+    def test_skipped_data_does_not_turn_the_epoch_back(self):
+        flags = {"max_train_samples": "12", "output_dir": "out", "save_steps": "4"}
+        self.run_clm(max_steps="4", **flags)
+        self.run_clm("--resume_from_checkpoint", "true", "--ignore_data_skip", max_steps="6", **flags)
+        self.assertAlmostEqual(json.loads(self.content("out/trainer_state.json"))["epoch"], 2)
+
+    def test_an_evaluation_does_not_change_the_state_of_a_run(self):
+        self.run_clm(max_steps="2", save_steps="2", output_dir="out")
+        before = self.content("out/trainer_state.json")
+        result = self.run_clm("--do_train", "false", "--overwrite_output_dir", output_dir="out", model_name_or_path="out", config_name="")
+        self.assertIn("held out", result.stdout)
+        self.assertEqual(self.content("out/trainer_state.json"), before)
+        self.tessera("checkpoint", "verify", "out/checkpoint-2")
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -177,6 +178,70 @@ TEST(Start, AnUnknownLogLevelIsAnErrorThatListsTheLevels) {
   EXPECT_EQ(testing::error_of([] { Options().set("TESSERA_LOG_LEVEL", "warn"); }),
             "TESSERA_LOG_LEVEL=warn: unknown value; known: debug, info, warning, error (the least important lines on "
             "standard error)");
+}
+
+// Does what launch() does for these words of a command line. Returns its result and what it printed to standard error.
+std::pair<int, std::string> launched(std::vector<std::string> words, const std::function<int(int, char**)>& body) {
+  std::vector<char*> list;
+  for (std::string& word : words) list.push_back(word.data());
+  list.push_back(nullptr);
+  int code = -1;
+  const std::string text = errors_of([&] { code = launch(static_cast<int>(words.size()), list.data(), body); });
+  return {code, text};
+}
+
+TEST(Start, CpuNumDevicesMakesRanksOfAProcess) {
+  const Variable devices("CPU_NUM_DEVICES", "3");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"program"}, {"program", "--num_cores=3"}}) {
+    std::atomic<int> ranks = 0;
+    const auto [code, text] = launched(words, [&](int count, char**) {
+      EXPECT_EQ(count, 1);
+      EXPECT_EQ(job_info().ranks, 3);
+      EXPECT_TRUE(job_info().is_virtual);
+      ++ranks;
+      return 0;
+    });
+    EXPECT_EQ(code, 0) << text;
+    EXPECT_EQ(ranks, 3);
+  }
+}
+
+TEST(Start, CpuNumDevicesMustAgreeWithTheFlagAndWithMpirun) {
+  const auto never = [](int, char**) {
+    ADD_FAILURE() << "the program ran";
+    return 0;
+  };
+  const Variable devices("CPU_NUM_DEVICES", "3");
+  const auto flag = launched({"program", "--virtual_ranks", "2"}, never);
+  EXPECT_EQ(flag.first, 2);
+  EXPECT_EQ(flag.second, "error: --virtual_ranks 2 and CPU_NUM_DEVICES=3 contradict each other; give one\n");
+  const Variable started("OMPI_COMM_WORLD_SIZE", "2");
+  const auto mpirun = launched({"program"}, never);
+  EXPECT_EQ(mpirun.first, 2);
+  EXPECT_EQ(mpirun.second,
+            "error: CPU_NUM_DEVICES=3 creates ranks as threads, but mpirun already started 2 processes; use one of the "
+            "two\n");
+}
+
+TEST(Start, CpuNumDevicesNeedsLaunch) {
+  const Variable devices("CPU_NUM_DEVICES", "3");
+  RankContext context(0, 1);
+  const RankScope scope(context);
+  std::string name = "program";
+  char* words[] = {name.data(), nullptr};
+  EXPECT_EQ(testing::error_of([&] { const Runtime runtime(1, words); }),
+            "CPU_NUM_DEVICES=3 needs tessera::launch(argc, argv, body) around the program; a Runtime alone does not "
+            "create ranks");
+}
+
+TEST(Start, AnUnknownBackendIsAnErrorThatListsTheBackends) {
+  const Variable backend("PJRT_DEVICE", "TPU");
+  const auto [code, text] = launched({"program", "--virtual_ranks=1"}, [](int, char**) {
+    ADD_FAILURE() << "the program ran";
+    return 0;
+  });
+  EXPECT_EQ(code, 1);
+  EXPECT_EQ(text, "error: PJRT_DEVICE=TPU: unknown backend; known: CPU\n");
 }
 
 // ---- the cache of partitioned programs ------------------------------------------------------------------------------------

@@ -62,6 +62,15 @@ function(tessera_precompile target kind)
   cmake_language(EVAL CODE "cmake_language(DEFER CALL tessera_skip_precompiled ${target})")
 endfunction()
 
+# Lets a program use the precompiled header of the modules, and compiles it with their flag -fPIC.
+function(tessera_precompile_program target)
+  if(TESSERA_PRECOMPILE)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+    tessera_precompile(${target} modules)
+  endif()
+endfunction()
+
 # Compiles the sources of the target that have flags without the precompiled header.
 function(tessera_skip_precompiled target)
   get_target_property(sources ${target} SOURCES)

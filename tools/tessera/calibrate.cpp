@@ -24,8 +24,9 @@ void calibrate(const Arguments& arguments, ProcessGroup& world) {
 }
 
 int run(const Arguments& arguments) {
-  if (const std::int64_t threads = arguments.number_or("virtual-ranks", 0); threads > 0) {
-    run_virtual_ranks(static_cast<int>(threads), [&](ProcessGroup& world) { calibrate(arguments, world); });
+  const auto given = static_cast<int>(arguments.number_or("virtual-ranks", 0));
+  if (const int threads = virtual_rank_count("--virtual-ranks", given); threads > 0) {
+    run_virtual_ranks(threads, [&](ProcessGroup& world) { calibrate(arguments, world); });
     return kGood;
   }
   char name[] = "tessera";

@@ -56,7 +56,9 @@ std::string general_help() {
       "       tessera calibrate OUT.json [options]\n"
       "       tessera launch [options] -- PROGRAM ARGUMENTS...\n"
       "       tessera checkpoint <verb> DIR [options]\n"
-      "       tessera tokenize INPUT... -o OUT.tokens [options]\n\n";
+      "       tessera tokenize INPUT... -o OUT.tokens [options]\n"
+      "       tessera trace FILE.json [options]\n"
+      "       tessera env | tessera report [FILE]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out +
          "\n"
@@ -78,23 +80,6 @@ std::string help_of_first_word(const std::string& word) {
   for (const Verb* verb : verbs())
     if (verb->name.starts_with(word + " ")) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out + fmt::format("\n`tessera {} <verb> --help` prints the options of a verb.\n", word);
-}
-
-// The information that a bug report should contain, one line each.
-std::string version_text() {
-#if defined(__clang__)
-  const std::string compiler = "Clang " __clang_version__;
-#elif defined(__GNUC__)
-  const std::string compiler = "GCC " __VERSION__;
-#else
-  const std::string compiler = "unknown";
-#endif
-#ifdef NDEBUG
-  const std::string_view build = "release";
-#else
-  const std::string_view build = "with assertions";
-#endif
-  return fmt::format("tessera   {}\ncompiler  {}, {}\nMPI       {}\n", kVersion, trim(compiler), build, mpi_library());
 }
 
 const Verb& find_verb(const std::string& name) {
@@ -119,6 +104,22 @@ bool asks_for_help(const Verb& verb, const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::string version_text() {
+#if defined(__clang__)
+  const std::string compiler = "Clang " __clang_version__;
+#elif defined(__GNUC__)
+  const std::string compiler = "GCC " __VERSION__;
+#else
+  const std::string compiler = "unknown";
+#endif
+#ifdef NDEBUG
+  const std::string_view build = "release";
+#else
+  const std::string_view build = "with assertions";
+#endif
+  return fmt::format("tessera   {}\ncompiler  {}, {}\nMPI       {}\n", kVersion, trim(compiler), build, mpi_library());
+}
 
 std::optional<std::string> Arguments::value(std::string_view name) const {
   const auto found = values_.find(std::string(name));
@@ -261,7 +262,9 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
     if (given.positional.empty()) return out;
     throw UsageError(fmt::format("{} takes no input, got \"{}\"", dashed(no_input_with), given.positional[0]));
   }
+  if (given.positional.empty() && !needs_input) return out;
   if (given.positional.empty()) throw UsageError(fmt::format("an input is missing: {}", input_meaning));
+  if (input.empty()) throw UsageError(fmt::format("no input is expected, got \"{}\"", given.positional[0]));
   if (given.positional.size() > 1 && !takes_several && !takes_program)
     throw UsageError(
         fmt::format("one input is expected, got \"{}\" and \"{}\"", given.positional[0], given.positional[1]));
@@ -292,7 +295,9 @@ std::string wrapped(std::string_view text, std::size_t indent) {
 }  // namespace
 
 std::string Verb::help() const {
-  const std::string words = takes_program ? fmt::format("[options] {}", input) : fmt::format("{} [options]", input);
+  const std::string words = takes_program   ? fmt::format("[options] {}", input)
+                            : input.empty() ? "[options]"
+                                            : fmt::format("{} [options]", input);
   std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} {}\n\n", name, about, name, words);
   constexpr std::size_t kHelpColumn = 36;
   for (const auto& option : options) {
@@ -320,9 +325,12 @@ const std::vector<const Verb*>& verbs() {
                                                 &kCheckpointReshard,
                                                 &kCheckpointDiff,
                                                 &kTokenize,
+                                                &kTrace,
                                                 &kVisualize,
                                                 &kCalibrate,
-                                                &kPlan};
+                                                &kPlan,
+                                                &kEnv,
+                                                &kReport};
   return kAll;
 }
 
@@ -350,7 +358,8 @@ int run_command(const std::vector<std::string>& words) {
       return kGood;
     }
     const Arguments arguments = verb.read(rest);
-    const bool has_ranks = &verb == &kRun || &verb == &kLaunch || &verb == &kCalibrate;  // rank 0 warns later
+    const Verb* with_ranks[] = {&kRun, &kLaunch, &kCalibrate, &kEnv, &kReport};  // their rank 0 warns later
+    const bool has_ranks = std::find(std::begin(with_ranks), std::end(with_ranks), &verb) != std::end(with_ranks);
     if (!has_ranks) warn_of_unknown_variables();
     try {
       check_output_files(verb.options, arguments);
@@ -360,6 +369,7 @@ int run_command(const std::vector<std::string>& words) {
     } catch (UsageError&) {
       throw;
     } catch (const Error& error) {
+      if (arguments.inputs().empty()) throw;
       throw with_place(error, arguments.input());
     }
   } catch (const UsageError& error) {

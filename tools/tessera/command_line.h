@@ -52,7 +52,7 @@ class Arguments {
 
  private:
   friend struct Verb;
-  std::vector<std::string> inputs_;  // at least one
+  std::vector<std::string> inputs_;  // at least one if the verb needs an input
   std::map<std::string, std::vector<std::string>> values_;
 };
 
@@ -68,6 +68,7 @@ struct Verb {
   bool takes_several = false;  // inputs
   bool takes_program = false;  // the words after the options, or after --, are a program and its arguments: the inputs
   std::string_view no_input_with{};  // the option with which there is no input
+  bool needs_input = true;           // false: the input may be missing; if `input` is "", there is none
 
   /// Parses the words. Throws a UsageError unless all options are known and have valid values. Reads no files.
   [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;
@@ -94,14 +95,20 @@ extern const Verb kCheckpointConsolidate;
 extern const Verb kCheckpointReshard;
 extern const Verb kCheckpointDiff;
 extern const Verb kTokenize;
+extern const Verb kTrace;
 extern const Verb kVisualize;
 extern const Verb kCalibrate;
 extern const Verb kPlan;
+extern const Verb kEnv;
+extern const Verb kReport;
 
 inline constexpr int kGood = 0;
 inline constexpr int kInputIsWrong = 1;
 inline constexpr int kUsage = 2;
 inline constexpr int kCheckFailed = 3;
+
+/// The information about the build that a bug report should contain, one line each.
+std::string version_text();
 
 /// Runs `tessera WORDS…`. Prints errors to stderr and returns the exit code.
 int run_command(const std::vector<std::string>& words);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 
@@ -328,25 +327,23 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
 }
 
 // Returns the number of ranks that are threads of this process, or 0.
-std::int64_t virtual_ranks(const Arguments& arguments) {
-  const std::int64_t count = arguments.number_or("virtual-ranks", 0);
-  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
-  if (count > 0 && started != nullptr && std::string_view(started) != "1")
-    throw UsageError(fmt::format(
-        "--virtual-ranks {} creates ranks as threads, but mpirun already started {} processes; use one of the two",
-        count, started));
-  return count;
+int virtual_ranks(const Arguments& arguments) {
+  try {
+    return virtual_rank_count("--virtual-ranks", static_cast<int>(arguments.number_or("virtual-ranks", 0)));
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
 }
 
 int run(const Arguments& arguments) {
   const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0));
-  const std::int64_t threads = virtual_ranks(arguments);
+  const int threads = virtual_ranks(arguments);
   const bool is_for_one = threads == 0 && arguments.value_or("engine", "runtime") == "reference";
   // Checks usage errors before ranks exist. The number of mpirun's ranks is checked later.
   constexpr std::int64_t kUnknown = -1;
   check_sharding_options(arguments, is_for_one ? 0 : threads > 0 ? threads : kUnknown);
   if (threads > 0) {
-    run_virtual_ranks(static_cast<int>(threads), [&](ProcessGroup& world) { execute(arguments, seed, world); });
+    run_virtual_ranks(threads, [&](ProcessGroup& world) { execute(arguments, seed, world); });
     return kGood;
   }
   char name[] = "tessera";

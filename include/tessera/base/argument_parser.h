@@ -46,6 +46,9 @@ class ArgumentParser {
   ArgumentParser& words_or_bare(std::string name, std::string& value, std::string bare, std::string help);
   /// Another name of a flag that was added before.
   ArgumentParser& alias(std::string name, const std::string& of);
+  /// The name of a flag in an override, a word such as `training.max_updates=5`, which counts more than the flag. Does
+  /// nothing if there is no such flag.
+  ArgumentParser& override_name(std::string name, std::string of);
   /// A flag of another program that is accepted but has no effect here. If its value differs from `standard`, notes()
   /// contains a line with the reason. The standard `*` allows every value without a note.
   ArgumentParser& without_effect(std::string name, std::string standard, std::string reason);
@@ -96,6 +99,8 @@ class ArgumentParser {
   // Returns false if `name` is not a flag of another program.
   bool note_foreign(const std::string& name, const std::string& value);
   void report_absent();
+  // The option that the override means. UsageError if the word is none.
+  [[nodiscard]] GivenOption override_of(const std::string& word) const;
   void read_value(const JsonObject& json, const std::string& key);
   [[nodiscard]] std::vector<OptionSyntax> syntax() const;
   void read_file(const std::string& path);
@@ -106,7 +111,8 @@ class ArgumentParser {
   std::string about_;
   std::string group_;
   std::vector<Row> rows_;
-  std::vector<std::pair<std::string, std::string>> aliases_;  // name, and the flag that it means
+  std::vector<std::pair<std::string, std::string>> aliases_;         // name, and the flag that it means
+  std::vector<std::pair<std::string, std::string>> override_names_;  // name, and the flag that it means
   std::vector<Foreign> foreign_;
   std::vector<std::string> notes_;
   std::vector<std::string> absent_;  // the flags that parse() reports as absent

@@ -16,6 +16,10 @@ boost::json::value parse_json(std::string_view text, std::string_view origin);
 /// The member `key`; null if `object` is not an object or has no such member.
 const boost::json::value* find_member(const boost::json::value& object, std::string_view key);
 
+/// Returns the text as a JSON string with its quotation marks. Control characters, and bytes that are not UTF-8, become
+/// `?`.
+std::string json_quoted(std::string_view text);
+
 /// Returns the value as text without blanks, truncated to about 40 characters. For error messages.
 std::string excerpt(const boost::json::value& value);
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 
 #include "tessera/collectives/process_group.h"
 
@@ -25,6 +26,11 @@ struct VirtualRankOptions {
 /// `reason` if `count` is 1. If some members never join a collective, the error names them.
 void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn,
                        const VirtualRankOptions& options = {});
+
+/// The number of virtual ranks of this process: `given`, the value of `flag` (0 without the flag), or else
+/// CPU_NUM_DEVICES, as under PJRT. 0: the process is one rank. Errors: both are given and differ; there are virtual
+/// ranks, but mpirun started several processes.
+int virtual_rank_count(std::string_view flag, int given);
 
 /// A world of one rank, without threads or MPI.
 std::shared_ptr<ProcessGroup> make_single_rank_world();

@@ -110,6 +110,8 @@ class Module {
   /// Converts the parameters and buffers that are floats to `dtype`, as in PyTorch. Call it before fully_shard() and
   /// before the optimizer is created. Error if `dtype` is not a float type.
   void to(DType dtype, std::source_location where = std::source_location::current());
+  /// Does nothing, because every tensor is on the device. Returns *this: `Module& model = net.to(xla_device())`.
+  Module& to(const Device& device);
   /// After this call, ops use all parameters converted to `dtype`. Parameters are still stored and updated in their own
   /// type.
   void set_compute_dtype(DType dtype);

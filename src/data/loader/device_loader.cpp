@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera::data {
 
@@ -38,6 +39,7 @@ std::optional<DeviceBatch> MpDeviceLoader::next_batch() {
 
 MpDeviceLoader::Iterator& MpDeviceLoader::Iterator::operator++() {
   batch_.reset();  // its tensors end with the step
+  const SyncScope place("sync::loader");
   const bool is_due = unmarked_ >= loader_->options_.batches_per_execution;
   if (is_due) mark_step(loader_->where_);
   batch_ = loader_->next_batch();

@@ -121,7 +121,7 @@ std::optional<Batch> Loader::next() {
   const bool compares = engine_->is_iterable() && joined_world()->size() > 1;
   LoadedBatch loaded;
   {
-    const TimedScope wait("LoaderWaitTime");
+    const TimedScope wait("LoaderWaitTime", "wait");
     loaded = compares ? take_compared(*engine_) : engine_->take();
   }
   require(!loaded.is_empty_epoch, "the loader's source has no samples in epoch {}", state_.epoch);

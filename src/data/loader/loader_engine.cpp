@@ -8,6 +8,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/base/timeline.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/sharding/placement.h"
 
@@ -233,6 +234,7 @@ Batch::Field Loader::Engine::field(const std::string& name, const Literal& rows)
 }
 
 LoadedBatch Loader::Engine::make(BatchRequest request) const {
+  const TimelineSpan span("loader", "make a batch");
   LoadedBatch out;
   out.batch.mesh = mesh_;
   out.batch.rows = options_.batch_size;

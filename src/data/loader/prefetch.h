@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/base/rank_context.h"
+#include "tessera/base/timeline.h"
 
 namespace tessera::data {
 
@@ -65,6 +66,7 @@ class Prefetch {
   }
   void serve() {
     const RankScope scope(context_);
+    const NamedThread name("loader worker");
     while (true) {
       // The next request and its number belong together; other workers make items meanwhile.
       std::unique_lock turn(request_mutex_);

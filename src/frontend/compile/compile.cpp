@@ -6,6 +6,7 @@
 #include "execution/debug_report.h"
 #include "execution/execute.h"
 #include "tessera/base/options.h"
+#include "tessera/base/timeline.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/runtime/metrics/metrics.h"
@@ -65,7 +66,7 @@ std::string partitioned_text(const Program& program) {
 }
 
 Program partition_for_all(const Program& program, const RunReason& reason) {
-  const TimedScope timed("PartitionTime");
+  const TimedScope timed("PartitionTime", "compile");
   ProcessGroup& world = *session().world;
   const WorkScope work(world, fmt::format("partitions {} for {}", program.name, reason.text));
   Parcel parcel;
@@ -88,9 +89,17 @@ Program partition_for_all(const Program& program, const RunReason& reason) {
 }  // namespace
 
 Session::Compiled compile_once(const Program& program, const RunReason& reason) {
+  const TimelineSpan span([&] {
+    return EventLabel{
+        .category = "compile",
+        .name = "compile",
+        .arguments = {
+            {"program", program.name}, {"hash", fmt::format("{:016x}", program.hash())}, {"for", reason.text}}};
+  });
   Session& state = session();
   ++state.counters.compilations;
   CompiledProgram made{reason.text, program, {}, {}, program, {}};
+  made.number = state.counters.compilations - 1;
   if (program.num_partitions > 1) {
     made.program = partition_for_all(program, reason);
     made.notes = collective_notes(made.program);
@@ -100,6 +109,7 @@ Session::Compiled compile_once(const Program& program, const RunReason& reason) 
   out.results = *entry[entry.root].sharding;
   ExecutableOptions options;
   options.name = reason.text;
+  options.use_cache = false;  // the cache of the session keeps it
   const WorkScope work(*state.world, fmt::format("compiles {} for {}", program.name, reason.text));
   out.executable = compile(made.program, *state.world, options);
   made.memory = out.executable->memory();

@@ -117,6 +117,7 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
   capture.may_break = !options.full_graph;
   std::vector<Tensor> out = trace_function(function, stand_ins.tensors(), capture);
   reason_ = run_reason(RunReason::Kind::kMarkStep, where);
+  reason_.counter = "sync::compile";
   if (!options.name.empty()) reason_.text.replace(0, std::string_view("mark_step").size(), options.name);
   StepResults results;
   try {
@@ -127,6 +128,7 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
     extracted_ =
         extract_program(trace(), results.outputs, "step", options.graphs == 1 ? BackwardOps{} : capture.backward);
     hash_ = extracted_.program.hash();
+    record_tracing(reason_);
     find_ties(stand_ins.tensors(), capture);
     for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));
     find_sources(stand_ins, capture);
@@ -150,7 +152,7 @@ RunResult CompiledFunction::Form::first_run() {
   ++session().counters.mark_steps;
   metrics().count("MarkStep");
   RunResult run = run_extracted({extracted_.program, std::exchange(extracted_.inputs, {})}, reason_);
-  compiled_ = session().cache.of(*session().world).at(hash_);
+  compiled_ = *session().cache.of(*session().world).find(hash_);
   return run;
 }
 

@@ -13,8 +13,9 @@
 namespace tessera {
 namespace {
 
-// Operations traced before the call run first, as a separate step.
+// Runs what was traced: before the call, as a separate step, or by a call that is not compiled.
 void run_what_is_recorded(const std::source_location& where) {
+  const SyncScope place("sync::compile");
   if (!pending_results().nodes.empty()) mark_step(where);
 }
 
@@ -225,7 +226,7 @@ std::vector<Tensor> CompiledFunction::run_uncompiled(const std::vector<Tensor>& 
                                                      const std::source_location& where) {
   metrics().count("GraphBreak");
   std::vector<Tensor> out = function_(arguments);
-  if (!pending_results().nodes.empty()) mark_step(where);
+  run_what_is_recorded(where);
   return out;
 }
 

@@ -26,6 +26,7 @@ std::vector<Tensor> host_inputs(const std::string& name, const std::vector<Tenso
             "false, or compile the parts before and after it",
             name);
     metrics().count("fallback::" + name);
+    const SyncScope place("sync::host_region");
     std::vector<Tensor> out;
     for (const Literal& value : read_all(inputs, where)) out.push_back(Tensor::from_host(value));
     return out;

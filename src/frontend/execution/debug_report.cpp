@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <set>
 
+#include "tessera/base/call_stack.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
 #include "tessera/base/options.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kCompilations = 1;  // the PT_XLA_DEBUG_LEVEL from which on compilations are reported
 constexpr std::int64_t kExecutions = 2;
+constexpr std::string_view kSync = "sync::";  // the start of the counters of reasons
 
 bool is_asked_for(std::int64_t level) { return RankContext::current().rank() == 0 && debug_level() >= level; }
 
@@ -55,6 +57,13 @@ void add_graph(Block& block, const Program& global) {
       .line("  Graph Hash: {:016x}", global.hash())
       .line("  Number of Graph Inputs: {}", entry.parameters.size())
       .line("  Number of Graph Outputs: {}", entry.root_type().leaf_count());
+}
+
+// The calls of the user that led to the compilation or execution.
+void add_frames(Block& block) {
+  const auto most = static_cast<std::size_t>(options().integer("PT_XLA_DEBUG_MAX_FRAME"));
+  block.line("C++ Frame Triggered Execution:");
+  for (const std::string& frame : user_frames(call_stack(), most)) block.line("  {}", frame);
 }
 
 // ---- advice -------------------------------------------------------------------------------------------------------------
@@ -100,6 +109,7 @@ void report_compilation(const Program& global, const CompiledProgram& compiled) 
   Block block("Compilation Analysis");
   block.line("Compilation Cause").line("  {}", compiled.reason);
   add_graph(block, global);
+  add_frames(block);
   block.print();
   constexpr double kGigabyte = 1e9;
   const auto gigabytes = [&](std::int64_t bytes) { return static_cast<double>(bytes) / kGigabyte; };
@@ -115,10 +125,12 @@ void report_compilation(const Program& global, const CompiledProgram& compiled) 
 }
 
 void report_execution(const Program& global, const RunReason& reason) {
+  metrics().count(reason.counter);
   if (!is_asked_for(kExecutions)) return;
   Block block("Execution Analysis");
-  block.line("Execution Cause").line("  {}", reason.text);
+  block.line("Execution Cause").line("  {}: {}", reason.counter.substr(kSync.size()), reason.text);
   add_graph(block, global);
+  add_frames(block);
   block.print();
 }
 

@@ -9,7 +9,7 @@ namespace tessera {
 
 /// Reports, after a compilation, its reason and its size.
 void report_compilation(const Program& global, const CompiledProgram& compiled);
-/// Reports the reason of an execution before it starts.
+/// Counts an execution by its reason, and reports the reason, before it starts.
 void report_execution(const Program& global, const RunReason& reason);
 /// Writes the metrics after each step to their file, and prints new advice.
 void report_step();

@@ -55,8 +55,10 @@ void note_given_shard(Node& node, const Literal& shard) {
 RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what) {
   std::string_view file = where.file_name();
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  const char* verb = kind == RunReason::Kind::kMarkStep ? "mark_step" : "read of";
-  return {kind, fmt::format("{}{}{} at {}:{}", verb, what.empty() ? "" : " ", what, file, where.line())};
+  const bool is_step = kind == RunReason::Kind::kMarkStep;
+  const char* verb = is_step ? "mark_step" : "read of";
+  return {kind, fmt::format("{}{}{} at {}:{}", verb, what.empty() ? "" : " ", what, file, where.line()),
+          trace().sync_counter.value_or(is_step ? "sync::mark_step" : "sync::to_host")};
 }
 
 namespace {
@@ -121,6 +123,15 @@ std::vector<DeviceArray> finish_run(const Program& program, Executable& executab
 
 namespace {
 
+// Removes the records of programs that the cache gave up.
+void forget(const std::vector<Session::Compiled>& evicted) {
+  for (const Session::Compiled& program : evicted) {
+    metrics().count("CompileCacheEviction");
+    std::erase_if(session().programs,
+                  [&](const CompiledProgram& record) { return record.executable.lock() == program.executable; });
+  }
+}
+
 // Numbers the run, compares it between ranks, and compiles the program.
 Session::Compiled prepare_run(const ExtractedProgram& extracted, const RunReason& reason) {
   require(!is_planning(), "{}: this process only plans (plan_for_devices) and cannot run programs", reason.text);
@@ -129,14 +140,14 @@ Session::Compiled prepare_run(const ExtractedProgram& extracted, const RunReason
   const std::size_t hash = extracted.program.hash();
   begin_run(extracted, hash, reason);
   auto& cache = state.cache.of(*state.world);
-  auto found = cache.find(hash);
-  if (found == cache.end()) {
-    found = cache.emplace(hash, compile_once(extracted.program, reason)).first;
-  } else {
+  if (const Session::Compiled* known = cache.find(hash)) {
     ++state.counters.cached;
     metrics().count("CachedCompile");
+    return *known;
   }
-  return found->second;
+  Session::Compiled made = compile_once(extracted.program, reason);
+  forget(cache.insert(hash, made, static_cast<std::size_t>(options().integer("XLA_COMPILATION_CACHE_SIZE"))));
+  return made;
 }
 
 }  // namespace
@@ -195,7 +206,8 @@ void materialize(const std::vector<std::shared_ptr<Node>>& given, std::string_vi
   extracted.program.num_partitions = device_count();
   extracted.program.meshes = {default_mesh()};
   const RunResult result =
-      run_extracted(std::move(extracted), {RunReason::Kind::kInitialize, fmt::format("initial values for {}", cause)});
+      run_extracted(std::move(extracted),
+                    {RunReason::Kind::kInitialize, fmt::format("initial values for {}", cause), "sync::initialize"});
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i]->initializer = nullptr;
     nodes[i]->shard = result.shards[i];

@@ -7,10 +7,10 @@
 #include <optional>
 #include <source_location>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "tessera/base/lru_cache.h"
 #include "tessera/collectives/process_group.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tracing/inner.h"
@@ -25,6 +25,7 @@ struct ExtractedOutput {
   std::optional<Sharding> sharding;  // none: fully replicated
   int takes_over = -1;               // the input (of the trace) whose memory it may use
   std::string name{};                // of the variable, for reports; "": none
+  std::shared_ptr<Node> data{};      // instead of a value: data that the trace does not use, as another input
 };
 /// The program that computes some values of a trace.
 struct ExtractedProgram {
@@ -44,8 +45,10 @@ PartitionOptions partition_options();
 struct RunReason {
   enum class Kind : std::uint8_t { kMarkStep, kRead, kInitialize };
   Kind kind = Kind::kMarkStep;
-  std::string text;  // "mark_step at train.cpp:41"
+  std::string text;                              // "mark_step at train.cpp:41"
+  std::string_view counter = "sync::mark_step";  // of the programs that ran for this kind of reason
 };
+/// The counter is that of the SyncScope, if there is one.
 RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what = {});
 
 /// The state that a rank needs to run programs. There is one for each RankContext.
@@ -61,8 +64,8 @@ struct Session {
     std::shared_ptr<Executable> executable;
     std::vector<Sharding> results;
   };
-  PerGroup<std::unordered_map<std::size_t, Compiled>> cache;  // for each world
-  std::vector<CompiledProgram> programs;
+  PerGroup<LruCache<std::size_t, Compiled>> cache;  // for each world, by the hash of the global program
+  std::vector<CompiledProgram> programs;            // without those that the cache gave up
 };
 Session& session();
 
@@ -101,6 +104,9 @@ class RunArguments {
 void begin_run(const ExtractedProgram& extracted, std::size_t hash, const RunReason& reason);
 std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, RunArguments arguments,
                                     const RunReason& reason);
+
+/// Records in the timeline that the step was traced, from its first op until now.
+void record_tracing(const RunReason& reason);
 
 /// Waits until the step that runs during tracing, if any, has ended and its nodes have their values. Throws its error.
 void await_execution();

@@ -5,6 +5,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
+#include "tessera/base/timeline.h"
 
 namespace tessera {
 
@@ -41,6 +42,7 @@ void ExecutionWorker::wait() {
 
 void ExecutionWorker::serve(RankContext& context) {
   const RankScope scope(context);
+  const NamedThread name("execution worker");
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return job_ != nullptr || ends_; });

@@ -7,16 +7,19 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <ostream>
 #include <string_view>
 #include <vector>
 
 #include "execution/debug_report.h"
 #include "execution/execute.h"
+#include "execution/recording.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/collectives/world.h"
+#include "tessera/frontend/execution/device.h"
 
 namespace tessera {
 
@@ -34,6 +37,7 @@ std::shared_ptr<ProcessGroup> joined_world() { return session().world; }
 namespace {
 
 void join_communicator(const Communicator& communicator) {
+  check_backend();
   warn_of_unknown_variables();
   Session& state = session();
   state.world = communicator.shared_group();
@@ -44,12 +48,15 @@ void join_communicator(const Communicator& communicator) {
                false,
                communicator.host_names(),
                communicator.crowding_note(static_cast<int>(threads)),
-               communicator.nodes()};
+               communicator.nodes(),
+               communicator.shares_memory()};
+  begin_requested_trace();
 }
 
 // Writes the last reports and releases everything that holds the groups of the world, before the world is destroyed.
 void leave_world() {
   await_execution();
+  end_trace();
   report_end();
   RankContext::current().set(std::make_shared<Trace>());
   RankContext::current().set(std::make_shared<Session>());
@@ -65,6 +72,8 @@ JobInfo job_info() {
 }
 
 namespace {
+
+constexpr std::string_view kVirtualRanks = "--virtual_ranks";
 
 // A flag in the form with `_` between its words: --virtual-ranks becomes --virtual_ranks.
 std::string with_underscores(std::string_view flag) {
@@ -83,23 +92,28 @@ Runtime::Runtime(int argc, char** argv) {
     require(!with_underscores(argv[i]).starts_with("--virtual_ranks"),
             "--virtual_ranks needs tessera::launch(argc, argv, body) around the program; a Runtime alone does not "
             "create ranks");
+  require(virtual_rank_count(kVirtualRanks, 0) == 0,
+          "CPU_NUM_DEVICES={} needs tessera::launch(argc, argv, body) around the program; a Runtime alone does not "
+          "create ranks",
+          options().integer("CPU_NUM_DEVICES"));
   communicator_ = std::make_unique<Communicator>(make_world(argc, argv));
   join_communicator(*communicator_);
 }
 Runtime::~Runtime() {
   if (!communicator_) return;
-  if (std::uncaught_exceptions() == 0)
+  if (std::uncaught_exceptions() == 0) {
     leave_world();
-  else
-    report_end();  // the communicator ends the job; the running step still uses the world
+    return;
+  }
+  save_own_trace();
+  report_end();  // the communicator ends the job; the running step still uses the world
 }
 int Runtime::rank() const { return session().world->rank(); }
 int Runtime::rank_count() const { return session().world->size(); }
 
 namespace {
 
-constexpr std::string_view kVirtualRanks = "--virtual_ranks";
-constexpr std::string_view kNumCores = "--num_cores";  // its name in xla_spawn.py
+constexpr std::string_view kNumCores = "--num_cores";  // the name of --virtual_ranks in xla_spawn.py
 
 // The flag for virtual ranks that the word is, with or without `=N`; "" for other words.
 std::string_view virtual_ranks_flag(const std::string& word) {
@@ -114,14 +128,10 @@ int rank_count_of(std::string_view flag, const std::string& value) {
   constexpr long kMost = 4096;
   require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost, "{} needs a number from 1 to {}, got {}",
           flag, kMost, value);
-  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
-  require(started == nullptr || std::string_view(started) == "1",
-          "{} {} creates ranks as threads, but mpirun already started {} processes; use one of the two", flag, count,
-          started == nullptr ? "" : started);
-  return static_cast<int>(count);
+  return virtual_rank_count(flag, static_cast<int>(count));
 }
 
-// Removes `--virtual_ranks N` (or =N) from the arguments and returns N, or 0 if it is absent.
+// Removes `--virtual_ranks N` (or =N) from the arguments. Returns N, or CPU_NUM_DEVICES if the flag is absent.
 int take_virtual_ranks(std::vector<char*>& arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string text = with_underscores(arguments[i]);
@@ -134,7 +144,17 @@ int take_virtual_ranks(std::vector<char*>& arguments) {
     arguments.erase(first, first + (joined ? 1 : 2));
     return rank_count_of(flag, value);
   }
-  return 0;
+  return virtual_rank_count(kVirtualRanks, 0);
+}
+
+// Runs a part of the program. If it fails, the rank writes what it has recorded.
+void save_trace_of_error(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (...) {
+    save_own_trace();
+    throw;
+  }
 }
 
 int run_virtually(int count, const std::vector<char*>& arguments, const std::function<int(int, char**)>& body) {
@@ -142,11 +162,16 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
   run_virtual_ranks(count, [&](ProcessGroup& world) {
     join_world(world);
     session().job.is_virtual = true;
+    check_backend();
     warn_of_unknown_variables();
+    begin_requested_trace();
     std::vector<char*> own = arguments;
     own.push_back(nullptr);
-    at(results, world.rank()) = body(static_cast<int>(arguments.size()), own.data());
-    await_execution();
+    save_trace_of_error([&] {
+      at(results, world.rank()) = body(static_cast<int>(arguments.size()), own.data());
+      await_execution();
+      end_trace();
+    });
     report_end();
   });
   for (const int result : results)
@@ -170,8 +195,10 @@ int run_in_job(int argc, char** argv, const std::function<int(int, char**)>& bod
   int result = 0;
   const int failed = guard_main(communicator, [&] {
     join_communicator(communicator);
-    result = body(argc, argv);
-    leave_world();
+    save_trace_of_error([&] {
+      result = body(argc, argv);
+      leave_world();
+    });
   });
   return failed != 0 ? failed : result;
 }
@@ -197,6 +224,10 @@ int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
 }
 
 // ---- devices and meshes -------------------------------------------------------------------------------------------------
+
+Device device() { return {}; }
+std::string Device::str() const { return fmt::format("{}:{}", type_, index_); }
+std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.str(); }
 
 std::int64_t device_count() {
   const Session& state = session();

@@ -348,4 +348,6 @@ Tensor Tensor::to(DType dtype, std::source_location where) const {
   return recorded("to", *this, where, [&](Value x) { return ops::convert(x, dtype); });
 }
 
+Tensor Tensor::to(const Device& /*device*/) const { return *this; }
+
 }  // namespace tessera

@@ -7,8 +7,10 @@
 
 #include "execution/execute.h"
 #include "execution/gather_from_ranks.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/execution/values_by_rank.h"
 #include "tessera/ir/text.h"
 #include "tracing/compare_inputs.h"
 
@@ -19,8 +21,9 @@ struct Ticket {
   std::uint64_t kind = 0;
   std::uint64_t hash = 0;
   std::int64_t sequence = 0;
-  std::uint64_t inputs = 0;  // hash of the values from the host
-  std::uint64_t shards = 0;  // 1: this rank passes a shard that other ranks pass too
+  std::uint64_t inputs = 0;     // hash of the values from the host
+  std::uint64_t shards = 0;     // 1: this rank passes a shard that other ranks pass too
+  std::int64_t cache_size = 0;  // XLA_COMPILATION_CACHE_SIZE
 };
 
 // Prints each instruction on a line, without numbered names, so that one inserted op does not change all lines after
@@ -73,6 +76,13 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
        rank_lines(shown));
 }
 
+// A rank that keeps a program that others compile again would not take part in the compilation.
+[[noreturn]] void fail_on_cache_sizes(const std::vector<Ticket>& tickets) {
+  std::vector<std::string> sizes;
+  for (const Ticket& ticket : tickets) sizes.push_back(std::to_string(ticket.cache_size));
+  fail("XLA_COMPILATION_CACHE_SIZE must be equal on all ranks, but is {}", values_by_rank(sizes));
+}
+
 }  // namespace
 
 void check_same_program(ProcessGroup& world, const ExtractedProgram& extracted, std::size_t hash,
@@ -81,14 +91,19 @@ void check_same_program(ProcessGroup& world, const ExtractedProgram& extracted, 
   const bool is_read = reason.kind == RunReason::Kind::kRead;
   const CollectiveLabel label{sequence, reason.text + (is_read ? " (it is sharded, so every rank must read it)"
                                                                : " (every rank must take part)")};
-  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, hash_of_inputs(extracted),
-                    passes_replicated_shards(extracted) ? 1U : 0U};
+  const Ticket mine{static_cast<std::uint64_t>(reason.kind),
+                    hash,
+                    sequence,
+                    hash_of_inputs(extracted),
+                    passes_replicated_shards(extracted) ? 1U : 0U,
+                    options().integer("XLA_COMPILATION_CACHE_SIZE")};
   const auto all = gather_from_ranks(world, mine, label);
   const auto same = [&](auto&& field) {
     return std::all_of(all.begin(), all.end(), [&](const Ticket& t) { return field(t) == field(all.front()); });
   };
   if (!same([](const Ticket& t) { return t.kind; })) fail_on_reasons(gather_texts_from_ranks(world, reason.text));
   if (!same([](const Ticket& t) { return t.hash; })) fail_on_programs(world, program, reason);
+  if (!same([](const Ticket& t) { return t.cache_size; })) fail_on_cache_sizes(all);
   if (!same([](const Ticket& t) { return t.inputs; })) compare_inputs(world, extracted, reason);
   if (std::any_of(all.begin(), all.end(), [](const Ticket& t) { return t.shards != 0; }))
     compare_shards(world, extracted, reason);

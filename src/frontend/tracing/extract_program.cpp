@@ -33,7 +33,8 @@ class Extractor {
  private:
   void mark_needed(const Computation& source, const std::vector<ExtractedOutput>& outputs) {
     needed_.assign(source.instructions.size(), false);
-    for (const auto& output : outputs) at(needed_, output.value.id) = true;
+    for (const auto& output : outputs)
+      if (!output.data) at(needed_, output.value.id) = true;
     for (Id id = source.size() - 1; id >= 0; --id) {
       if (!at(needed_, id)) continue;
       for (const Id operand : source[id].operands) at(needed_, operand) = true;
@@ -100,20 +101,30 @@ class Extractor {
     return any ? out : "";
   }
 
+  Value input(const std::shared_ptr<Node>& data) {
+    const auto [entry, is_new] = data_ids_.try_emplace(data.get(), -1);
+    if (is_new) {
+      const ShardingRef sharding = make_sharding(storage_of(*data));
+      entry->second = ops::parameter(builder_, isize(inputs_), data->type, program_name(data->name), sharding).id;
+      inputs_.push_back(data);
+    }
+    return builder_.value(entry->second);
+  }
+
   ExtractedProgram finish(const std::vector<ExtractedOutput>& outputs) {
+    builder_.default_notes = nullptr;
     std::vector<Value> values;
     Shardings shardings;
     std::vector<Alias> aliases;
     for (const auto& output : outputs) {
       if (const auto found = numbers_.find(output.takes_over); found != numbers_.end())
         aliases.push_back({{static_cast<std::int64_t>(values.size())}, found->second, {}, false});
-      values.push_back(builder_.value(at(ids_, output.value.id)));
+      values.push_back(output.data ? input(output.data) : builder_.value(at(ids_, output.value.id)));
       // Results without a sharding are replicated, so that reading them later needs no communication. Open dims are
       // closed: the sharding of a result is known before the program is partitioned.
       shardings.push_back(output.sharding ? output.sharding->closed()
-                                          : Sharding::replicated(mesh_, output.value.type().ndim()));
+                                          : Sharding::replicated(mesh_, values.back().type().ndim()));
     }
-    builder_.default_notes = nullptr;
     const Value root = ops::tuple(builder_, values);
     if (std::string names = result_names(outputs); !names.empty())
       builder_.set_notes(root, with_frontend_attribute(nullptr, kResultNamesAttribute, std::move(names)));
@@ -132,7 +143,8 @@ class Extractor {
   std::vector<bool> needed_;
   std::vector<Id> ids_;
   std::vector<std::shared_ptr<Node>> inputs_;
-  std::unordered_map<int, int> numbers_;  // input of the trace -> parameter
+  std::unordered_map<int, int> numbers_;          // input of the trace -> parameter
+  std::unordered_map<const Node*, Id> data_ids_;  // parameters that are no inputs of the trace
   std::unordered_map<ComputationId, ComputationId> computations_;
   std::map<std::pair<NotesRef, std::size_t>, NotesRef> staged_notes_;
 };

@@ -48,6 +48,12 @@ const Instruction* Trace::instruction_of(const Node& node) const {
   return nullptr;
 }
 
+Id Trace::entry_id(const Node& node) const {
+  if (node.id >= 0 && node.epoch == epoch_ && node.frame == 0) return node.id;
+  const auto found = input_ids_.find(&node);
+  return found == input_ids_.end() ? -1 : found->second;
+}
+
 void Trace::require_no_function(std::string_view what) const {
   require(
       frames_.empty(),

@@ -6,6 +6,7 @@
 #include "execution/debug_report.h"
 #include "execution/execute.h"
 #include "tessera/autodiff/gradients.h"
+#include "tessera/base/timeline.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/runtime/metrics/metrics.h"
@@ -50,6 +51,14 @@ void set_results(const StepResults& results, const RunResult& run) {
   }
 }
 
+// The work of a step may begin in one scope of the user and end in another, so it has a row of its own.
+void record_tracing(const RunReason& reason) {
+  Timeline& timeline = Timeline::current();
+  if (!timeline.is_on() || trace().first_op_at == 0) return;
+  timeline.add_to_row("tracing", {.category = "trace", .name = "trace", .arguments = {{"for", reason.text}}},
+                      trace().first_op_at, Timeline::now());
+}
+
 void mark_step(StepOptions options, std::source_location where) {
   mark_step(where);
   if (options.wait) wait_device_ops();
@@ -63,7 +72,9 @@ void mark_step(std::source_location where) {
   const StepResults results = pending_results();
   if (!results.nodes.empty()) {
     ExtractedProgram extracted = extract_program(current, results.outputs, "step");
-    run_step(std::move(extracted), results, run_reason(RunReason::Kind::kMarkStep, where));
+    const RunReason reason = run_reason(RunReason::Kind::kMarkStep, where);
+    record_tracing(reason);
+    run_step(std::move(extracted), results, reason);
   }
   current.clear(true);
   report_step();
@@ -101,6 +112,11 @@ void skip_step() {
 
 namespace {
 
+// A read may trace, wait for a step, run a program and copy the value.
+EventLabel read_label(const std::string& what, const std::source_location& where) {
+  return {.category = "read", .name = run_reason(RunReason::Kind::kRead, where, what).text};
+}
+
 bool is_complete_here(const Node& node) {
   return node.host.has_value() || (!node.shard.is_null() && (!node.sharding || node.sharding->is_replicated()));
 }
@@ -137,7 +153,9 @@ void count_host_reads(const std::source_location& where, std::int64_t tensors = 
 
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_location where) {
   if (tensors.empty()) return {};
+  const SyncScope place("sync::read_all");
   count_host_reads(where, isize(tensors));
+  const TimelineSpan span([&] { return read_label(fmt::format("{} tensors", tensors.size()), where); });
   return read_by_program(tensors, fmt::format("{} tensors", tensors.size()), where);
 }
 
@@ -145,6 +163,7 @@ Literal Tensor::to_host(std::source_location where) const {
   if (impl().stack) return Tensor(impl().stack).select(0, impl().row, where).to_host(where);
   Node& node = *impl().node;
   count_host_reads(where);
+  const TimelineSpan span([&] { return read_label(what_is(*this), where); });
   if (node.is_deferred()) materialize({impl().node}, run_reason(RunReason::Kind::kRead, where, what_is(*this)).text);
   if (node.host) return *node.host;
   if (node.is_under_way) await_execution();
@@ -159,6 +178,7 @@ double Tensor::item(std::source_location where) const {
   in_context("item", {this}, where, [&] {
     require(element_count() == 1, "needs exactly one element, but {} has {}", type(), element_count());
   });
+  const SyncScope place("sync::item");
   const Literal value = to_host(where);
   return is_float(dtype()) ? element_as_double(value, 0) : static_cast<double>(element_as_int(value, 0));
 }
@@ -172,8 +192,9 @@ Literal Tensor::local_shard() const {
 }
 
 std::string Tensor::str(std::source_location where) const {
+  const SyncScope place("sync::print");
   const Literal value = to_host(where);
-  return fmt::format("tensor({}, {}, device xla:0)", value.str(), type().str());
+  return fmt::format("tensor({}, {}, device {})", value.str(), type().str(), device().str());
 }
 
 // ---- backward -----------------------------------------------------------------------------------------------------------
@@ -286,7 +307,9 @@ void Tensor::backward(std::source_location where) const {
   current.note_backward(first);
   const bool ends_step = std::any_of(wanted.begin(), wanted.end(),
                                      [](const Wanted& want) { return want.variable->gradient_rules.ends_step; });
-  if (ends_step && !current.is_capturing()) mark_step(where);
+  if (!ends_step || current.is_capturing()) return;
+  const SyncScope place("sync::backward");
+  mark_step(where);
 }
 
 }  // namespace tessera

@@ -70,7 +70,7 @@ void await_execution() {
   if (!step.is_running) return;
   std::exception_ptr error;
   try {
-    const TimedScope timed("DeviceLockWait");
+    const TimedScope timed("DeviceLockWait", "wait");
     step.worker->wait();
   } catch (...) {
     error = std::current_exception();

@@ -8,6 +8,7 @@
 #include "execution/execute.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/timeline.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
@@ -233,6 +234,7 @@ void Trace::clear(bool next_step) {
   random_ops_ = 0;
   checkpoint_count_ = 0;
   frame_count_ = 0;
+  first_op_at = 0;
   if (next_step && !first_row_) this->next_step();
   start();
 }
@@ -322,6 +324,7 @@ void Trace::note_call(Error& error) const {
 
 NotesRef Trace::notes(const std::source_location& line) {
   ++recorded_ops;
+  if (first_op_at == 0) first_op_at = Timeline::now();
   const std::source_location where = library_call.value_or(line);
   std::size_t key = hash_mix(std::hash<const void*>{}(where.file_name()), where.line());
   if (!scopes_.empty())

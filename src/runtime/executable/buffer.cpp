@@ -26,7 +26,7 @@ DeviceArray DeviceArray::zeros(Type type) {
 }
 
 DeviceArray DeviceArray::from_literal(const Literal& literal) {
-  const TimedScope timed("TransferToDeviceTime");
+  const TimedScope timed("TransferToDeviceTime", "transfer");
   DeviceArray out = uninitialized(literal.type());
   if (!literal.bytes().empty()) std::memcpy(out.mutable_bytes().data(), literal.bytes().data(), literal.bytes().size());
   metrics().add_sample("OutboundData", MetricUnit::kBytes, static_cast<double>(literal.bytes().size()));
@@ -35,7 +35,7 @@ DeviceArray DeviceArray::from_literal(const Literal& literal) {
 
 Literal DeviceArray::to_literal() const {
   ensure(!is_null(), "reading a device array that was freed");
-  const TimedScope timed("TransferFromDeviceTime");
+  const TimedScope timed("TransferFromDeviceTime", "transfer");
   Literal out(type_);
   const auto from = bytes();
   if (!from.empty()) std::memcpy(out.mutable_bytes().data(), from.data(), from.size());

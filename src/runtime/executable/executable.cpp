@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <new>
 #include <utility>
 
@@ -15,8 +14,10 @@
 #include "executable/memory_check.h"
 #include "executable/plan.h"
 #include "executable/staged_executable.h"
+#include "metrics/run_records.h"
 #include "tessera/base/files.h"
 #include "tessera/base/instruction_set.h"
+#include "tessera/base/lru_cache.h"
 #include "tessera/base/memory.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
@@ -60,11 +61,6 @@ void prepare_thread() {
   limit_threads();
 }
 
-void check_backend() {
-  const std::string& device = options().text("PJRT_DEVICE");
-  require(device == "CPU", "PJRT_DEVICE={}: unknown backend; known: CPU", device);
-}
-
 std::int64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
 }
@@ -89,6 +85,7 @@ class PlannedExecutable final : public Executable {
     result_types_ = program_.entry_computation().root_type().leaves();
     memory_.arguments = schedule->parameter_bytes;
     memory_.arena = schedule->arena_bytes;
+    memory_.file = schedule->file_bytes;
     memory_.workspace = context.workspace_bytes;
     memory_.constants = schedule->constant_bytes;
     memory_.arena_peak = arena_peak(program_, *schedule);
@@ -111,6 +108,7 @@ class PlannedExecutable final : public Executable {
   [[nodiscard]] std::vector<StepProfile> profile() const override { return plan_->profile(); }
 
   std::vector<DeviceArray> run_with(std::vector<DeviceArray>& arguments) override {
+    const TimelineSpan span([&] { return run_label(name_, hash_); });
     const auto start = std::chrono::steady_clock::now();
     prepare_thread();
     check_arguments(arguments);
@@ -130,6 +128,7 @@ class PlannedExecutable final : public Executable {
     std::byte* arena = memory.arena_of(memory_.arena + memory_.workspace, name_);
     RunState state;
     state.workspace = arena + memory_.arena;
+    state.file = memory.file_of(memory_.file);
     const auto begin = std::chrono::steady_clock::now();
     state.progress = meet(arena, in, need);
     if (std::any_of(donations_.begin(), donations_.end(),
@@ -147,9 +146,13 @@ class PlannedExecutable final : public Executable {
     }
     arguments.clear();
     memory.pool->end_of_run();
-    last_run_ = {state.flops, state.traffic, nanoseconds_since(start), meeting + state.communication_nanoseconds,
-                 meeting};
-    count_run();
+    last_run_ = {state.flops,
+                 state.traffic,
+                 nanoseconds_since(start),
+                 meeting + state.communication_nanoseconds,
+                 meeting,
+                 state.overlap.nanoseconds()};
+    record_run(last_run_, fallbacks_);
     return results;
   }
 
@@ -216,6 +219,7 @@ class PlannedExecutable final : public Executable {
 
   // Combines the messages of all ranks: the maximum of the progress, and whether the memory of any rank has moved.
   [[nodiscard]] Start agree(const Start& mine) const {
+    const TimelineSpan span("collective", "start");
     std::vector<Start> all(static_cast<std::size_t>(world_.size()));
     world_.all_gather(
         std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
@@ -276,30 +280,6 @@ class PlannedExecutable final : public Executable {
         at(arguments, donations_[k]).reset();
   }
 
-  void count_run() const {
-    Metrics& all = metrics();
-    all.add_sample("ExecuteTime", MetricUnit::kTime, static_cast<double>(last_run_.nanoseconds));
-    if (last_run_.communication_nanoseconds > 0)
-      all.add_sample("ExposedCommunicationTime", MetricUnit::kTime,
-                     static_cast<double>(last_run_.communication_nanoseconds));
-    if (last_run_.meeting_nanoseconds > 0)
-      all.add_sample("CollectiveTime::start", MetricUnit::kTime, static_cast<double>(last_run_.meeting_nanoseconds));
-    all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
-    const TrafficCounters& traffic = last_run_.traffic;
-    const std::pair<std::string_view, std::int64_t> kinds[] = {
-        {"CollectiveBytes::all-gather", traffic.all_gather},
-        {"CollectiveBytes::reduce-scatter", traffic.reduce_scatter},
-        {"CollectiveBytes::all-reduce", traffic.all_reduce},
-        {"CollectiveBytes::all-to-all", traffic.all_to_all},
-        {"CollectiveBytes::collective-permute", traffic.permute},
-        {"CollectiveBytes::collective-broadcast", traffic.broadcast},
-        {"CollectiveBytes::through-mpi", traffic.mpi_payload},
-        {"CollectiveCalls", traffic.calls}};
-    for (const auto& [name, amount] : kinds)
-      if (amount > 0) all.count(name, amount);
-    for (const std::string& op : fallbacks_) all.count("fallback::" + op);
-  }
-
   const std::string dump_folder_;  // "": none
   const Program program_;
   ProcessGroup& world_;
@@ -323,7 +303,7 @@ void check_device_count(const Program& program, const ProcessGroup& world) {
 
 // The executables of this rank for each world, by content, options and instruction set.
 struct CompileCache {
-  PerGroup<std::map<std::size_t, std::shared_ptr<Executable>>> executables;
+  PerGroup<LruCache<std::size_t, std::shared_ptr<Executable>>> executables;
 };
 
 ExecutionOptions execution_options(const ExecutableOptions& options, const ProcessGroup& world) {
@@ -354,6 +334,11 @@ Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::
 
 }  // namespace
 
+void check_backend() {
+  const std::string& device = options().text("PJRT_DEVICE");
+  require(device == "CPU", "PJRT_DEVICE={}: unknown backend; known: CPU", device);
+}
+
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options) {
   check_backend();
   if (const Stages stages = split_stages(program); !stages.stages.empty())
@@ -362,18 +347,22 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   const std::size_t hash = executable_hash(program, options, how);
   auto& cache = RankContext::current().get<CompileCache>().executables.of(world);
   if (options.use_cache)
-    if (const auto found = cache.find(hash); found != cache.end()) {
+    if (const auto* known = cache.find(hash)) {
       metrics().count("CachedCompile");
-      return found->second;
+      return *known;
     }
-  const TimedScope timed("CompileTime");
+  const TimedScope timed("CompileTime", "compile");
   metrics().count("UncachedCompile");
   check_device_count(program, world);
   ExecutionPlan plan = plan_execution(program, how);
   require(plan.program.entry_computation().root_type() == program.entry_computation().root_type(),
           "{}: the result comes from a start instruction without its done; add the done", program.name);
   auto made = std::make_shared<PlannedExecutable>(std::move(plan), world, options, hash, dump_folder(program));
-  if (options.use_cache) cache[hash] = made;
+  if (options.use_cache) {
+    const auto most = static_cast<std::size_t>(tessera::options().integer("XLA_COMPILATION_CACHE_SIZE"));
+    if (const auto evicted = cache.insert(hash, made, most).size(); evicted > 0)
+      metrics().count("CompileCacheEviction", static_cast<std::int64_t>(evicted));
+  }
   return made;
 }
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/log.h"
@@ -37,6 +39,7 @@ struct Sum {
     limit = limit == 0 ? most : std::min(limit, most);
   }
   [[nodiscard]] bool is_exceeded() const { return limit > 0 && used + more > limit; }
+  [[nodiscard]] std::int64_t left_for_each() const { return (limit - used) / std::ssize(ranks); }
   [[nodiscard]] std::string text() const {
     constexpr std::size_t kMost = 8;
     std::vector<int> shown(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, ranks.size())));
@@ -77,14 +80,26 @@ void log_memory_need(std::string_view program, int rank, std::int64_t plan, std:
             program, process_memory(), plan, more);
 }
 
-std::string memory_excess(std::span<const MemoryNeed> needs) {
-  std::map<std::uint64_t, Sum> processes;
-  std::map<std::uint64_t, Sum> groups;
+namespace {
+
+// By process, and by control group or machine.
+using Sums = std::map<std::uint64_t, Sum>;
+
+std::pair<Sums, Sums> sums_of(std::span<const MemoryNeed> needs) {
+  Sums processes;
+  Sums groups;
   for (int rank = 0; rank < static_cast<int>(needs.size()); ++rank) {
     const MemoryNeed& need = needs[static_cast<std::size_t>(rank)];
     if (need.limit > 0) processes[need.process].add(rank, need.more, need.held, need.limit);
     if (need.group_limit > 0) groups[need.group].add(rank, need.more, need.group_used, need.group_limit);
   }
+  return {std::move(processes), std::move(groups)};
+}
+
+}  // namespace
+
+std::string memory_excess(std::span<const MemoryNeed> needs) {
+  const auto [processes, groups] = sums_of(needs);
   for (const auto& [process, sum] : processes)
     if (sum.is_exceeded())
       return fmt::format("the process of {}; TESSERA_MEMORY_LIMIT allows {}", sum.text(), bytes_text(sum.limit));
@@ -94,6 +109,32 @@ std::string memory_excess(std::span<const MemoryNeed> needs) {
                          needs[static_cast<std::size_t>(sum.ranks.front())].is_machine ? "machine" : "control group",
                          bytes_text(sum.limit));
   return "";
+}
+
+std::optional<std::int64_t> left_for_each(std::span<const MemoryNeed> needs) {
+  const auto [processes, groups] = sums_of(needs);
+  std::optional<std::int64_t> least;
+  for (const Sums* sums : {&processes, &groups})
+    for (const auto& [owner, sum] : *sums) least = std::min(least.value_or(sum.left_for_each()), sum.left_for_each());
+  return least;
+}
+
+std::optional<std::int64_t> memory_left(ProcessGroup& world) {
+  const MemoryNeed mine = memory_need(0);
+  std::vector<MemoryNeed> all(static_cast<std::size_t>(world.size()), mine);
+  if (world.size() > 1)
+    world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                     {0, "the memory that the ranks have left"});
+  return left_for_each(all);
+}
+
+std::optional<std::int64_t> memory_left(int ranks, const std::vector<int>& nodes) {
+  std::vector<MemoryNeed> all(static_cast<std::size_t>(ranks), memory_need(0));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank].process = hash_mix(all[rank].process, rank);
+    if (!nodes.empty()) all[rank].group = hash_mix(all[rank].group, static_cast<std::size_t>(nodes.at(rank)));
+  }
+  return left_for_each(all);
 }
 
 std::string ExecutableMemory::str() const {
@@ -110,6 +151,7 @@ std::string ExecutableMemory::str() const {
   line("constants", constants);
   line("workspace of the kernels", workspace);
   line("total", held_bytes());
+  line("offloaded to a file", file);
   if (!arena_peak.largest.empty()) out += "the largest parts of the arena when it is fullest:\n";
   for (const ArenaPeak::Part& part : arena_peak.largest)
     out += fmt::format("  {:>10}  {}\n", bytes_text(part.bytes), part.what);

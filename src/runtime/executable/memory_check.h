@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,5 +33,9 @@ void log_memory_need(std::string_view program, int rank, std::int64_t plan, std:
 /// Returns which process or group of processes needs more than its limit allows, or "" if none does. The index of a
 /// need is its rank.
 std::string memory_excess(std::span<const MemoryNeed> needs);
+
+/// Returns the bytes that each rank may add if all add the same, or nullopt if there is no limit. Negative: a process or
+/// group exceeds its limit already. The index of a need is its rank; `more` is not used.
+std::optional<std::int64_t> left_for_each(std::span<const MemoryNeed> needs);
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fusion/fused_kernel.h"
+#include "tessera/base/timeline.h"
 #include "tessera/ops/structural.h"
 #include "tessera/runtime/metrics/metrics.h"
 
@@ -90,6 +91,7 @@ std::int64_t bytes_touched(const Schedule& schedule, const Computation& computat
 }  // namespace
 
 Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {
+  const TimelineSpan span("compile", "kernels");
   const Computation& computation = context.program[schedule_->computation];
   constant_of_.assign(schedule_->buffers.size(), nullptr);
   for (std::size_t b = 0; b < schedule_->buffers.size(); ++b) {
@@ -147,15 +149,19 @@ void Plan::share(ProcessGroup& world) {
   shared_views_ = std::make_unique<SharedViews>(*schedule_, std::move(of_gathers));
 }
 
-void Plan::await(const Waits& waits, const RunState& state) {
+void Plan::await(const Waits& waits, RunState& state) {
   if (waits.empty()) return;
+  constexpr std::int64_t kShortest = 1000;  // ns; the peers are mostly ahead already
   std::int64_t begin = now();
+  state.overlap.pause(begin);
   for (const Wait& wait : waits) {
     wait.group->await_progress(state.progress + static_cast<std::uint64_t>(wait.step) + 1);
     const std::int64_t end = now();
     taken_[wait.gather] += end - begin;
+    if (end - begin >= kShortest) events_.add(wait.gather, StepEvents::Part::kWait, begin, end);
     begin = end;
   }
+  state.overlap.resume(begin);
 }
 
 PendingOperations PlanStep::start(const Frame& frame) const {
@@ -190,6 +196,8 @@ void Plan::add_step(CompileContext& context, const Step& step) {
     return;  // tokens and arrays without elements
   } else if (has_no_work(id)) {
     return;
+  } else if (instruction.op->file_transfer != FileTransfer::kNone) {
+    made = make_file_step(context, *schedule_, step);
   } else {
     const OpView view = view_of(context.program, computation, instruction);
     OperandViews views;
@@ -223,6 +231,7 @@ void Plan::add_step(CompileContext& context, const Step& step) {
                     .kind = is_group ? "fused" : std::string(instruction.op->name),
                     .flops = flops,
                     .bytes = bytes_touched(*schedule_, computation, step)});
+  events_.add_step(instruction, is_group);
   flops_ += flops;
 }
 
@@ -239,6 +248,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
       case Place::kArena: pointers_[b] = arena + buffer.offset; break;
       case Place::kParameter: pointers_[b] = at(parameters, buffer.index); break;
       case Place::kResult: pointers_[b] = at(results, buffer.index); break;
+      case Place::kFile: pointers_[b] = state.file->data() + buffer.offset; break;
       case Place::kPeers:
       case Place::kRow: break;
       case Place::kConstant: pointers_[b] = const_cast<std::byte*>(constant_of_[b]); break;  // NOLINT: never written
@@ -252,6 +262,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   under_way_.clear();
   taken_.assign(steps_.size(), 0);
   ended_.assign(steps_.size(), 0);
+  events_.begin_run();
   run_steps(frame);
   complete(schedule_->end_completes, frame);
   state.flops += flops_;
@@ -265,22 +276,28 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
 }
 
 void Plan::run_steps(const Frame& frame) {
-  const RunState& state = frame.state;
+  RunState& state = frame.state;
   std::size_t next = 0;  // the next step of the schedule
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     for (; next <= step_of_[i]; ++next) prepare(next, frame);
-    const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
+    const bool communicates = !steps_[i]->communication().empty();
+    const bool is_timed = !profile_.empty() || communicates || events_.covers_all_steps();
+    const bool overlaps = schedule_->steps[step_of_[i]].overlapped;
     const std::int64_t begin = is_timed ? now() : 0;
+    const std::int64_t received = is_timed ? state.traffic.total() : 0;
+    if (communicates) state.overlap.pause(begin);
     if (told_ != nullptr) told_->works_on(works_[i]);
     if (state.before_overwrite)
       for (const std::int32_t leaf : overwrites_[i]) state.before_overwrite(leaf);
-    schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
+    overlaps ? start(i, frame) : steps_[i]->run(frame);
     if (is_timed) {
       ended_[i] = now();
       taken_[i] += ended_[i] - begin;
+      const auto part = overlaps ? StepEvents::Part::kStart : StepEvents::Part::kWhole;
+      events_.add(i, part, begin, ended_[i], state.traffic.total() - received);
     }
-    for (const auto& [number, started] : under_way_)  // messages only make progress when they are tested
-      for (const auto& operation : started.second) operation->test();
+    if (communicates) state.overlap.resume(ended_[i]);
+    test_messages(state);
     if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
   }
   for (; next < schedule_->steps.size(); ++next) prepare(next, frame);
@@ -313,8 +330,24 @@ bool Plan::has_no_work(Id id) const {
                      [&](const RowAddress& row) { return row.access == id; });
 }
 
+// Messages make progress only when they are tested.
+void Plan::test_messages(RunState& state) {
+  for (auto& [step, started] : under_way_) {
+    bool is_complete = true;
+    for (const auto& operation : started.operations) is_complete = operation->test() && is_complete;
+    if (!is_complete || !std::exchange(started.is_in_flight, false)) continue;
+    const std::int64_t time = now();
+    state.overlap.pause(time);
+    state.overlap.end();
+    state.overlap.resume(time);
+  }
+}
+
 void Plan::start(std::size_t i, const Frame& frame) {
-  under_way_[static_cast<std::int32_t>(step_of_[i])] = {i, steps_[i]->start(frame)};
+  UnderWay& started = under_way_[static_cast<std::int32_t>(step_of_[i])];
+  started = {i, steps_[i]->start(frame), false};
+  started.is_in_flight = !started.operations.empty();
+  if (started.is_in_flight) frame.state.overlap.start();
 }
 
 void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) {
@@ -322,11 +355,15 @@ void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) 
     auto started = under_way_.extract(step);
     if (started.empty()) continue;
     const std::int64_t begin = now();
-    const auto& [i, operations] = started.mapped();
-    for (const auto& operation : operations) operation->wait();
+    frame.state.overlap.pause(begin);
+    const std::size_t i = started.mapped().index;
+    for (const auto& operation : started.mapped().operations) operation->wait();
     steps_[i]->finish(frame);
+    if (started.mapped().is_in_flight) frame.state.overlap.end();
     ended_[i] = now();
+    frame.state.overlap.resume(ended_[i]);
     taken_[i] += ended_[i] - begin;
+    events_.add(i, StepEvents::Part::kDone, begin, ended_[i]);
   }
 }
 

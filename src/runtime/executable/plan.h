@@ -9,23 +9,48 @@
 #include <string>
 #include <vector>
 
+#include "executable/host_file.h"
 #include "executable/shared_views.h"
 #include "kernels/kernel.h"
+#include "metrics/run_records.h"
 #include "tessera/collectives/process_group.h"
 #include "tessera/runtime/executable/executable.h"
 #include "tessera/schedule/schedule.h"
 
 namespace tessera {
 
+/// Measures how long a rank computes while overlapped collectives are in flight. The plans of loops and branches share
+/// the clock of the run.
+class OverlapClock {
+ public:
+  /// The rank begins to communicate or to wait.
+  void pause(std::int64_t time) {
+    if (in_flight_ > 0) nanoseconds_ += time - since_;
+  }
+  /// The rank continues to compute.
+  void resume(std::int64_t time) { since_ = time; }
+  /// A collective has started or ended. Called while the clock is paused.
+  void start() { ++in_flight_; }
+  void end() { --in_flight_; }
+  [[nodiscard]] std::int64_t nanoseconds() const { return nanoseconds_; }
+
+ private:
+  int in_flight_ = 0;
+  std::int64_t since_ = 0;
+  std::int64_t nanoseconds_ = 0;
+};
+
 /// The figures that a run collects.
 struct RunState {
   std::byte* workspace = nullptr;
+  HostFile* file = nullptr;  // null if the program moves no value to a file
   double flops = 0;
   TrafficCounters traffic;
   std::int64_t communication_nanoseconds = 0;  // of the collectives, including waits for peers
   std::uint64_t progress = 0;                  // of the world before the run (ProcessGroup::advance)
   // Called before a step overwrites a leaf of the parameters; empty unless another thread reads one of them.
   std::function<void(std::int32_t leaf)> before_overwrite = {};
+  OverlapClock overlap = {};
 };
 
 /// The addresses of the buffers of a plan in one run.
@@ -94,7 +119,8 @@ class Plan {
     std::size_t gather = 0;
   };
   using Waits = std::vector<Wait>;
-  void await(const Waits& waits, const RunState& state);
+  void await(const Waits& waits, RunState& state);
+  void test_messages(RunState& state);
   void count_times(RunState& state);
   void find_rows(std::int32_t step);
   [[nodiscard]] bool has_no_work(Id id) const;
@@ -108,15 +134,20 @@ class Plan {
   std::vector<StepProfile> profile_;  // for each step, with times; empty unless profiling
   std::vector<std::int64_t> taken_;   // for each step, nanoseconds in the current run, if measured
   std::vector<std::int64_t> ended_;   // for each step, when it ended
+  StepEvents events_;                 // of the steps
   std::vector<std::vector<std::int32_t>> overwrites_;  // for each element of steps_, the leaves of parameters
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the current run
   std::vector<std::byte*> results_;
   std::unique_ptr<SharedViews> shared_views_;
   std::vector<Waits> waits_;  // for each step of the schedule, and at the end; empty without shared views
-  // Collectives that have started but not finished, by step of the schedule: the index in steps_, and the pending
-  // operations.
-  std::map<std::int32_t, std::pair<std::size_t, PendingOperations>> under_way_;
+  // A collective that has started but not finished.
+  struct UnderWay {
+    std::size_t index = 0;  // in steps_
+    PendingOperations operations;
+    bool is_in_flight = false;  // no test has shown yet that the operations are complete
+  };
+  std::map<std::int32_t, UnderWay> under_way_;  // by step of the schedule
   // For each element of steps_, its step in the schedule, where some steps have no kernel.
   std::vector<std::size_t> step_of_;
   ProcessGroup* world_ = nullptr;
@@ -130,6 +161,9 @@ class Plan {
 std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Schedule& schedule, const Step& step);
 /// Returns the step of a while, conditional or call.
 std::unique_ptr<PlanStep> make_control_step(CompileContext& context, const Schedule& schedule, const Step& step);
+
+/// Returns the step of an op that exchanges a value with the file of the rank (OpDef::file_transfer).
+std::unique_ptr<PlanStep> make_file_step(const CompileContext& context, const Schedule& schedule, const Step& step);
 
 /// Returns the buffers of the leaves of an instruction's operands, and of its results.
 std::vector<BufferId> operand_buffers(const Schedule& schedule, const Instruction& instruction);

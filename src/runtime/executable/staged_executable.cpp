@@ -106,6 +106,7 @@ class StagedExecutable final : public Executable {
     sum.nanoseconds += run.nanoseconds;
     sum.communication_nanoseconds += run.communication_nanoseconds;
     sum.meeting_nanoseconds += run.meeting_nanoseconds;
+    sum.overlapped_nanoseconds += run.overlapped_nanoseconds;
   }
 
   void find_last_uses() {
@@ -147,6 +148,7 @@ class StagedExecutable final : public Executable {
       peak = std::max(peak, live + own.peak_bytes() - own.arguments);
       live += made - freed;
       memory_.constants += own.constants;
+      memory_.file = std::max(memory_.file, own.file);
       memory_.workspace = std::max(memory_.workspace, own.workspace);
     }
     memory_.arguments = array_bytes(argument_types_);

@@ -272,6 +272,22 @@ TEST(Executable, AnEqualProgramCompilesOnce) {
   EXPECT_EQ(metrics().metric_data("CompileTime")->total_samples, 2);
 }
 
+TEST(Executable, OpsWithoutAKernelAreListed) {
+  const auto world = make_single_rank_world();
+  metrics().clear_all();
+  const Program program = read(R"(HloModule rare
+ENTRY %main (x: f32[5]) -> f32[5] {
+  %x = f32[5] parameter(0)
+  %a = f32[5] sinh(%x)
+  %b = f32[5] add(%a, %x)
+  ROOT %y = f32[5] cosh(%b)
+})");
+  const auto arguments = random_arguments(program, 1);
+  EXPECT_EQ(executed_fallback_ops(), std::vector<std::string>{});
+  EXPECT_TRUE(close(run_program(program, *world, arguments), evaluate(program, arguments)));
+  EXPECT_EQ(executed_fallback_ops(), (std::vector<std::string>{"fallback::cosh", "fallback::sinh"}));
+}
+
 TEST(Executable, ErrorsNameTheWrongArgument) {
   const auto world = make_single_rank_world();
   const auto executable = compile(read(kUpdate), *world);

@@ -10,6 +10,7 @@
 #include "runtime/close.h"
 #include "tessera/base/error.h"
 #include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/runtime/executable/executable.h"
 
@@ -47,6 +48,42 @@ TEST(MemoryCheck, ProcessesOfAMachineShareItsMemory) {
   needs[2].group = 6;  // on another machine
   EXPECT_EQ(memory_excess(needs), "");
   EXPECT_EQ(memory_excess(std::vector<MemoryNeed>(3)), "") << "no limits";
+}
+
+TEST(MemoryLeft, IsDividedAmongTheRanksOfAProcessAndOfAGroup) {
+  std::vector<MemoryNeed> needs = {need(0, 7, 10 * kMega, 100 * kMega), need(0, 7, 40 * kMega, 100 * kMega)};
+  EXPECT_EQ(left_for_each(needs), 30 * kMega) << "of the 60 MB that the later measurement leaves";
+  needs[1].process = 8;
+  EXPECT_EQ(left_for_each(needs), 60 * kMega);
+  for (MemoryNeed& one : needs) {
+    one.group = 5;
+    one.group_used = 20 * kMega;
+    one.group_limit = 100 * kMega;
+  }
+  EXPECT_EQ(left_for_each(needs), 40 * kMega);
+  needs[0].held = 110 * kMega;
+  EXPECT_EQ(left_for_each(needs), -10 * kMega);
+  EXPECT_EQ(left_for_each(std::vector<MemoryNeed>(3)), std::nullopt) << "no limits";
+}
+
+TEST(MemoryLeft, FollowsTheLimitOfTheProcess) {
+  RankContext context(0, 1);  // with options of its own
+  const RankScope scope(context);
+  options().set("TESSERA_MEMORY_LIMIT", "0");
+  EXPECT_EQ(memory_left(3, {}), std::nullopt);
+  options().set("TESSERA_MEMORY_LIMIT", "1MB");
+  EXPECT_LT(memory_left(3, {}), 0) << "this process holds more than a megabyte";
+  options().set("TESSERA_MEMORY_LIMIT", "");
+  const auto on_one = memory_left(4, {});
+  const auto on_two = memory_left(4, {0, 0, 1, 1});
+  ASSERT_TRUE(on_one && on_two);
+  EXPECT_GT(*on_one, 0);
+  EXPECT_NEAR(static_cast<double>(*on_two), 2.0 * static_cast<double>(*on_one), 0.2 * static_cast<double>(*on_two));
+  run_virtual_ranks(2, [&](ProcessGroup& world) {
+    const auto left = memory_left(world);
+    ASSERT_TRUE(left);
+    EXPECT_GT(*left, *on_one) << "fewer ranks share the machine";
+  });
 }
 
 // A product whose intermediate value has 64 MB on each of two devices.

@@ -309,6 +309,31 @@ TEST(Overlap, GivesTheSameResults) {
   }
 }
 
+// In a run, a rank computes, waits for collectives, or does both at a time.
+TEST(Overlap, TheTimeOfComputationDuringTransfersIsMeasured) {
+  const Program program = read(kUnits);
+  for (const int nodes : {1, 4})
+    run_virtual_ranks(4,
+                      [&](ProcessGroup& plain) {
+                        const SlowLinks links{.latency = 1e-3, .bytes_per_second = 1e7};
+                        const auto world =
+                            slow_down(std::shared_ptr<ProcessGroup>(&plain, [](ProcessGroup*) {}), links);
+                        const auto executable = compile(program, *world, {});
+                        std::vector<DeviceArray> arguments;
+                        for (const Literal& value : testing::random_arguments(program, 1))
+                          arguments.push_back(DeviceArray::from_literal(value));
+                        (void)executable->run(std::move(arguments));
+                        const RunStatistics& run = executable->last_run();
+                        EXPECT_EQ(run.overlapped_nanoseconds > 0, nodes > 1) << nodes << " nodes";
+                        EXPECT_LE(run.overlapped_nanoseconds + run.communication_nanoseconds, run.nanoseconds);
+                        const auto counted = metrics().metric_data("OverlappedCommunicationTime");
+                        ASSERT_EQ(counted.has_value(), nodes > 1);
+                        EXPECT_EQ(counted ? counted->accumulator : 0, static_cast<double>(run.overlapped_nanoseconds));
+                        clear_compile_cache();
+                      },
+                      {.node_of = [&](int rank) { return rank * nodes / 4; }});
+}
+
 TEST(NodeMemory, IsMappedSideBySideOnAllRanks) {
   run_virtual_ranks(4, [](ProcessGroup& world) {
     const auto memory = node_memory();

@@ -30,7 +30,7 @@ std::vector<Tensor> host_results(const std::string& name, const std::vector<Tens
 
 /// Calls `f` on the host with the complete values of a tree of tensors. Collective. `f` reads its tensors without
 /// communication and returns a tree of tensors made from host data (Tensor::from), equal on every rank. Each call is
-/// counted as `fallback::NAME` (metrics().executed_fallback_ops()). backward() through the region is an error; use the
+/// counted as `fallback::NAME` (executed_fallback_ops()). backward() through the region is an error; use the
 /// overload with a backward function.
 template <class F, class Inputs>
 auto host_region(const std::string& name, const F& f, const Inputs& inputs,

@@ -44,9 +44,9 @@ class Runtime {
 };
 
 /// Runs `body` on each rank of the job: the ranks that mpirun started, or one rank. `--virtual_ranks N` (removed from
-/// argv) makes N ranks as threads of this process. An exception is printed with its rank and ends all ranks. Returns
-/// the result of `body`; 1 after an exception or if output could not be written; 2 if the value of --virtual_ranks is
-/// wrong.
+/// argv) or CPU_NUM_DEVICES=N makes N ranks as threads of this process. An exception is printed with its rank and ends
+/// all ranks. Returns the result of `body`; 1 after an exception or if output could not be written; 2 if the number of
+/// virtual ranks is wrong.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 /// The ranks and hosts of this rank's job.
@@ -57,6 +57,7 @@ struct JobInfo {
   std::vector<std::string> hosts;   // one per rank
   std::string crowding;             // a warning if there are too few cores, else ""
   std::vector<int> node_of_rank{};  // empty if the ranks are threads
+  bool shares_memory = true;        // ranks of a node exchange data in shared memory; false: through MPI
 };
 JobInfo job_info();
 
@@ -98,8 +99,9 @@ struct CompiledProgram {
   ExecutableMemory memory;
   Program global;                        // as traced: before partitioning
   std::weak_ptr<Executable> executable;  // expired if the rank does not keep it anymore
+  std::int64_t number = 0;               // of compilations of this rank before it
 };
-/// All programs that this rank has compiled, the oldest first.
+/// The programs that this rank has compiled and keeps (XLA_COMPILATION_CACHE_SIZE), the oldest first.
 const std::vector<CompiledProgram>& compiled_programs();
 
 /// A file that every rank must read.

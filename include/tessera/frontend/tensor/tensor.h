@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tessera/frontend/execution/device.h"
 #include "tessera/frontend/execution/step.h"
 #include "tessera/frontend/tensor/members.h"
 #include "tessera/frontend/tensor/sizes.h"
@@ -117,6 +118,8 @@ class Tensor : public TensorMembers {
   void set_name(std::string name);
   /// The sharding from mark_sharding or from the last execution; nullopt if there is none.
   [[nodiscard]] std::optional<Sharding> sharding() const;
+  /// `xla:0`, as for every tensor.
+  [[nodiscard]] Device device() const { return tessera::device(); }
   /// True if the value is in memory, so that reading it runs nothing.
   [[nodiscard]] bool is_materialized() const;
 
@@ -221,6 +224,8 @@ class Tensor : public TensorMembers {
   /// NumPy broadcasting to `dims`.
   [[nodiscard]] Tensor broadcast_to(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor to(DType dtype, std::source_location where = std::source_location::current()) const;
+  /// Returns *this, because every tensor is on the device. to_host() copies a value to the host.
+  [[nodiscard]] Tensor to(const Device& device) const;
 
   [[nodiscard]] detail::TensorImpl& impl() const;
   [[nodiscard]] const std::shared_ptr<detail::TensorImpl>& impl_pointer() const { return impl_; }

@@ -16,6 +16,7 @@ using detail::library_call;
 using detail::Node;
 using detail::NodeHandle;
 using detail::stored_tensor;
+using detail::SyncScope;
 using detail::TensorImpl;
 using detail::Trace;
 using detail::trace;

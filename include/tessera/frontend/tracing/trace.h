@@ -100,6 +100,8 @@ class Trace {
   [[nodiscard]] Builder& builder() { return frames_.empty() ? *entry_ : frames_.back()->builder; }
   /// The instruction of a traced node; null if it is not in this trace any more.
   [[nodiscard]] const Instruction* instruction_of(const Node& node) const;
+  /// The id in the entry computation of a traced node, or of data that the trace uses; -1 if there is none.
+  [[nodiscard]] Id entry_id(const Node& node) const;
   /// A scalar constant. There is one instruction for each value and type.
   Value scalar(DType dtype, double value);
   /// All elements of `type` equal to `value`.
@@ -230,8 +232,11 @@ class Trace {
   NotesRef notes(const std::source_location& where);
   /// The location of the outermost LibraryCall; nullopt outside of one.
   std::optional<std::source_location> library_call{};
+  /// The counter of the outermost SyncScope; nullopt outside of one.
+  std::optional<std::string_view> sync_counter{};
 
   std::int64_t recorded_ops = 0;
+  std::int64_t first_op_at = 0;  // Timeline::now() at the first op since clear(); 0: there is none
 
  private:
   void start();
@@ -297,6 +302,22 @@ class LibraryCall {
   }
   LibraryCall(const LibraryCall&) = delete;
   LibraryCall& operator=(const LibraryCall&) = delete;
+
+ private:
+  bool is_outermost_;
+};
+/// A place that makes programs run, such as print or the loader. `counter`, a literal such as "sync::print", counts
+/// the programs that run within the outermost scope. Outside of scopes, mark_step() and to_host() have own counters.
+class SyncScope {
+ public:
+  explicit SyncScope(std::string_view counter) : is_outermost_(!trace().sync_counter) {
+    if (is_outermost_) trace().sync_counter = counter;
+  }
+  ~SyncScope() {
+    if (is_outermost_) trace().sync_counter.reset();
+  }
+  SyncScope(const SyncScope&) = delete;
+  SyncScope& operator=(const SyncScope&) = delete;
 
  private:
   bool is_outermost_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct ExecutableMemory {
   std::int64_t aliased = 0;  // of the results, those in the memory of arguments
   std::int64_t arena = 0;    // intermediate values and scratch memory of collectives
   std::int64_t constants = 0;
+  std::int64_t file = 0;       // of values in the file of the rank; not memory
   std::int64_t workspace = 0;  // of the kernels; depends on the instruction set of the processor
   ArenaPeak arena_peak = {};   // the content of the arena at its peak
 
@@ -52,6 +54,7 @@ struct RunStatistics {
   std::int64_t nanoseconds = 0;
   std::int64_t communication_nanoseconds = 0;  // time in collectives, including waits: the exposed communication
   std::int64_t meeting_nanoseconds = 0;        // the part of it until every rank had begun the run
+  std::int64_t overlapped_nanoseconds = 0;     // time in which the rank computed while collectives were in flight
 };
 
 /// The time of one step of an executable over the profiled runs. A loop or branch counts as one step with everything
@@ -94,6 +97,9 @@ class Executable {
   [[nodiscard]] virtual std::vector<StepProfile> profile() const = 0;
 };
 
+/// Throws an error with the known backends unless PJRT_DEVICE names one of them.
+void check_backend();
+
 /// Compiles the per-device program for the ranks of `world`. Collective over `world` if the program contains
 /// collectives. Errors: the number of partitions is not the number of ranks (1 is allowed for a program without
 /// collectives); there is no code to run an op.
@@ -101,6 +107,14 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
 
 /// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes().
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
+
+/// The bytes that programs may add to the memory of each rank of `world`: what the limits that are checked before a first
+/// run (TESSERA_MEMORY_LIMIT, control groups, machines) leave, divided equally among the ranks of a process or group.
+/// Nullopt: there is no limit. Collective.
+std::optional<std::int64_t> memory_left(ProcessGroup& world);
+/// The same for a job of `ranks` processes, each with the limits of this one. `nodes` as in ProcessGroup::nodes(): ranks
+/// of a node share its memory.
+std::optional<std::int64_t> memory_left(int ranks, const std::vector<int>& nodes);
 
 /// Removes the executables of this rank from the cache.
 void clear_compile_cache();

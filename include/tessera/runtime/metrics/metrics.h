@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/timeline.h"
+
 namespace tessera {
 
 /// The unit of the values of a metric.
@@ -55,7 +57,8 @@ class Metrics {
   /// executions, transfers and mark_step().
   [[nodiscard]] std::string short_report(const std::vector<std::string>& counters,
                                          const std::vector<std::string>& metrics) const;
-  /// The ops that ran by reference evaluation: the counters `fallback::name`.
+  /// The counters `fallback::name`: of ops that ran by reference evaluation, because they have no kernel for these
+  /// types, and of host regions. In alphabetical order.
   [[nodiscard]] std::vector<std::string> executed_fallback_ops() const;
 
  private:
@@ -67,16 +70,18 @@ class Metrics {
 /// The metrics of the current rank.
 Metrics& metrics();
 inline std::string metrics_report() { return metrics().report(); }
+inline std::vector<std::string> executed_fallback_ops() { return metrics().executed_fallback_ops(); }
 std::string short_metrics_report(const std::vector<std::string>& counters = {},
                                  const std::vector<std::string>& metrics = {});
 
 /// Formats a time as `04m22s555ms668.071us`: days to microseconds, without leading zero units.
 std::string format_time(double nanoseconds);
 
-/// Adds the time of a scope to a metric of the current rank.
+/// Adds the time of a scope to a metric of the current rank, and an event with the name of the metric to its timeline.
 class TimedScope {
  public:
-  explicit TimedScope(std::string_view metric) : metric_(metric), start_(std::chrono::steady_clock::now()) {}
+  TimedScope(std::string_view metric, std::string_view event_category)
+      : metric_(metric), start_(std::chrono::steady_clock::now()), span_(event_category, metric) {}
   ~TimedScope();
   TimedScope(const TimedScope&) = delete;
   TimedScope& operator=(const TimedScope&) = delete;
@@ -84,6 +89,7 @@ class TimedScope {
  private:
   std::string_view metric_;
   std::chrono::steady_clock::time_point start_;
+  TimelineSpan span_;
 };
 
 /// Returns lines of advice after `steps` steps, such as

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the largest model, and the largest batch, whose training fits into the memory of a device: data parallel and FSDP.
+
+usage: bench/memory/largest.py [--memory 4GB] [--devices 1,2,4,8,16,64] [--width 768] [--bin build/release/bin]
+
+Both tables are plans of `run_clm --dry_run` (GPT-2, blocks of 1024 tokens, AdamW, f32, recomputed blocks): nothing is trained.
+The first table has the number of parameters of the deepest model of the given width, with one row of tokens on each device,
+so that all devices compute equally much for each parameter. The second one has the rows for each device of GPT-2 774M
+(36 layers of width 1280).
+"""
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WAYS = {"data parallel": ["--mesh", "data={0}"], "FSDP": ["--mesh", "fsdp={0}", "--fsdp", "full_shard"]}
+
+
+def planned(run, folder, layers, width, rows, way, devices):
+    """Returns (bytes of a device, parameters) of the plan."""
+    config = folder / "config.json"
+    config.write_text(json.dumps({"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": width // 64, "vocab_size": 50257,
+                                  "n_positions": 1024}))
+    mesh = [word.format(devices) for word in WAYS[way]]
+    text = subprocess.run([run, "--dry_run", "--config_name", str(config), "--per_device_train_batch_size", str(rows),
+                           "--gradient_checkpointing", *mesh], capture_output=True, text=True, check=True).stdout
+    total = int(re.search(r"total at the peak.*\((\d+) bytes\)", text)[1])
+    workspace = int(re.search(r"workspace of the kernels.*\((\d+) bytes\)", text)[1])
+    return total + workspace, int(re.search(r": (\d+) parameters", text)[1])
+
+
+def largest(fits, most):
+    """The largest number in [0, most] that fits, by doubling and bisection; 0 always does."""
+    high = 1
+    while high < most and fits(high):
+        high *= 2
+    low, high = high // 2, min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--devices", default="1,2,4,8,16,64")
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--bin", default="build/release/bin")
+    arguments = parser.parse_args()
+    memory = int(float(arguments.memory.removesuffix("GB")) * 2**30)
+    run = str(ROOT / arguments.bin / "run_clm")
+    devices = [int(count) for count in arguments.devices.split(",")]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        print(f"million parameters of the deepest GPT-2 of width {arguments.width} that trains with {arguments.memory} for each device\n")
+        print("| devices | " + " | ".join(WAYS) + " |\n|---|" + "---|" * len(WAYS))
+        for count in devices:
+            cells = []
+            for way in WAYS:
+                layers = largest(lambda n: planned(run, folder, n, arguments.width, 1, way, count)[0] <= memory, 1024)
+                cells.append(f"{planned(run, folder, layers, arguments.width, 1, way, count)[1] / 1e6:.0f}" if layers else "none")
+            print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
+        print(f"\nrows of 1024 tokens for each device of GPT-2 774M with {arguments.memory} for each device\n")
+        print("| devices | " + " | ".join(WAYS) + " |\n|---|" + "---|" * len(WAYS))
+        for count in devices:
+            cells = [str(largest(lambda n: planned(run, folder, 36, 1280, n, way, count)[0] <= memory, 256)) for way in WAYS]
+            print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera trace FILE.json`: where the time of a run went, from the file of TESSERA_TRACE_FILE.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "command_line.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json.h"
+#include "tessera/base/json_object.h"
+#include "tessera/base/text.h"
+
+namespace tessera::command {
+namespace {
+
+constexpr double kMillisecond = 1e3;  // in microseconds
+
+// The events of one kind. Times are in milliseconds.
+struct KindOfEvent {
+  std::int64_t count = 0;
+  double total = 0;
+  double longest = 0;
+  std::map<std::int64_t, double> of_ranks;  // the total of each rank that has such events
+};
+
+struct TraceTable {
+  std::set<std::int64_t> ranks;
+  std::int64_t events = 0;
+  std::int64_t dropped = 0;
+  double first = std::numeric_limits<double>::max();
+  double last = 0;
+  std::map<std::pair<std::string, std::string>, KindOfEvent> kinds;  // by category and name
+};
+
+std::string text_of(const boost::json::value& event, std::string_view key) {
+  const auto* value = find_member(event, key);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
+}
+
+double number_of(const boost::json::value& event, std::string_view key) {
+  const auto* value = find_member(event, key);
+  require(value != nullptr && value->is_number(), "an event has no number \"{}\": {}", key,
+          [&] { return excerpt(event); });
+  return value->to_number<double>();
+}
+
+// Schedule steps are added up by op, because each of them has a name of its own.
+std::string kind_name(const boost::json::value& event, const std::string& category) {
+  const auto* arguments = find_member(event, "args");
+  const std::string op = category == "op" && arguments != nullptr ? text_of(*arguments, "op") : "";
+  return op.empty() ? text_of(event, "name") : op;
+}
+
+void add_event(TraceTable& table, const boost::json::value& event, std::int64_t only_rank) {
+  if (text_of(event, "ph") != "X") return;
+  const auto rank = static_cast<std::int64_t>(number_of(event, "pid")) - 1;
+  if (only_rank >= 0 && rank != only_rank) return;
+  const double begin = number_of(event, "ts") / kMillisecond;
+  const double duration = number_of(event, "dur") / kMillisecond;
+  const std::string category = text_of(event, "cat");
+  KindOfEvent& kind = table.kinds[{category, kind_name(event, category)}];
+  ++kind.count;
+  kind.total += duration;
+  kind.longest = std::max(kind.longest, duration);
+  kind.of_ranks[rank] += duration;
+  table.ranks.insert(rank);
+  ++table.events;
+  table.first = std::min(table.first, begin);
+  table.last = std::max(table.last, begin + duration);
+}
+
+// Tessera writes one event in each line, so that files of any size can be read.
+TraceTable read_trace(const std::string& path, std::int64_t only_rank) {
+  check_readable(path);
+  std::ifstream file(path);
+  std::string line;
+  TraceTable out;
+  bool is_trace = false;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    std::string_view text = trim(line);
+    is_trace = is_trace || text.starts_with(R"({"traceEvents":[)");
+    if (text.starts_with(R"("otherData":)")) {
+      const auto other = parse_json(fmt::format("{{{}", text), path);
+      if (const auto* dropped = find_member(other.at("otherData"), "dropped_events"))
+        out.dropped = dropped->to_number<std::int64_t>();
+    }
+    if (!text.starts_with(R"({"name")")) continue;
+    if (text.ends_with(',')) text.remove_suffix(1);
+    add_event(out, parse_json(text, fmt::format("{}, line {}", path, number)), only_rank);
+  }
+  require(is_trace, "{} is not a trace of Tessera; give a file that TESSERA_TRACE_FILE or start_trace() wrote", path);
+  require(out.events > 0, "{} has no events{}", path,
+          [&] { return only_rank < 0 ? std::string() : fmt::format(" of rank {}", only_rank); });
+  return out;
+}
+
+using Row = std::pair<std::pair<std::string, std::string>, KindOfEvent>;
+
+// The kinds, those that took the most time first.
+std::vector<Row> sorted_rows(const TraceTable& table, std::int64_t most) {
+  std::vector<Row> out(table.kinds.begin(), table.kinds.end());
+  std::stable_sort(out.begin(), out.end(), [](const Row& a, const Row& b) { return a.second.total > b.second.total; });
+  if (isize(out) > most) out.resize(static_cast<std::size_t>(most));
+  return out;
+}
+
+std::pair<std::int64_t, double> extreme(const KindOfEvent& kind, bool least) {
+  const auto is_before = [&](const auto& a, const auto& b) {
+    return least ? a.second < b.second : a.second > b.second;
+  };
+  return *std::min_element(kind.of_ranks.begin(), kind.of_ranks.end(), is_before);
+}
+
+std::string table_text(const std::string& path, const TraceTable& table, std::int64_t most) {
+  const auto ranks = static_cast<double>(table.ranks.size());
+  const double time = table.last - table.first;
+  std::string out = fmt::format("{}: {} events of {} rank{} in {:.1f} ms{}\n\n", path, table.events, table.ranks.size(),
+                                table.ranks.size() == 1 ? "" : "s", time,
+                                table.dropped == 0 ? "" : fmt::format("; {} events are missing", table.dropped));
+  out += fmt::format("{:<13} {:<36} {:>8} {:>10} {:>10} {:>12} {:>6}  {}\n", "category", "name", "count", "mean ms",
+                     "longest ms", "ms of a rank", "share", "least and most of a rank");
+  for (const auto& [names, kind] : sorted_rows(table, most)) {
+    const auto [fast, least] = extreme(kind, true);
+    const auto [slow, longest] = extreme(kind, false);
+    out +=
+        fmt::format("{:<13} {:<36} {:>8} {:>10.3f} {:>10.3f} {:>12.3f} {:>5.1f}%  {:.3f} (rank {}), {:.3f} (rank {})\n",
+                    names.first, names.second, kind.count, kind.total / static_cast<double>(kind.count), kind.longest,
+                    kind.total / ranks, time > 0 ? 100 * kind.total / ranks / time : 0, least, fast, longest, slow);
+  }
+  if (isize(table.kinds) > most) out += fmt::format("and {} more kinds of events (--top)\n", isize(table.kinds) - most);
+  return out;
+}
+
+std::string json_text(const TraceTable& table, std::int64_t most) {
+  std::vector<JsonObject> kinds;
+  for (const auto& [names, kind] : sorted_rows(table, most)) {
+    JsonObject one;
+    one.set("category", names.first);
+    one.set("name", names.second);
+    one.set("count", kind.count);
+    one.set("total_ms", kind.total);
+    one.set("longest_ms", kind.longest);
+    JsonObject ranks;
+    for (const auto& [rank, total] : kind.of_ranks) ranks.set(std::to_string(rank), total);
+    one.set("total_ms_of_ranks", ranks);
+    kinds.push_back(std::move(one));
+  }
+  JsonObject out;
+  out.set("ranks", isize(table.ranks));
+  out.set("events", table.events);
+  out.set("dropped_events", table.dropped);
+  out.set("ms", table.last - table.first);
+  out.set("kinds", kinds);
+  return out.str();
+}
+
+int run_trace(const Arguments& arguments) {
+  constexpr std::int64_t kRows = 40;
+  const TraceTable table = read_trace(arguments.input(), arguments.number_or("rank", -1));
+  const std::int64_t most = arguments.number_or("top", kRows);
+  write_standard_output(arguments.has("json") ? json_text(table, most) : table_text(arguments.input(), table, most));
+  return kGood;
+}
+
+}  // namespace
+
+const Verb kTrace = {
+    "trace",
+    "adds up the times of the events in a trace",
+    "One line for each category and name of events, those that took the most time first. \"ms of a rank\" is "
+    "the mean over all ranks,\n"
+    "and the share is that of the time from the first to the last event. Events contain others, so shares do "
+    "not add up to 100%.",
+    {{"rank", "N", "only the events of this rank; default: of all", whole_number(0)},
+     {"top", "N", "the number of lines; default: 40", whole_number(1)},
+     {"json", "", "print the sums as JSON, with those of each rank"}},
+    run_trace,
+    "FILE.json",
+    "a file that TESSERA_TRACE_FILE or start_trace() wrote"};
+
+}  // namespace tessera::command
