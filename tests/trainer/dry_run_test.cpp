@@ -12,6 +12,7 @@
 #include "plan/step_plan.h"   // of src/trainer
 #include "run/run_figures.h"  // of src/trainer
 #include "run_task.h"         // of src/trainer
+#include "support/sanitizers.h"
 #include "support/temporary_folder.h"
 #include "tessera/trainer/programs.h"
 #include "tessera/trainer/trainer.h"
@@ -101,20 +102,21 @@ ExecutableMemory executed(const TrainingArguments& arguments) {
 
 TEST(DryRun, PlansTheProgramsThatTrain) {
   const TemporaryFolder folder;
-  for (const auto& [name, make] : programs())
-    for (const std::int64_t accumulation : {1, 3})
-      for (const char* fsdp : {"", "full_shard"}) {
-        TrainingArguments arguments = make(folder);
-        arguments.gradient_accumulation_steps = accumulation;
-        arguments.fsdp = fsdp;
-        const std::string what = fmt::format("{}, {} micro-batches, --fsdp \"{}\"", name, accumulation, fsdp);
-        const ExecutableMemory plan = planned(arguments);
-        const ExecutableMemory run = executed(arguments);
-        EXPECT_GT(plan.arena, 0) << what;
-        EXPECT_EQ(plan.arguments, run.arguments) << what;
-        EXPECT_EQ(plan.arena, run.arena) << what;
-        EXPECT_EQ(plan.held_bytes(), run.held_bytes()) << what;
-      }
+  using Case = std::pair<std::int64_t, const char*>;  // micro-batches, --fsdp
+  const std::vector<Case> cases = testing::cases_of<Case>({{1, "full_shard"}, {3, ""}});
+  for (const auto& [name, make] : testing::cases_of(programs()))
+    for (const auto& [accumulation, fsdp] : cases) {
+      TrainingArguments arguments = make(folder);
+      arguments.gradient_accumulation_steps = accumulation;
+      arguments.fsdp = fsdp;
+      const std::string what = fmt::format("{}, {} micro-batches, --fsdp \"{}\"", name, accumulation, fsdp);
+      const ExecutableMemory plan = planned(arguments);
+      const ExecutableMemory run = executed(arguments);
+      EXPECT_GT(plan.arena, 0) << what;
+      EXPECT_EQ(plan.arguments, run.arguments) << what;
+      EXPECT_EQ(plan.arena, run.arena) << what;
+      EXPECT_EQ(plan.held_bytes(), run.held_bytes()) << what;
+    }
 }
 
 std::string text_of(const data::Batch& batch) {
