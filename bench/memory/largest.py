@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the largest model, and the largest batch, whose training fits into the memory of a device: data parallel and FSDP.
 
-usage: bench/memory/largest.py [--memory 4GB] [--devices 1,2,4,8,16,64] [--width 768] [--bin build/release/bin]
+usage: bench/memory/largest.py [--memory 2GB] [--devices 1,2,4,8] [--width 768] [--bin build/release/bin]
 
 Both tables are plans of `run_clm --dry_run` (GPT-2, blocks of 1024 tokens, AdamW, f32, recomputed blocks): nothing is trained.
 The first table has the number of parameters of the deepest model of the given width, with one row of tokens on each device,
-so that all devices compute equally much for each parameter. The second one has the rows for each device of GPT-2 774M
-(36 layers of width 1280).
+so that all devices compute equally much for each parameter. The second one has the rows for each device of GPT-2 124M
+(12 layers of width 768).
 """
 import argparse
 import json
@@ -33,22 +33,25 @@ def planned(run, folder, layers, width, rows, way, devices):
     return total + workspace, int(re.search(r": (\d+) parameters", text)[1])
 
 
-def largest(fits, most):
-    """The largest number in [0, most] that fits, by doubling and bisection; 0 always does."""
-    high = 1
-    while high < most and fits(high):
-        high *= 2
-    low, high = high // 2, min(high, most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+def largest(bytes_of, memory, most):
+    """The largest number in [0, most] that needs at most `memory`. The bytes are nearly a linear function of the number."""
+    known = {1: bytes_of(1), 2: bytes_of(2)}
+    while True:
+        low = max((n for n in known if known[n] <= memory), default=0)
+        high = min((n for n in known if known[n] > memory), default=most + 1)
+        if low == 0 or high - low == 1:
+            return low
+        (first, before), (last, after) = sorted(known.items(), key=lambda item: abs(item[1] - memory))[:2]
+        slope = (after - before) / (last - first)
+        guess = first + (memory - before) / slope if slope > 0 else high
+        guess = min(max(int(guess), low + 1), high - 1)
+        known[guess] = bytes_of(guess)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memory", default="4GB")
-    parser.add_argument("--devices", default="1,2,4,8,16,64")
+    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--devices", default="1,2,4,8")
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--bin", default="build/release/bin")
     arguments = parser.parse_args()
@@ -62,13 +65,13 @@ def main():
         for count in devices:
             cells = []
             for way in WAYS:
-                layers = largest(lambda n: planned(run, folder, n, arguments.width, 1, way, count)[0] <= memory, 1024)
+                layers = largest(lambda n: planned(run, folder, n, arguments.width, 1, way, count)[0], memory, 1024)
                 cells.append(f"{planned(run, folder, layers, arguments.width, 1, way, count)[1] / 1e6:.0f}" if layers else "none")
             print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
-        print(f"\nrows of 1024 tokens for each device of GPT-2 774M with {arguments.memory} for each device\n")
+        print(f"\nrows of 1024 tokens for each device of GPT-2 124M with {arguments.memory} for each device\n")
         print("| devices | " + " | ".join(WAYS) + " |\n|---|" + "---|" * len(WAYS))
         for count in devices:
-            cells = [str(largest(lambda n: planned(run, folder, 36, 1280, n, way, count)[0] <= memory, 256)) for way in WAYS]
+            cells = [str(largest(lambda n: planned(run, folder, 12, 768, n, way, count)[0], memory, 256)) for way in WAYS]
             print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
 
 

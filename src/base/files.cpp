@@ -129,16 +129,33 @@ std::string read_file(const std::string& path) {
   }
 }
 
-void write_file(const std::string& path, std::string_view content) {
+bool is_stream(const std::string& path) {
+  if (path.starts_with("/dev/") || path.starts_with("/proc/")) return true;
   struct stat status {};
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    // Write directly to a device or a pipe: renaming a file to its path would replace it.
-    if (const int error = put_content(path, 0, content); error != 0) fail_io("write", path, error);
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+std::string target_of_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the system
+  std::filesystem::path out = path;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const std::filesystem::path next = std::filesystem::read_symlink(out, error);
+    if (error) break;
+    out = out.parent_path() / next;
+  }
+  return out.string();
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  if (is_stream(path)) {
+    if (const int error = put_content(path, O_APPEND, content); error != 0) fail_io("write", path, error);
     return;
   }
-  const std::string temporary = temporary_beside(path);
+  const std::string target = target_of_links(path);
+  const std::string temporary = temporary_beside(target);
   int error = put_content(temporary, O_TRUNC, content);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
   if (error == 0) return;
   unlink(temporary.c_str());
   fail_io("write", path, error);
@@ -148,11 +165,11 @@ void check_writable(const std::string& path) {
   struct stat status {};
   const bool exists = stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) fail_io("write", path, EISDIR);
-  if (exists && !S_ISREG(status.st_mode)) {
+  if (exists && is_stream(path)) {
     if (access(path.c_str(), W_OK) != 0) fail_io("write", path, errno);
     return;
   }
-  const std::string temporary = temporary_beside(path);
+  const std::string temporary = temporary_beside(target_of_links(path));
   const int error = put_content(temporary, O_TRUNC, "");
   unlink(temporary.c_str());
   if (error != 0) fail_io("write", path, error);

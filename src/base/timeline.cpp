@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 
 #include "tessera/base/rank_context.h"
 
@@ -83,6 +84,7 @@ Timeline::Label Timeline::label(const EventLabel& label) noexcept {
 void Timeline::add(Label label, std::int64_t begin, std::int64_t end, std::int64_t number) noexcept {
   if (!is_on()) return;
   try {
+    give_row_to_this_thread();
     const std::scoped_lock lock(mutex_);
     add_event({.begin = begin, .end = end, .number = number, .label = label, .row = row_of_this_thread()});
   } catch (const std::exception&) {  // there is no memory
@@ -140,6 +142,14 @@ std::uint32_t Timeline::take_row(std::string_view name) {
 std::uint32_t Timeline::fixed_row(std::string_view name) {
   const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const Row& known) { return known.name == name; });
   return found != rows_.end() ? static_cast<std::uint32_t>(found - rows_.begin()) : take_row(name);
+}
+
+// A thread without a name has a row until it ends.
+void Timeline::give_row_to_this_thread() {
+  if (row_of_thread.first == id_ || shared_timeline().get() != this) return;
+  thread_local std::optional<NamedThread> row;
+  row.reset();
+  row.emplace("thread");
 }
 
 std::uint32_t Timeline::row_of_this_thread() {

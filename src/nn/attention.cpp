@@ -30,9 +30,9 @@ Tensor mask_of(const AttentionOptions& options, DType dtype) {
   return options.mask.is_null() ? bias : where(options.mask, bias, kHidden);
 }
 
-AttentionSettings settings_of(const AttentionOptions& options, DType dtype) {
+AttentionSettings settings_of(const AttentionOptions& options, std::int64_t keys, DType dtype) {
   return {.causal = options.is_causal,
-          .window = options.is_causal ? options.window : 0,
+          .window = options.is_causal && options.window < keys ? options.window : 0,
           .mask = mask_of(options, dtype),
           .scale = options.scale,
           .dropout = options.dropout};
@@ -44,9 +44,9 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
               std::source_location where) {
   return library_call({&q, &k, &v}, where, [&] {
     check_attention(q, k, v);
-    if (q.ndim() == 4) return dot_product_attention(q, k, v, settings_of(options, q.dtype()));
+    if (q.ndim() == 4) return dot_product_attention(q, k, v, settings_of(options, k.dim(1), q.dtype()));
     const Tensor heads = q.reshape({q.dim(0), q.dim(1), q.dim(2) * q.dim(3), q.dim(4)});
-    const Tensor out = dot_product_attention(heads, k, v, settings_of(options, q.dtype()));
+    const Tensor out = dot_product_attention(heads, k, v, settings_of(options, k.dim(1), q.dtype()));
     return out.reshape({q.dim(0), q.dim(1), q.dim(2), q.dim(3), v.dim(-1)});
   });
 }

@@ -70,9 +70,10 @@ AttentionForm attention_form(const OpView& view) {
   }
   const AttentionAttributes& a = form.attributes;
   require(a.dropout >= 0 && a.dropout < 1, "the probability of dropout must be in [0, 1), got {}", a.dropout);
-  require(a.window >= 0 && (a.window == 0 || a.causal),
-          "window must be positive, and is for causal attention, got window {} of {} attention", a.window,
-          a.causal ? "causal" : "other");
+  constexpr std::int64_t kMostWindow = std::int64_t{1} << 30;  // sums of positions are s32
+  require(a.window >= 0 && a.window <= kMostWindow && (a.window == 0 || a.causal),
+          "window must be from 1 to {}, and is for causal attention, got window {} of {} attention", kMostWindow,
+          a.window, a.causal ? "causal" : "other");
   require(a.dropout_dims.empty() || (a.dropout > 0 && a.dropout_dims.size() == 3),
           "dropout_dims must hold the heads, rows and keys of the complete scores of a dropout, got {}",
           [&] { return field_text(a.dropout_dims); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -76,6 +77,23 @@ TEST(CommitRename, ReplacesAFolderButNotOneThatContainsTheNewOne) {
 }
 
 // A pipe without a writer would block here.
+TEST(OutputFiles, SymbolicLinksStayAndTheirTargetsAreReplaced) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directory(folder.file("real"));
+  std::filesystem::create_symlink("real/target", folder.file("link"));
+  std::filesystem::create_symlink(folder.file("link"), folder.file("link to a link"));
+  check_writable(folder.file("link"));
+  for (const char* content : {"new", "newer"}) {
+    write_file(folder.file("link to a link"), content);
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link to a link")));
+    EXPECT_FALSE(std::filesystem::is_symlink(folder.file("real/target")));
+    EXPECT_EQ(read_file(folder.file("real/target")), content);
+  }
+  EXPECT_EQ(target_of_links(folder.file("none")), folder.file("none"));
+  EXPECT_TRUE(is_stream("/dev/stdout"));
+}
+
 TEST(InputFiles, APipeIsNotARegularFile) {
   const testing::TemporaryFolder folder;
   const std::string pipe = folder.file("pipe");

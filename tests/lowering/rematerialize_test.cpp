@@ -275,6 +275,27 @@ TEST_F(Rematerialize, TheFolderOfTheFileMustExist) {
                                       ".TESSERA_OFFLOAD_DIR.: No such file or directory"));
 }
 
+// A value that is computed again reads a parameter late, so the update of the parameter waits for it.
+TEST_F(Rematerialize, UpdatesOfParametersWaitForValuesThatAreComputedAgain) {
+  const Program program = lowered(testing::read(R"(HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
+ENTRY main {
+  w = f32[130,61] parameter(0)
+  x = f32[67,130] parameter(1)
+  c = f32[61,3001] parameter(2)
+  a = f32[67,61] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  u = f32[130,61] multiply(w, w)
+  y = f32[67,3001] dot(a, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[67,67] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  b = f32[67,61] dot(z, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT out = (f32[130,61], f32[67,61]) tuple(u, b)
+})"));
+  const std::int64_t budget = peak_bytes(program) - std::int64_t{67} * 61 * 4;
+  const Program smaller = rematerialize(program, budget);
+  EXPECT_EQ(count_of(smaller, rows::kDot), 5);
+  EXPECT_LE(peak_bytes(smaller), budget);
+  EXPECT_TRUE(testing::close(run(smaller), run(program)));
+}
+
 // The gathered weights are not kept while a large value is in memory, but gathered again from their shards.
 TEST_F(Rematerialize, ValuesAreGatheredAgain) {
   const Program program = lower(testing::read(R"(HloModule m, num_partitions=2

@@ -112,9 +112,10 @@ TEST(Attention, AMessageNamesWhatDoesNotFit) {
   EXPECT_NE(error_of("(f32[1,2,3,4], f32[1,2,3]) attention(%a, %a, %a), dropout=0.5", {q})
                 .find("these attributes need 4 operands, got 3"),
             std::string::npos);
-  EXPECT_NE(error_of("(f32[1,2,3,4], f32[1,2,3]) attention(%a, %a, %a), window=5", {q})
-                .find("window must be positive, and is for causal attention, got window 5 of other attention"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of("(f32[1,2,3,4], f32[1,2,3]) attention(%a, %a, %a), window=5", {q})
+          .find("window must be from 1 to 1073741824, and is for causal attention, got window 5 of other attention"),
+      std::string::npos);
 }
 
 // The values of the dropout of the complete scores.

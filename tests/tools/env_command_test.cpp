@@ -36,6 +36,12 @@ TEST_F(EnvCommand, PrintsTheBuildTheMachineAndTheVariables) {
     EXPECT_EQ(std::count(variables.begin(), variables.end(), set), 1) << env.out;
 }
 
+TEST_F(EnvCommand, LeavesTheTraceOfAJobAsItIs) {
+  const std::string trace = file("trace.json", "of the job");
+  EXPECT_EQ(run("env", "TESSERA_TRACE_FILE=" + trace).code, 0);
+  EXPECT_EQ(content(trace), "of the job");
+}
+
 TEST_F(EnvCommand, CountsTheRanksOfMpirunAndVirtualOnes) {
   allow_mpirun();
   const auto processes = run("env", fmt::format("{} -n 3", TESSERA_MPIEXEC));

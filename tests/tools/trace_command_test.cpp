@@ -53,7 +53,8 @@ TEST_F(TesseraCommand, TraceOfOneRankAndAsJson) {
 TEST_F(TesseraCommand, TraceNamesWhatIsWrong) {
   const std::string other = file("other.json", "{\"a\": 1}\n");
   EXPECT_EQ(run("trace " + other).error,
-            fmt::format("tessera trace: {} is not a trace of Tessera; give a file that TESSERA_TRACE_FILE or "
+            fmt::format("tessera trace: {} is not a trace in the form that Tessera writes, with one event per line; "
+                        "give a file that TESSERA_TRACE_FILE or "
                         "start_trace() wrote\n",
                         other));
   const std::string trace = file("trace.json", kTraceOfTwoRanks);

@@ -48,7 +48,10 @@ double number_of(const boost::json::value& event, std::string_view key) {
   const auto* value = find_member(event, key);
   require(value != nullptr && value->is_number(), "an event has no number \"{}\": {}", key,
           [&] { return excerpt(event); });
-  return value->to_number<double>();
+  const auto out = value->to_number<double>();
+  constexpr double kMost = 1e15;  // 30 years in us
+  require(out >= 0 && out <= kMost, "\"{}\" must be from 0 to {}: {}", key, kMost, [&] { return excerpt(event); });
+  return out;
 }
 
 // Schedule steps are added up by op, because each of them has a name of its own.
@@ -84,18 +87,30 @@ TraceTable read_trace(const std::string& path, std::int64_t only_rank) {
   TraceTable out;
   bool is_trace = false;
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+    require(line.size() <= kMostBytes, "{}, line {}: has more than {} bytes; a trace of Tessera has one event per line",
+            path, number, kMostBytes);
     std::string_view text = trim(line);
     is_trace = is_trace || text.starts_with(R"({"traceEvents":[)");
     if (text.starts_with(R"("otherData":)")) {
       const auto other = parse_json(fmt::format("{{{}", text), path);
-      if (const auto* dropped = find_member(other.at("otherData"), "dropped_events"))
-        out.dropped = dropped->to_number<std::int64_t>();
+      if (find_member(other.at("otherData"), "dropped_events") != nullptr)
+        out.dropped = static_cast<std::int64_t>(number_of(other.at("otherData"), "dropped_events"));
     }
     if (!text.starts_with(R"({"name")")) continue;
     if (text.ends_with(',')) text.remove_suffix(1);
-    add_event(out, parse_json(text, fmt::format("{}, line {}", path, number)), only_rank);
+    const std::string place = fmt::format("{}, line {}", path, number);
+    const boost::json::value event = parse_json(text, place);
+    try {
+      add_event(out, event, only_rank);
+    } catch (Error& error) {
+      throw error.prefix(place + ": ");
+    }
   }
-  require(is_trace, "{} is not a trace of Tessera; give a file that TESSERA_TRACE_FILE or start_trace() wrote", path);
+  require(is_trace,
+          "{} is not a trace in the form that Tessera writes, with one event per line; give a file that "
+          "TESSERA_TRACE_FILE or start_trace() wrote",
+          path);
   require(out.events > 0, "{} has no events{}", path,
           [&] { return only_rank < 0 ? std::string() : fmt::format(" of rank {}", only_rank); });
   return out;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The functions that led to a call, for the analyses of PT_XLA_DEBUG_LEVEL.
 #pragma once
 
 #include <string>

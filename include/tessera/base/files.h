@@ -17,8 +17,12 @@ std::string why_unreadable(const std::string& path);
 
 /// Returns all bytes of a file. Errors: those of check_readable().
 std::string read_file(const std::string& path);
-/// Writes a temporary file in the folder of `path` and renames it, so a reader sees either the old or the new content.
-/// A device or pipe (/dev/null) is written directly. Errors name the rank and the path.
+/// True if a file with this path cannot be replaced: a device, a pipe, or a name in /dev or /proc (/dev/stdout).
+bool is_stream(const std::string& path);
+/// Returns the path of the file that `path` names, through symbolic links, whether it exists or not.
+std::string target_of_links(const std::string& path);
+/// Writes a temporary file beside the file and renames it, so a reader sees either the old or the new content. Symbolic
+/// links stay. A stream is written directly. Errors name the rank and the path.
 void write_file(const std::string& path, std::string_view content);
 /// Checks that write_file() would succeed now, and leaves no file. Errors: those of write_file().
 void check_writable(const std::string& path);

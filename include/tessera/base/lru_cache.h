@@ -35,9 +35,9 @@ class LruCache {
   /// Adds or replaces a value, which is now the last used one. Returns the values beyond the `most` last used ones,
   /// which the cache no longer has. `most` >= 1.
   std::vector<Value> insert(const Key& key, Value value, std::size_t most) {
-    if (const auto found = places_.find(key); found != places_.end()) entries_.erase(found->second);
     entries_.emplace_front(key, std::move(value));
-    places_[key] = entries_.begin();
+    const auto [place, is_new] = places_.try_emplace(key, entries_.begin());
+    if (!is_new) entries_.erase(std::exchange(place->second, entries_.begin()));
     std::vector<Value> evicted;
     for (; entries_.size() > most; entries_.pop_back()) {
       places_.erase(entries_.back().first);

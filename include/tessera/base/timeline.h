@@ -87,6 +87,7 @@ class Timeline {
   };
   std::uint32_t take_row(std::string_view name);  // these need the mutex
   std::uint32_t fixed_row(std::string_view name);
+  void give_row_to_this_thread();
   std::uint32_t row_of_this_thread();
   void add_event(const Event& event);
 

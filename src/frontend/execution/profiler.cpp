@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/execution/profiler.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <utility>
@@ -32,6 +35,8 @@ struct Recording {
   bool is_on = false;   // false: the file cannot be written
 };
 
+constexpr std::string_view kRequested = "TESSERA_TRACE_FILE";
+
 struct RecordingOfRank {
   std::optional<Recording> recording;
 };
@@ -47,13 +52,15 @@ struct StartMessage {
   std::int64_t is_on = 0;
 };
 
-bool can_write(const std::string& option, const std::string& path) {
-  bool is_writable = false;
-  write_for_option(option, [&] {
+bool can_write(const std::string& path) {
+  try {
+    require(!std::filesystem::is_fifo(path), "cannot write a trace to {}, which is a pipe; give a file", path);
     check_writable(path);
-    is_writable = true;
-  });
-  return is_writable;
+    return true;
+  } catch (const Error& error) {
+    log_warning("{}; nothing is recorded", error.what());
+    return false;
+  }
 }
 
 // Rank 0 decides for all ranks, because mpirun may not pass environment variables to other hosts. "" as the path
@@ -62,7 +69,7 @@ void begin_trace(std::string path, const std::string& option, const TimelineOpti
   ProcessGroup& world = *session().world;
   const CollectiveLabel label{0, "the start of a trace"};
   StartMessage start{path.size(), options.level, options.most_events, Timeline::now()};
-  if (world.rank() == 0 && !path.empty()) start.is_on = can_write(option, path) ? 1 : 0;
+  if (world.rank() == 0 && !path.empty()) start.is_on = can_write(path) ? 1 : 0;
   world.broadcast(std::as_writable_bytes(std::span(&start, 1)), 0, label);
   if (start.path_bytes == 0) return;
   path.resize(start.path_bytes);
@@ -104,6 +111,7 @@ std::string pass_to_rank_zero(ProcessGroup& world, int from, std::string text) {
 
 struct TraceSize {
   std::int64_t blocks = 0;
+  std::int64_t has_events = 0;
   std::int64_t dropped = 0;
   std::int64_t uncertainty = 0;
 };
@@ -128,7 +136,12 @@ void warn_of_dropped(const Recording& ended, const TraceSummary& summary) {
 // Rank 0 writes the blocks of one rank after the other. If it cannot, it still receives them.
 void write_with_others(const Recording& ended, const TraceText& text, std::int64_t uncertainty) {
   ProcessGroup& world = *session().world;
-  const auto sizes = gather_from_ranks(world, TraceSize{text.block_count(), text.dropped(), uncertainty}, kEndOfTrace);
+  const auto sizes = gather_from_ranks(
+      world, TraceSize{text.block_count(), text.has_events() ? 1 : 0, text.dropped(), uncertainty}, kEndOfTrace);
+  // A program that runs nothing, such as `tessera env`, does not replace the trace of the job.
+  const bool is_empty =
+      std::none_of(sizes.begin(), sizes.end(), [](const TraceSize& size) { return size.has_events != 0; });
+  if (is_empty && ended.option == kRequested) return;
   const TraceSummary summary = summary_of(sizes);
   std::optional<TraceFile> file;
   const auto on_rank_zero = [&](const std::function<void()>& write) {
@@ -159,7 +172,7 @@ void write_alone(const Recording& ended, const TraceText& text) noexcept {
 }  // namespace
 
 void begin_requested_trace() {
-  begin_trace(options().text("TESSERA_TRACE_FILE"), "TESSERA_TRACE_FILE",
+  begin_trace(options().text(kRequested), std::string(kRequested),
               {.level = static_cast<int>(options().integer("TESSERA_TRACE_LEVEL"))});
 }
 
@@ -167,12 +180,14 @@ void end_trace() {
   const std::optional<Recording> ended = std::exchange(recording(), std::nullopt);
   if (!ended || !ended->is_on) return;
   Timeline::current().stop();
-  const ClockOffset end_clock = measure_clock_offset(*session().world, session().job.hosts);
-  const TraceText text = text_of(*ended, end_clock);
+  std::optional<TraceText> text;
   try {
-    write_with_others(*ended, text, std::max(ended->clock.uncertainty, end_clock.uncertainty));
+    const ClockOffset end_clock = measure_clock_offset(*session().world, session().job.hosts);
+    text = text_of(*ended, end_clock);
+    write_with_others(*ended, *text, std::max(ended->clock.uncertainty, end_clock.uncertainty));
   } catch (...) {  // a rank has died
-    write_alone(*ended, text);
+    if (!text) text = text_of(*ended, ended->clock);
+    write_alone(*ended, *text);
     throw;
   }
 }
@@ -199,7 +214,10 @@ void start_trace(const std::string& path, const TraceOptions& given) {
           [&] { return current->path; });
   await_execution();
   const auto level = given.level > 0 ? given.level : static_cast<int>(options().integer("TESSERA_TRACE_LEVEL"));
-  begin_trace(path, "start_trace " + path, {.level = level, .most_events = given.most_events});
+  // Each recording has a name of its own, so that a failure of one does not affect the next.
+  static std::atomic<int> recordings = 0;
+  begin_trace(path, fmt::format("start_trace {} ({})", path, ++recordings),
+              {.level = level, .most_events = given.most_events});
 }
 
 void stop_trace() {

@@ -93,10 +93,9 @@ void TraceText::append_event(std::string& out, const Timeline::Event& event) con
 
 // ---- the file -----------------------------------------------------------------------------------------------------------
 
-TraceFile::TraceFile(std::string path) : path_(std::move(path)), partial_(path_) {
+TraceFile::TraceFile(const std::string& path) : path_(is_stream(path) ? path : target_of_links(path)), partial_(path_) {
   std::error_code ignored;
-  const auto status = fs::status(path_, ignored);
-  if (!fs::exists(status) || fs::is_regular_file(status)) {
+  if (!is_stream(path_)) {
     partial_ += ".partial";
     fs::remove(partial_, ignored);
   }

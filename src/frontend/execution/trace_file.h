@@ -21,6 +21,7 @@ class TraceText {
   TraceText(Timeline::Content content, int rank, std::string process,
             std::function<std::int64_t(std::int64_t)> time_in_file);
   [[nodiscard]] std::int64_t block_count() const;
+  [[nodiscard]] bool has_events() const { return !content_.events.empty(); }
   /// Some events, separated by commas. Block 0 has the names of the process and of its threads.
   [[nodiscard]] std::string block(std::int64_t number) const;
   [[nodiscard]] std::int64_t dropped() const { return content_.dropped; }
@@ -47,7 +48,7 @@ struct TraceSummary {
 /// Writes the file under another name, and renames it when it is complete. Errors name the rank and the path.
 class TraceFile {
  public:
-  explicit TraceFile(std::string path);
+  explicit TraceFile(const std::string& path);
   /// Removes a file that is not complete.
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;

@@ -193,7 +193,8 @@ class Planner {
       : program_(program),
         offload_(offload),
         schedule_(make_schedule(program)),
-        arena_limit_(std::max<std::int64_t>(0, most_bytes - (schedule_->peak_bytes() - schedule_->arena_bytes))) {}
+        fixed_bytes_(schedule_->peak_bytes() - schedule_->arena_bytes),
+        arena_limit_(std::max<std::int64_t>(0, most_bytes - fixed_bytes_)) {}
 
   Program run() {
     if (schedule_->arena_bytes <= arena_limit_) return program_;
@@ -264,13 +265,15 @@ class Planner {
     Candidate out;
     out.seconds = recomputed.seconds;
     out.program = with_recomputed(program_, *schedule_, values_, graph, recomputed);
-    out.peak = make_schedule(out.program)->arena_bytes;
+    // A parameter that is read after its update cannot be updated in place: the result needs memory of its own.
+    out.peak = make_schedule(out.program)->peak_bytes() - fixed_bytes_;
     return out;
   }
 
   const Program& program_;
   bool offload_;
   std::shared_ptr<const Schedule> schedule_;
+  std::int64_t fixed_bytes_;  // outside of the arena
   std::int64_t arena_limit_;
   std::vector<LiveValue> values_;
 };

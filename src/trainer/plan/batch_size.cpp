@@ -49,12 +49,16 @@ PlannedBatch BatchPlanner::planned(std::int64_t rows) const {
   return {rows, budgets.best(parse_bytes(most, "--max_memory_per_rank")).held_bytes};
 }
 
+bool BatchPlanner::halve(BatchChoice& choice, std::int64_t bytes) const {
+  if (choice.chosen.held_bytes <= bytes || choice.chosen.rows == 1) return false;
+  choice.larger = choice.chosen;
+  choice.chosen = planned(choice.chosen.rows / 2);
+  return true;
+}
+
 BatchChoice BatchPlanner::halved(const PlannedBatch& first, std::int64_t bytes) const {
   BatchChoice out{first};
-  while (out.chosen.held_bytes > bytes && out.chosen.rows > 1) {
-    out.larger = out.chosen;
-    out.chosen = planned(out.chosen.rows / 2);
-  }
+  while (halve(out, bytes)) continue;
   return out;
 }
 
@@ -75,21 +79,29 @@ namespace {
 constexpr std::int64_t kReserve = 16 << 20;
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-// The limit in words.
-std::string limit_name(const TrainingArguments& arguments) {
+// The memory that the plan of a rank may have, and where it comes from.
+struct MemoryOfRank {
+  std::int64_t bytes = kUnlimited;
+  bool is_flag = false;
+};
+
+std::string limit_name(const TrainingArguments& arguments, const MemoryOfRank& memory) {
+  if (memory.is_flag) return "--max_memory_per_rank " + arguments.max_memory_per_rank;
   const std::string& given = options().text("TESSERA_MEMORY_LIMIT");
-  if (!arguments.max_memory_per_rank.empty()) return "--max_memory_per_rank " + arguments.max_memory_per_rank;
-  if (!given.empty()) return "TESSERA_MEMORY_LIMIT=" + given;
+  const bool differs = !arguments.dry_run && joined_world()->size() > 1;  // between ranks
+  if (!given.empty()) return differs ? "TESSERA_MEMORY_LIMIT, the least of all ranks" : "TESSERA_MEMORY_LIMIT=" + given;
   return "the memory of the machine or of its control group";
 }
 
-// The bytes that the plan of a rank may have. Collective, except in a dry run.
-std::int64_t memory_of_a_rank(const TrainingArguments& arguments, const ExecutionOptions& how) {
-  if (!arguments.max_memory_per_rank.empty())
-    return parse_bytes(arguments.max_memory_per_rank, "--max_memory_per_rank");
+// Collective, except in a dry run.
+MemoryOfRank memory_of_a_rank(const TrainingArguments& arguments, const ExecutionOptions& how) {
   const std::optional<std::int64_t> left =
       arguments.dry_run ? memory_left(how.ranks, how.schedule.nodes) : memory_left(*joined_world());
-  return left ? std::max<std::int64_t>(0, *left - kReserve) : kUnlimited;
+  MemoryOfRank out;
+  if (left) out.bytes = std::max<std::int64_t>(0, *left - kReserve);
+  if (arguments.max_memory_per_rank.empty()) return out;
+  const std::int64_t flag = parse_bytes(arguments.max_memory_per_rank, "--max_memory_per_rank");
+  return flag <= out.bytes ? MemoryOfRank{flag, true} : out;
 }
 
 std::string choice_text(const BatchChoice& choice, std::int64_t bytes, const std::string& limit) {
@@ -132,14 +144,27 @@ TrainingArguments with_largest_batch(TrainingArguments arguments) {
   }
   const std::int64_t devices = mesh_of(arguments).device_count();
   const ExecutionOptions how = planned_execution(static_cast<int>(devices));
-  const BatchPlanner planner(arguments, devices, how);
-  const std::string limit = limit_name(arguments);
+  BatchPlanner planner(arguments, devices, how);
   const bool plans = joined_world()->rank() == 0;
   BatchChoice choice;
   // Planning takes memory, too, so the first plan comes before the measurement.
   if (plans) choice.chosen = planner.planned(arguments.micro_batch_rows(1));
-  const std::int64_t bytes = memory_of_a_rank(arguments, how);
-  if (plans) choice = planner.halved(choice.chosen, bytes);
+  const MemoryOfRank memory = memory_of_a_rank(arguments, how);
+  const std::int64_t bytes = memory.bytes;
+  const std::string limit = limit_name(arguments, memory);
+  if (!arguments.max_memory_per_rank.empty() && !memory.is_flag) {
+    // Values are recomputed for the smaller memory.
+    arguments.max_memory_per_rank = std::to_string(std::max<std::int64_t>(1, bytes));
+    planner = BatchPlanner(arguments, devices, how);
+    if (plans && choice.chosen.held_bytes > bytes) choice.chosen = planner.planned(choice.chosen.rows);
+  }
+  // The other ranks wait for one plan at a time, because a wait must not reach TESSERA_COLLECTIVE_TIMEOUT.
+  for (bool was_halved = true; was_halved;) {
+    joined_world()->works_on(plans ? "plans a batch that fits into the memory" : "");
+    if (plans) was_halved = planner.halve(choice, bytes);
+    joined_world()->works_on("");
+    share_value(arguments, was_halved, "the plan of a batch");
+  }
   if (plans && choice.chosen.held_bytes > bytes) planner.refuse(choice.chosen.rows, bytes, limit);
   share_value(arguments, choice, "the largest batch");
   arguments.per_device_train_batch_size = choice.chosen.rows;

@@ -29,6 +29,9 @@ class BatchPlanner {
 
   /// Plans a step with `rows` rows for each data shard.
   [[nodiscard]] PlannedBatch planned(std::int64_t rows) const;
+  /// Halves the rows of the choice if a rank needs more than `bytes`. Returns false if it needs at most that, or if the choice has one
+  /// row.
+  bool halve(BatchChoice& choice, std::int64_t bytes) const;
   /// Halves the rows of `first` until a rank needs at most `bytes`. If one row needs more, the choice has one row.
   [[nodiscard]] BatchChoice halved(const PlannedBatch& first, std::int64_t bytes) const;
   /// Throws the error that a step with `rows` rows needs more than `bytes`, with its memory by use. `limit` describes

@@ -164,7 +164,9 @@ TrainingArguments within_memory(TrainingArguments arguments) {
   const std::int64_t devices = device_count();
   const auto world = joined_world();
   BudgetPoint chosen;
+  world->works_on(world->rank() == 0 ? "plans a step for --max_memory_per_rank" : "");
   if (world->rank() == 0) chosen = BudgetPlanner(arguments, devices).within(bytes);
+  world->works_on("");
   if (world->size() > 1) world->broadcast(std::as_writable_bytes(std::span(&chosen, 1)), 0, {0, "the memory budget"});
   return with_point(std::move(arguments), chosen);
 }

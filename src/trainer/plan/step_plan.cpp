@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -70,7 +71,10 @@ void on_threads(std::size_t count, const std::function<void(std::size_t)>& work)
   };
   const std::size_t threads = std::min<std::size_t>(count, std::max(1U, std::thread::hardware_concurrency()));
   std::vector<std::thread> running;
-  for (std::size_t i = 1; i < threads; ++i) running.emplace_back(loop);
+  try {
+    for (std::size_t i = 1; i < threads; ++i) running.emplace_back(loop);
+  } catch (const std::system_error&) {  // no more threads are allowed: the others do the work
+  }
   loop();
   for (std::thread& thread : running) thread.join();
   if (error) std::rethrow_exception(error);

@@ -86,6 +86,13 @@ TEST(AttentionKernels, HideTheKeysBeforeAWindow) {
     }
     expect_as_reference({1, 3, 2, 1, 333, 17, 8}, dtype, {.causal = true, .window = 40, .scale = 0.3}, units,
                         offset(200));
+    expect_as_reference({2, 140, 6, 2, 200, 8, 8}, dtype, {.causal = true, .window = 75, .scale = 0.3, .dropout = 0.2},
+                        units, [](Builder& b, ops::AttentionOperands options) {
+                          options.key = ops::constant(b, Literal::from<std::uint32_t>({2}, {11, 12}));
+                          const Type mask = Type::array(DType::kPred, {2, 1, 140, 200});
+                          options.mask = ops::constant(b, testing::random_literal(mask, 3));
+                          return options;
+                        });
     // The last rows see only keys that do not exist.
     expect_as_reference({1, 300, 2, 2, 90, 8, 8}, dtype, {.causal = true, .window = 70, .scale = 0.3}, units);
   }
@@ -103,6 +110,7 @@ TEST(AttentionKernels, OfBf16AgreeForAllInstructionSets) {
   expect({2, 128, 2, 2, 256, 64, 64}, {.scale = 0.125});
   expect({1, 200, 4, 2, 333, 32, 48}, {.causal = true, .scale = 0.2});
   expect({1, 5, 1, 1, 7, 1, 3}, {.scale = 0.5});
+  expect({1, 300, 2, 1, 300, 32, 48}, {.causal = true, .window = 90, .scale = 0.2});
   expect({1, 130, 2, 1, 97, 80, 33}, {.causal = true, .scale = 0.1});
   expect({1, 70, 2, 2, 140, 34, 16}, {.scale = 0.2}, [](Builder& b, ops::AttentionOperands options) {
     options.mask = ops::constant(b, testing::random_literal(Type::array(DType::kPred, {1, 2, 70, 140}), 3));

@@ -41,6 +41,7 @@ class StepTrace {
   TimelineSpan span_;
 };
 
+/// What a trace records.
 struct TraceOptions {
   /// 1: without schedule steps that are no collectives. 2: with all schedule steps. 0: TESSERA_TRACE_LEVEL.
   int level = 0;
