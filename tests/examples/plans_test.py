@@ -116,9 +116,11 @@ def memory_limits():
     found = clm(*many, "--auto_find_batch_size", TESSERA_MEMORY_LIMIT=limit)
     chosen, larger, what = CHOSEN.search(found.stdout).groups()
     check(int(chosen) < 2048 and what == f"TESSERA_MEMORY_LIMIT={limit}", found.stdout)
-    for words, reason in (([], "--auto_find_batch_size: a step with 1 row for each data shard does not fit: the plan of a rank needs"),
-                          (["--max_memory_per_rank", "10KB"], "--max_memory_per_rank 10KB: even if all possible values are computed again")):
-        text = clm("--auto_find_batch_size", *words, *TWO, status=1, TESSERA_MEMORY_LIMIT="1MB").stderr
+    too_little = "--auto_find_batch_size: a step with 1 row for each data shard does not fit: the plan of a rank needs"
+    budget = ["--max_memory_per_rank", "10KB"]
+    for words, least, reason in (([], "1MB", too_little), (budget, "1MB", too_little),
+                                 (budget, "0", "--max_memory_per_rank 10KB: even if all possible values are computed again")):
+        text = clm("--auto_find_batch_size", *words, *TWO, status=1, TESSERA_MEMORY_LIMIT=least).stderr
         check(text.count(reason) == 1 and "what helps: more ranks" in text, text)
 
 

@@ -2,7 +2,6 @@
 #include "tessera/frontend/execution/profiler.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -39,6 +38,7 @@ constexpr std::string_view kRequested = "TESSERA_TRACE_FILE";
 
 struct RecordingOfRank {
   std::optional<Recording> recording;
+  int recordings = 0;  // by start_trace()
 };
 
 std::optional<Recording>& recording() { return RankContext::current().get<RecordingOfRank>().recording; }
@@ -52,15 +52,14 @@ struct StartMessage {
   std::int64_t is_on = 0;
 };
 
-bool can_write(const std::string& path) {
-  try {
+bool can_write(const std::string& option, const std::string& path) {
+  bool is_writable = false;
+  write_for_option(option, [&] {
     require(!std::filesystem::is_fifo(path), "cannot write a trace to {}, which is a pipe; give a file", path);
     check_writable(path);
-    return true;
-  } catch (const Error& error) {
-    log_warning("{}; nothing is recorded", error.what());
-    return false;
-  }
+    is_writable = true;
+  });
+  return is_writable;
 }
 
 // Rank 0 decides for all ranks, because mpirun may not pass environment variables to other hosts. "" as the path
@@ -69,7 +68,7 @@ void begin_trace(std::string path, const std::string& option, const TimelineOpti
   ProcessGroup& world = *session().world;
   const CollectiveLabel label{0, "the start of a trace"};
   StartMessage start{path.size(), options.level, options.most_events, Timeline::now()};
-  if (world.rank() == 0 && !path.empty()) start.is_on = can_write(path) ? 1 : 0;
+  if (world.rank() == 0 && !path.empty()) start.is_on = can_write(option, path) ? 1 : 0;
   world.broadcast(std::as_writable_bytes(std::span(&start, 1)), 0, label);
   if (start.path_bytes == 0) return;
   path.resize(start.path_bytes);
@@ -134,14 +133,14 @@ void warn_of_dropped(const Recording& ended, const TraceSummary& summary) {
 }
 
 // Rank 0 writes the blocks of one rank after the other. If it cannot, it still receives them.
-void write_with_others(const Recording& ended, const TraceText& text, std::int64_t uncertainty) {
+void write_with_others(const Recording& ended, const TraceText& text, std::int64_t uncertainty, bool is_explicit) {
   ProcessGroup& world = *session().world;
   const auto sizes = gather_from_ranks(
       world, TraceSize{text.block_count(), text.has_events() ? 1 : 0, text.dropped(), uncertainty}, kEndOfTrace);
   // A program that runs nothing, such as `tessera env`, does not replace the trace of the job.
   const bool is_empty =
       std::none_of(sizes.begin(), sizes.end(), [](const TraceSize& size) { return size.has_events != 0; });
-  if (is_empty && ended.option == kRequested) return;
+  if (is_empty && !is_explicit) return;
   const TraceSummary summary = summary_of(sizes);
   std::optional<TraceFile> file;
   const auto on_rank_zero = [&](const std::function<void()>& write) {
@@ -176,7 +175,7 @@ void begin_requested_trace() {
               {.level = static_cast<int>(options().integer("TESSERA_TRACE_LEVEL"))});
 }
 
-void end_trace() {
+void end_trace(bool is_explicit) {
   const std::optional<Recording> ended = std::exchange(recording(), std::nullopt);
   if (!ended || !ended->is_on) return;
   Timeline::current().stop();
@@ -184,7 +183,7 @@ void end_trace() {
   try {
     const ClockOffset end_clock = measure_clock_offset(*session().world, session().job.hosts);
     text = text_of(*ended, end_clock);
-    write_with_others(*ended, *text, std::max(ended->clock.uncertainty, end_clock.uncertainty));
+    write_with_others(*ended, *text, std::max(ended->clock.uncertainty, end_clock.uncertainty), is_explicit);
   } catch (...) {  // a rank has died
     if (!text) text = text_of(*ended, ended->clock);
     write_alone(*ended, *text);
@@ -215,15 +214,15 @@ void start_trace(const std::string& path, const TraceOptions& given) {
   await_execution();
   const auto level = given.level > 0 ? given.level : static_cast<int>(options().integer("TESSERA_TRACE_LEVEL"));
   // Each recording has a name of its own, so that a failure of one does not affect the next.
-  static std::atomic<int> recordings = 0;
-  begin_trace(path, fmt::format("start_trace {} ({})", path, ++recordings),
-              {.level = level, .most_events = given.most_events});
+  const int number = ++RankContext::current().get<RecordingOfRank>().recordings;
+  const std::string option = "start_trace " + path + (number == 1 ? "" : fmt::format(" (recording {})", number));
+  begin_trace(path, option, {.level = level, .most_events = given.most_events});
 }
 
 void stop_trace() {
   require(recording().has_value(), "stop_trace: no trace is being recorded; call start_trace() first");
   await_execution();
-  end_trace();
+  end_trace(true);
 }
 
 }  // namespace profiler

@@ -6,8 +6,9 @@ namespace tessera {
 
 /// Begins to record if TESSERA_TRACE_FILE of rank 0 asks for it. Collective.
 void begin_requested_trace();
-/// Writes the trace that is being recorded, if there is one. Collective. The ranks must run no step.
-void end_trace();
+/// Writes the trace that is being recorded, if there is one. Collective. The ranks must run no step. Unless `is_explicit`, a
+/// trace without events is not written: `tessera env` does not replace the trace of a job.
+void end_trace(bool is_explicit = false);
 /// After an error: writes the events of this rank alone to FILE.rank-N. Does not wait for other ranks, and throws
 /// nothing.
 void save_own_trace() noexcept;

@@ -165,7 +165,10 @@ TrainingArguments with_largest_batch(TrainingArguments arguments) {
     joined_world()->works_on("");
     share_value(arguments, was_halved, "the plan of a batch");
   }
-  if (plans && choice.chosen.held_bytes > bytes) planner.refuse(choice.chosen.rows, bytes, limit);
+  if (plans && choice.chosen.held_bytes > bytes) {
+    if (!memory.is_flag) arguments.max_memory_per_rank.clear();  // the error names the limit that binds
+    BatchPlanner(arguments, devices, how).refuse(choice.chosen.rows, bytes, limit);
+  }
   share_value(arguments, choice, "the largest batch");
   arguments.per_device_train_batch_size = choice.chosen.rows;
   arguments.notes.push_back(choice_text(choice, bytes, limit));

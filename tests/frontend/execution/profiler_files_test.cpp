@@ -104,7 +104,7 @@ TEST(TraceFiles, ALongTraceIsCompleteAndInOrder) {
 
 // ---- files that cannot be written ---------------------------------------------------------------------------------------
 
-TEST(TraceFiles, AFileThatCannotBeWrittenCausesOneWarning) {
+TEST(TraceFiles, AFileThatCannotBeWrittenCausesAWarningForEachRecording) {
   ::testing::internal::CaptureStderr();
   on_ranks(2, [&](int) {
     for (int round = 0; round < 2; ++round) {
@@ -116,8 +116,9 @@ TEST(TraceFiles, AFileThatCannotBeWrittenCausesOneWarning) {
   });
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(count_of(text, "warning: start_trace /no/such/folder/trace.json: "), 1U) << text;
-  EXPECT_EQ(count_of(text, "No such file or directory; the run continues"), 1U) << text;
-  EXPECT_EQ(count_of(text, "\n"), 1U) << text;
+  EXPECT_EQ(count_of(text, "warning: start_trace /no/such/folder/trace.json (recording 2): "), 1U) << text;
+  EXPECT_EQ(count_of(text, "No such file or directory; the run continues"), 2U) << text;
+  EXPECT_EQ(count_of(text, "\n"), 2U) << text;
 }
 
 // The folder disappears while the trace is recorded.
