@@ -131,8 +131,8 @@ class TimelineSpan {
       : TimelineSpan([&] { return EventLabel{.category = std::string(category), .name = std::string(name)}; }) {}
   /// `label` returns the EventLabel. It is called only if events are recorded.
   template <class F>
-    requires std::is_invocable_r_v<EventLabel, F>
-  explicit TimelineSpan(F&& label, std::int64_t number = 0) : number_(number) {
+    requires std::is_invocable_r_v<EventLabel, const F&>
+  explicit TimelineSpan(const F& label, std::int64_t number = 0) : number_(number) {
     Timeline& timeline = Timeline::current();
     if (!timeline.is_on()) return;
     label_ = timeline.label(label());
