@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <thread>
 
 #include "frontend/on_ranks.h"
+#include "support/gate.h"
 #include "support/gated_group.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/files.h"
@@ -134,25 +133,6 @@ TEST(Overlap, TheEndOfARankWaitsForItsRunningStep) {
 
 // ---- what runs when -----------------------------------------------------------------------------------------------------
 
-// Opens once. Waits long enough for slow machines, but not forever.
-class Gate {
- public:
-  void open() {
-    const std::scoped_lock lock(mutex_);
-    is_open_ = true;
-    changed_.notify_all();
-  }
-  bool wait() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return is_open_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_open_ = false;
-};
-
 // Runs the body on two ranks. Their executions, but nothing else, first call `gate`.
 void with_gated_executions(const std::function<void(int rank)>& gate, const std::function<void(int rank)>& body) {
   run_virtual_ranks(2, [&](ProcessGroup& world) {
@@ -166,7 +146,7 @@ void with_gated_executions(const std::function<void(int rank)>& gate, const std:
 }
 
 TEST(Overlap, TheNextStepIsTracedWhileOneRuns) {
-  Gate traced[2];
+  ::tessera::testing::Gate traced[2];
   std::atomic<int> waited{0};
   with_gated_executions(
       [&](int rank) {
@@ -185,7 +165,7 @@ TEST(Overlap, TheNextStepIsTracedWhileOneRuns) {
 }
 
 TEST(Overlap, ReadingAnEarlierValueDoesNotWait) {
-  Gate read[2];
+  ::tessera::testing::Gate read[2];
   std::atomic<int> steps{0};
   with_gated_executions([&](int rank) { EXPECT_TRUE(++steps <= 2 || read[rank].wait()); },
                         [&](int rank) {

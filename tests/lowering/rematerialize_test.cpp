@@ -14,6 +14,7 @@
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/evaluate.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
@@ -261,6 +262,18 @@ TEST_F(Rematerialize, WithAFileLessMemorySuffices) {
   const Program offloaded = rematerialize(program, 1, true);
   EXPECT_LT(make_schedule(offloaded)->arena_bytes, make_schedule(recomputed)->arena_bytes);
   EXPECT_TRUE(testing::close(run(offloaded), run(program)));
+}
+
+TEST_F(Rematerialize, EmptyValuesNeedNoFile) {
+  const Program program = testing::read(R"(HloModule m
+ENTRY main {
+  x = f32[0,7] parameter(0)
+  y = f32[0,7] negate(x)
+  f = f32[0,7] move-to-host(y)
+  z = f32[0,7] move-to-device(f)
+  ROOT out = f32[0,7] add(z, x)
+})");
+  EXPECT_EQ(run(program), evaluate(program, random_arguments(program, 3)));
 }
 
 TEST_F(Rematerialize, TheFolderOfTheFileMustExist) {

@@ -248,7 +248,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
       case Place::kArena: pointers_[b] = arena + buffer.offset; break;
       case Place::kParameter: pointers_[b] = at(parameters, buffer.index); break;
       case Place::kResult: pointers_[b] = at(results, buffer.index); break;
-      case Place::kFile: pointers_[b] = state.file->data() + buffer.offset; break;
+      case Place::kFile: pointers_[b] = state.file == nullptr ? nullptr : state.file->data() + buffer.offset; break;
       case Place::kPeers:
       case Place::kRow: break;
       case Place::kConstant: pointers_[b] = const_cast<std::byte*>(constant_of_[b]); break;  // NOLINT: never written

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <thread>
 
 #include "frontend/execution/traced_program.h"
+#include "support/gate.h"
 #include "support/gated_group.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/options.h"
@@ -157,30 +157,11 @@ TEST(Profiler, ACompiledFunctionIsTracedOnce) {
 
 // ---- overlap ------------------------------------------------------------------------------------------------------------
 
-// Opens once. Waits long enough for slow machines, but not forever.
-class TracedGate {
- public:
-  void open() {
-    const std::scoped_lock lock(mutex_);
-    is_open_ = true;
-    changed_.notify_all();
-  }
-  bool wait() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return is_open_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_open_ = false;
-};
-
 // The first program cannot end before the second step is traced.
 TEST(Profiler, TracingOverlapsTheExecutionOfTheFormerStep) {
   const TemporaryFolder folder;
   const std::string path = folder.file("trace.json");
-  TracedGate traced[2];
+  ::tessera::testing::Gate traced[2];
   run_virtual_ranks(2, [&](ProcessGroup& world) {
     const auto main_thread = std::this_thread::get_id();
     join_world(std::make_shared<testing::GatedGroup>(world, [&, main_thread, rank = world.rank()] {
