@@ -15,6 +15,7 @@ constexpr int kPatience = 15;     // steps without a better bound until the pace
 constexpr double kPaceFactor = 0.7;
 constexpr double kLeastPace = 1e-4;
 constexpr double kReachShare = 0.1;  // the costs that a limit may add, if the bound says nothing about their size
+constexpr double kRounding = 1e-6;   // of the prices of the room: more than the rounding errors of a bound
 
 std::size_t dual_at(int index) { return static_cast<std::size_t>(index); }
 
@@ -33,6 +34,23 @@ double cost_of_least_usages(const Model& model) {
   return sum;
 }
 
+double most_allowed(std::span<const double> costs) {
+  double most = 0;
+  for (const double cost : costs)
+    if (!is_never(cost)) most = std::max(most, cost);
+  return most;
+}
+
+// No assignment without forbidden choices costs more.
+double most_cost(const Model& model) {
+  double sum = model.constant;
+  for (int v = 0; v < model.count(); ++v) sum += most_allowed(model.costs_of(v));
+  for (const ModelEdge& edge : model.edges)
+    sum += most_allowed(
+        {model.row(edge, edge.a, 0), dual_at(model.size[dual_at(edge.a)]) * dual_at(model.size[dual_at(edge.b)])});
+  return sum;
+}
+
 }  // namespace
 
 void Prices::set(std::vector<double> prices) {
@@ -48,6 +66,7 @@ Dual::Dual(const Model& model)
       costs_(model.cost),
       choices_(dual_at(model.count()), 0),
       reach_(kReachShare * cost_of_least_usages(model)),
+      most_cost_(most_cost(model)),
       bound_(-std::numeric_limits<double>::infinity()) {}
 
 std::int64_t Dual::work() const { return messages_.work() + model_.count() + model_.points(); }
@@ -74,7 +93,10 @@ void Dual::settle() {
 double Dual::pass() {
   charge();
   double bound = messages_.pass(costs_, choices_) + model_.constant;
-  for (int t = 0; t < model_.points(); ++t) bound -= prices_.at()[dual_at(t)] * model_.room[dual_at(t)];
+  double room = 0;  // at these prices
+  for (int t = 0; t < model_.points(); ++t) room += prices_.at()[dual_at(t)] * model_.room[dual_at(t)];
+  bound -= room;
+  if (bound > 2 * most_cost_ + kRounding * room) is_infeasible_ = true;
   ++since_better_;
   if (bound > bound_) {
     if (bound > bound_ + 1e-6 * std::fabs(bound_)) since_better_ = 0;

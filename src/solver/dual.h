@@ -21,6 +21,8 @@ class Dual {
   [[nodiscard]] double bound() const { return bound_; }  // the largest so far
   /// The size of the costs: the bound or, while that is small, a part of the cost of using as little memory as possible.
   [[nodiscard]] double scale() const;
+  /// True if the bound is above the cost of every allowed assignment, so that none keeps the limit.
+  [[nodiscard]] bool proves_infeasible() const { return is_infeasible_; }
   /// True when more steps hardly raise it.
   [[nodiscard]] bool has_converged() const;
   [[nodiscard]] const Prices& best_prices() const { return best_; }
@@ -39,10 +41,12 @@ class Dual {
   std::vector<double> costs_;  // with the prices
   Choices choices_;
   double reach_ = 0;
+  double most_cost_ = 0;  // of an allowed assignment
   double bound_ = 0;
   double pace_ = 1;
   int steps_ = 0;
   int since_better_ = 0;
+  bool is_infeasible_ = false;
 };
 
 }  // namespace tessera::solver

@@ -31,6 +31,8 @@ class SearchRounds {
   /// the least usages; it may exceed the budget by a fifth.
   void run();
 
+  /// No assignment keeps the memory limit.
+  [[nodiscard]] bool is_infeasible() const { return dual_.proves_infeasible(); }
   [[nodiscard]] double bound() const { return dual_.bound(); }
   [[nodiscard]] std::int64_t work() const { return work_; }
   [[nodiscard]] const std::optional<Choices>& best() const { return best_; }

@@ -60,6 +60,8 @@ void search(const Model& model, const Budget& budget, const Clock& clock, Result
   SearchRounds rounds(model, budget, clock, out.work);
   rounds.run();
   out.work = rounds.work();
+  out.is_exact = rounds.is_infeasible();
+  if (out.is_exact) return;
   out.bound = rounds.bound();
   out.choices = rounds.best();
   if (out.choices) return;

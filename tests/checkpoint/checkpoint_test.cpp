@@ -14,6 +14,7 @@
 
 #include "checkpoint/training_run.h"
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/files.h"
@@ -64,7 +65,7 @@ TEST(Checkpoints, AChainOfRanksAndMeshesContinuesTheRun) {
 }
 
 TEST(Checkpoints, TheSameLayoutContinuesBitForBit) {
-  for (const Layout& layout : {kChain[0], kChain[2]}) {
+  for (const Layout& layout : testing::cases_of<Layout>({kChain[2], kChain[0]})) {
     const TemporaryFolder folder;
     std::map<std::string, Literal> expected;
     on_ranks(layout.ranks, [&](int rank) {
@@ -128,7 +129,7 @@ TEST_F(DamagedCheckpoint, AChangedByteOfAnyFileIsFoundAndTheOneBeforeIsTaken) {
   for (const auto& entry : fs::directory_iterator(folder_.file("checkpoint-2"))) {
     const std::string path = entry.path().string();
     const std::string good = read_file(path);
-    for (const std::size_t place : {std::size_t{0}, good.size() / 2, good.size() - 2}) {
+    for (const std::size_t place : testing::cases_of<std::size_t>({0, good.size() / 2, good.size() - 2})) {
       std::string bad = good;
       bad[place] = static_cast<char>(bad[place] ^ 1);
       write_file(path, bad);

@@ -6,6 +6,7 @@
 
 #include "checkpoint/training_run.h"
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "support/temporary_folder.h"
 #include "tessera/optim/ema.h"
 #include "tessera/optim/factory.h"
@@ -101,7 +102,8 @@ TEST_P(OptimizerCheckpoints, AnotherMeshContinuesTheRun) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Names, OptimizerCheckpoints, ::testing::Values("adafactor", "muon", "adam", "sgd"),
+INSTANTIATE_TEST_SUITE_P(Names, OptimizerCheckpoints,
+                         ::testing::ValuesIn(testing::cases_of<const char*>({"adafactor", "muon", "adam", "sgd"})),
                          [](const auto& info) { return std::string(info.param); });
 
 // State in bf16 is rounded with random numbers, which continue too.

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "harness.h"
+#include "support/sanitizers.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -50,7 +51,7 @@ struct Case {
   const char* reader;
   int mutations;
 };
-class Fuzz : public testing::TestWithParam<Case> {};
+class Fuzz : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Fuzz, TheReaderHasItsPropertiesOnTheCorpusAndItsMutations) {
   const auto [name, mutations] = GetParam();
@@ -63,7 +64,7 @@ TEST_P(Fuzz, TheReaderHasItsPropertiesOnTheCorpusAndItsMutations) {
   ASSERT_FALSE(good.empty());
   std::mt19937 random(17);
   int read = 0;
-  for (int i = 0; i < mutations; ++i) {
+  for (int i = 0; i < testing::cases_here(mutations); ++i) {
     const auto text = mutated(good[random() % good.size()], texts, random);
     try {
       read += check(text) ? 1 : 0;
@@ -71,14 +72,15 @@ TEST_P(Fuzz, TheReaderHasItsPropertiesOnTheCorpusAndItsMutations) {
       FAIL() << error.what() << "\nfor\n" << text;
     }
   }
-  EXPECT_GT(read, mutations / 50) << "nearly no mutation was read: they are too wild to test anything";
+  EXPECT_GT(read, testing::cases_here(mutations) / 50)
+      << "nearly no mutation was read: they are too wild to test anything";
 }
 INSTANTIATE_TEST_SUITE_P(Readers, Fuzz,
-                         testing::Values(Case{"hlo", 2000}, Case{"values", 1000}, Case{"sharding", 6000},
-                                         Case{"safetensors", 3000}, Case{"json", 3000}, Case{"bpe", 300},
-                                         Case{"wordpiece", 3000}, Case{"idx", 3000}, Case{"tokens", 3000},
-                                         Case{"images", 3000}, Case{"jsonl", 3000}, Case{"manifest", 2000},
-                                         Case{"index", 1000}, Case{"flags", 3000}, Case{"graph", 3000}),
+                         ::testing::Values(Case{"hlo", 2000}, Case{"values", 1000}, Case{"sharding", 6000},
+                                           Case{"safetensors", 3000}, Case{"json", 3000}, Case{"bpe", 300},
+                                           Case{"wordpiece", 3000}, Case{"idx", 3000}, Case{"tokens", 3000},
+                                           Case{"images", 3000}, Case{"jsonl", 3000}, Case{"manifest", 2000},
+                                           Case{"index", 1000}, Case{"flags", 3000}, Case{"graph", 3000}),
                          [](const auto& info) { return std::string(info.param.reader); });
 
 }  // namespace

@@ -35,14 +35,14 @@ struct Case {
   const char* text;
   const char* error;  // up to the first line break
 };
-class LineErrors : public testing::TestWithParam<Case> {};
+class LineErrors : public ::testing::TestWithParam<Case> {};
 TEST_P(LineErrors, HaveTheExpectedText) {
   const auto error = error_of_line(GetParam().text);
   EXPECT_EQ(error.substr(0, error.find('\n')), GetParam().error) << error;
 }
 INSTANTIATE_TEST_SUITE_P(
     ProgramTextErrors, LineErrors,
-    testing::Values(
+    ::testing::Values(
         Case{"z = f32[4] ad(x, x)", "in.hlo:3:12: unknown op \"ad\"; did you mean \"add\"?"},
         Case{"z = f32[4] add(x)", "in.hlo:3:12: add: takes 2 operands, got 1"},
         Case{"z = f32[5] add(x, x)", "in.hlo:3:12: add: the text declares f32[5], but the operands give f32[4]"},

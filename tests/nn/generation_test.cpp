@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "support/sanitizers.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -223,8 +224,8 @@ std::vector<Tokens> on_mesh(const std::string& text, bool sample) {
 TEST(Generation, EveryMeshGivesTheSameTexts) {
   for (const bool sample : {false, true}) {
     const auto expected = on_mesh("data=1", sample);
-    for (const char* mesh :
-         {"data=2", "data=3", "model=2", "model=3", "data=2,model=2", "data=2,model=3", "data=3,model=2"})
+    for (const char* mesh : testing::cases_of<const char*>(
+             {"data=2", "data=3", "model=2", "model=3", "data=2,model=2", "data=2,model=3", "data=3,model=2"}))
       EXPECT_EQ(on_mesh(mesh, sample), expected) << mesh;
   }
 }

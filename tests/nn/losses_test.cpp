@@ -57,7 +57,7 @@ Expected cross_entropy_by_hand(const std::vector<double>& logits, double smoothi
   return out;
 }
 
-class CrossEntropy : public testing::TestWithParam<std::pair<double, bool>> {};
+class CrossEntropy : public ::testing::TestWithParam<std::pair<double, bool>> {};
 
 TEST_P(CrossEntropy, EqualsItsDefinitionWithEveryReduction) {
   const FreshRank rank;
@@ -79,8 +79,8 @@ TEST_P(CrossEntropy, EqualsItsDefinitionWithEveryReduction) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, CrossEntropy,
-                         testing::Values(std::pair{0.0, false}, std::pair{0.0, true}, std::pair{0.3, false},
-                                         std::pair{0.3, true}, std::pair{1.0, false}));
+                         ::testing::Values(std::pair{0.0, false}, std::pair{0.0, true}, std::pair{0.3, false},
+                                           std::pair{0.3, true}, std::pair{1.0, false}));
 
 TEST(CrossEntropy, ProbabilitiesOfOneClassGiveTheLossOfTheLabel) {
   const FreshRank rank;
@@ -162,7 +162,7 @@ const PairLoss kPairLosses[] = {
      [](double x, double y) { return std::exp(y) * (y - x); }},
 };
 
-class PairLosses : public testing::TestWithParam<PairLoss> {};
+class PairLosses : public ::testing::TestWithParam<PairLoss> {};
 
 TEST_P(PairLosses, EqualTheirDefinitions) {
   const FreshRank rank;
@@ -186,7 +186,7 @@ TEST_P(PairLosses, EqualTheirDefinitions) {
   expect_gradients([&] { return tested.loss(x, y, LossReduction::kMean); }, {x, y});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PairLosses, testing::ValuesIn(kPairLosses),
+INSTANTIATE_TEST_SUITE_P(All, PairLosses, ::testing::ValuesIn(kPairLosses),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(PairLosses, TensorsOfOtherShapesAreAnError) {

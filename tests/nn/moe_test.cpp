@@ -222,7 +222,7 @@ TEST(ExpertParallelism, TokensTravelByAllToAll) {
   EXPECT_EQ(counts["all-gather"], 0);
 }
 
-class MoeLayouts : public testing::TestWithParam<std::pair<const char*, double>> {};
+class MoeLayouts : public ::testing::TestWithParam<std::pair<const char*, double>> {};
 
 // Outputs and gradients on a mesh equal those of one rank.
 TEST_P(MoeLayouts, EqualOneRank) {
@@ -262,10 +262,10 @@ TEST_P(MoeLayouts, EqualOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, MoeLayouts,
-                         testing::Values(std::pair{"expert=2", 0.0}, std::pair{"expert=2", 1.0},
-                                         std::pair{"expert=3", 1.0}, std::pair{"data=2,expert=3", 1.0},
-                                         std::pair{"data=2,expert=3", 0.0}, std::pair{"expert=2,model=3", 1.0},
-                                         std::pair{"data=2,model=2", 0.0}, std::pair{"data=3", 1.0}));
+                         ::testing::Values(std::pair{"expert=2", 0.0}, std::pair{"expert=2", 1.0},
+                                           std::pair{"expert=3", 1.0}, std::pair{"data=2,expert=3", 1.0},
+                                           std::pair{"data=2,expert=3", 0.0}, std::pair{"expert=2,model=3", 1.0},
+                                           std::pair{"data=2,model=2", 0.0}, std::pair{"data=3", 1.0}));
 
 }  // namespace
 }  // namespace tessera::nn

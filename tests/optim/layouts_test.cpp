@@ -18,7 +18,7 @@
 namespace tessera::optim {
 namespace {
 
-constexpr int kSteps = 20;
+constexpr int kSteps = testing::cases_here(20);
 
 /// Where the parameters and the rows of the batch are sharded. An empty spec: nowhere.
 struct Placement {

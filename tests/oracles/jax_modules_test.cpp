@@ -43,7 +43,7 @@ std::int64_t sharded_parameters(const Program& program) {
   });
 }
 
-class JaxModule : public testing::TestWithParam<std::string> {};
+class JaxModule : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(JaxModule, ReadsBackAsPrinted) {
   const Program program = read(GetParam());
@@ -71,7 +71,7 @@ TEST_P(JaxModule, PartitionedEqualsUnpartitioned) {
   EXPECT_GT(report.values_compared, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, JaxModule, testing::ValuesIn(modules()),
+INSTANTIATE_TEST_SUITE_P(Each, JaxModule, ::testing::ValuesIn(modules()),
                          [](const auto& info) { return name_of(info.param); });
 
 // JAX prints a parameter at its first use, so parameters are not in the order of their numbers.

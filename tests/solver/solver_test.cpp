@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The solver compared with all assignments of small random graphs, and on graphs whose optimum is known.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -195,6 +196,27 @@ Problem grid(Random& random, int side) {
       out.edges.push_back(std::move(edge));
     }
   return out;
+}
+
+// A small choice beside a small one is forbidden, so that half of the nodes need the large one: 2.5 bytes for each node.
+TEST(Solver, ProvesThatNoAssignmentOfALargeGraphKeepsALimit) {
+  Random random(9);
+  constexpr int kSide = 12;
+  Problem problem = grid(random, kSide);
+  for (Node& node : problem.nodes) {
+    node = {0, 1, {draw(random, 0, 100), draw(random, 0, 100)}, {1, 4}};
+  }
+  for (Edge& edge : problem.edges) edge.costs = {kForbidden, draw(random, 0, 100), draw(random, 0, 100), 0};
+  constexpr std::int64_t kNeeded = kSide * kSide * 5 / 2;
+  for (const std::int64_t limit : {kNeeded * 9 / 10, kNeeded * 2 / 3}) {
+    problem.memory_limit = limit;
+    EXPECT_EQ(error_of([&] {
+                solve(problem, {50'000'000, std::nullopt, 1});
+              }),
+              fmt::format("grid: no assignment that is allowed keeps the memory limit of {} bytes", limit));
+  }
+  problem.memory_limit = kNeeded * 11 / 10;
+  expect_consistent(problem, solve(problem, {50'000'000, std::nullopt, 1}));
 }
 
 // The cost if each node takes what is best beside the choices of the nodes before it.

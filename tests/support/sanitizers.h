@@ -9,14 +9,14 @@
 namespace tessera::testing {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr int kSanitizedShare = 4;
+inline constexpr int kSanitizedShare = 6;
 #else
 inline constexpr int kSanitizedShare = 1;
 #endif
 /// Returns how many of `count` cases to run.
 constexpr int cases_here(int count) { return (count + kSanitizedShare - 1) / kSanitizedShare; }
 
-/// Returns `cases`, or under a sanitizer every fourth one, for INSTANTIATE_TEST_SUITE_P.
+/// Returns `cases`, or under a sanitizer every sixth one, for INSTANTIATE_TEST_SUITE_P.
 template <class T>
 std::vector<T> cases_of(const std::vector<T>& cases) {
   std::vector<T> out;

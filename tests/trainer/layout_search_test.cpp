@@ -79,17 +79,19 @@ TEST(LayoutSearch, LayersThatAreNotTracedCountAsTheTracedOnes) {
 }
 
 TEST(LayoutSearch, LessMemoryTakesTheModesThatNeedLess) {
-  LayoutSearchOptions options = options_of(kFiveBlocks, 4);
+  constexpr int kDevices = testing::kSanitizedShare == 1 ? 4 : 2;
+  LayoutSearchOptions options = options_of(kFiveBlocks, kDevices);
   options.arguments.config_overrides = testing::kSanitizedShare == 1 ? "n_layer=4" : "n_layer=2";
   const auto free = find_layouts(options);
   const auto of_mesh = [](const std::vector<LayoutPlan>& plans, std::string_view mesh) {
     return *std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan.layout.mesh() == mesh; });
   };
-  const LayoutPlan fast = of_mesh(free, "fsdp=4");
+  const std::string mesh = fmt::format("fsdp={}", kDevices);
+  const LayoutPlan fast = of_mesh(free, mesh);
   EXPECT_FALSE(fast.layout.reshard_after_forward);
   EXPECT_FALSE(fast.layout.recompute);
   options.memory = fast.cost.peak_bytes - 1;
-  const LayoutPlan less = of_mesh(find_layouts(options), "fsdp=4");
+  const LayoutPlan less = of_mesh(find_layouts(options), mesh);
   EXPECT_TRUE(less.layout.reshard_after_forward);
   EXPECT_LT(less.cost.peak_bytes, fast.cost.peak_bytes);
 

@@ -20,7 +20,7 @@ trainer::TrainingPlanOptions six_layers(bool checkpoint) {
   return out;
 }
 
-class TrainingPlans : public testing::TestWithParam<bool> {};
+class TrainingPlans : public ::testing::TestWithParam<bool> {};
 
 TEST_P(TrainingPlans, OfTwoAndThreeLayersExtendToAllLayers) {
   const auto options = six_layers(GetParam());
@@ -41,7 +41,7 @@ TEST_P(TrainingPlans, OfTwoAndThreeLayersExtendToAllLayers) {
   EXPECT_NEAR(static_cast<double>(extended.peak_bytes), peak, 0.03 * peak);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, TrainingPlans, testing::Values(false, true));
+INSTANTIATE_TEST_SUITE_P(Checkpoints, TrainingPlans, ::testing::Values(false, true));
 
 TEST(TrainingPlans, ALargePresetIsPlannedForManyDevices) {
   trainer::TrainingPlanOptions options;

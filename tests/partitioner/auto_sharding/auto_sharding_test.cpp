@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "support/sanitizers.h"
 #include "support/temporary_folder.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
@@ -62,7 +63,7 @@ double best_of_sweep(const Program& program, const MachineModel& machine) {
 
 void expect_as_good_as_a_sweep(const std::string& text, const std::vector<std::string>& meshes) {
   for (const std::string& mesh : meshes)
-    for (const char* preset : {"cpu-node", "tpu-v4"}) {
+    for (const char* preset : testing::cases_of<const char*>({"cpu-node", "tpu-v4"})) {
       const MachineModel machine = MachineModel::load(preset);
       const Program program = with_mesh(text, mesh);
       PartitionOptions options = options_for(machine, true);

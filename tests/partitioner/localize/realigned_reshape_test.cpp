@@ -23,7 +23,7 @@ std::ostream& operator<<(std::ostream& out, const ReshapeCase& c) {
   return out << c.from << " " << c.cut << " -> " << c.to << " " << c.after;
 }
 
-class RealignedReshapes : public testing::TestWithParam<ReshapeCase> {};
+class RealignedReshapes : public ::testing::TestWithParam<ReshapeCase> {};
 
 TEST_P(RealignedReshapes, SendOnlyElementsBeyondATileBoundary) {
   const ReshapeCase& c = GetParam();
@@ -42,7 +42,7 @@ TEST_P(RealignedReshapes, SendOnlyElementsBeyondATileBoundary) {
 // length. The result is the most elements that a device lacks.
 INSTANTIATE_TEST_SUITE_P(
     All, RealignedReshapes,
-    testing::Values(
+    ::testing::Values(
         // tiles of 9 and of 8 elements: the second device lacks one element
         ReshapeCase{"f32[5,3]", "f32[15]", "{devices=[2,1]<=[2]}", "{devices=[2]<=[2]}", 2, 4},
         // tiles of 8 and of 9 elements: the first device lacks one element
