@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the largest model, and the largest batch, whose training fits into the memory of a device: data parallel and FSDP.
 
-usage: bench/memory/largest.py [--memory 2GB] [--devices 1,2,4,8] [--width 768] [--bin build/release/bin]
+usage: bench/memory/largest.py [--memory 2GB] [--devices 1,2,4,8] [--width 768] [--resnet] [--bin build/release/bin]
 
-Both tables are plans of `run_clm --dry_run` (GPT-2, blocks of 1024 tokens, AdamW, f32, recomputed blocks): nothing is trained.
-The first table has the number of parameters of the deepest model of the given width, with one row of tokens on each device,
+Without --resnet, both tables are plans of `run_clm --dry_run` (GPT-2, blocks of 1024 tokens, AdamW, f32, recomputed blocks): nothing is trained.
+With --resnet, plans of `train_imagenet --dry_run` (ResNet-50, images of 224 x 224, SGD, f32) instead: images for each data shard, also with image rows
+that are sharded over two devices. The first table of GPT-2 has the number of parameters of the deepest model of the given width, with one row of tokens on each device,
 so that all devices compute equally much for each parameter. The second one has the rows for each device of GPT-2 124M
 (12 layers of width 768).
 """
@@ -18,6 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WAYS = {"data parallel": ["--mesh", "data={0}"], "FSDP": ["--mesh", "fsdp={0}", "--fsdp", "full_shard"]}
+IMAGE_WAYS = {**WAYS, "spatial": ["--mesh", "data={1},rows=2", "--spatial_sharding", "rows"]}
 
 
 def planned(run, folder, layers, width, rows, way, devices):
@@ -28,9 +30,29 @@ def planned(run, folder, layers, width, rows, way, devices):
     mesh = [word.format(devices) for word in WAYS[way]]
     text = subprocess.run([run, "--dry_run", "--config_name", str(config), "--per_device_train_batch_size", str(rows),
                            "--gradient_checkpointing", *mesh], capture_output=True, text=True, check=True).stdout
+    return bytes_in(text), int(re.search(r": (\d+) parameters", text)[1])
+
+
+def bytes_in(text):
+    """The memory of a device in the output of a dry run."""
     total = int(re.search(r"total at the peak.*\((\d+) bytes\)", text)[1])
     workspace = int(re.search(r"workspace of the kernels.*\((\d+) bytes\)", text)[1])
-    return total + workspace, int(re.search(r": (\d+) parameters", text)[1])
+    return total + workspace
+
+
+def images(bin, rows, way, devices):
+    """Returns the bytes of a device for ResNet-50 with `rows` images for each data shard."""
+    mesh = [word.format(devices, devices // 2) for word in IMAGE_WAYS[way]]
+    return bytes_in(subprocess.run([bin / "train_imagenet", "--dry_run", "--model", "resnet50", "--batch_size", str(rows), *mesh],
+                                   capture_output=True, text=True, check=True).stdout)
+
+
+def resnet(bin, devices, memory, given):
+    print(f"images for each data shard of ResNet-50 with {given} for each device\n")
+    print("| devices | " + " | ".join(IMAGE_WAYS) + " |\n|---|" + "---|" * len(IMAGE_WAYS))
+    for count in devices:
+        cells = ["-" if way == "spatial" and count < 2 else str(largest(lambda n: images(bin, n, way, count), memory, 1024)) for way in IMAGE_WAYS]
+        print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
 
 
 def largest(bytes_of, memory, most):
@@ -54,10 +76,14 @@ def main():
     parser.add_argument("--devices", default="1,2,4,8")
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--bin", default="build/release/bin")
+    parser.add_argument("--resnet", action="store_true")
     arguments = parser.parse_args()
     memory = int(float(arguments.memory.removesuffix("GB")) * 2**30)
     run = str(ROOT / arguments.bin / "run_clm")
     devices = [int(count) for count in arguments.devices.split(",")]
+    if arguments.resnet:
+        resnet(ROOT / arguments.bin, devices, memory, arguments.memory)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         print(f"million parameters of the deepest GPT-2 of width {arguments.width} that trains with {arguments.memory} for each device\n")

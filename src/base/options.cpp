@@ -102,6 +102,7 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_TRACE_FILE", kText, "",
      "a file for a timeline of all ranks, which ui.perfetto.dev shows; the value of rank 0 counts"},
     {"TESSERA_TRACE_LEVEL", kInteger, "1", "2: the timeline also contains every schedule step"},
+    {"TESSERA_DOCTOR_FILE", kText, "", "set by tessera doctor: a file to which rank 0 adds what the doctor reads"},
     {"TESSERA_LOG_LEVEL", kChoice, "info", "the least important lines on standard error", "debug,info,warning,error"},
     {"PT_XLA_DEBUG", kFlag, "0", "1 = PT_XLA_DEBUG_LEVEL 100"},
     {"PT_XLA_DEBUG_LEVEL", kInteger, "0",

@@ -11,6 +11,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/initialize.h"
 #include "tessera/frontend/tracing/inner.h"
+#include "tessera/nn/strategy.h"
 
 namespace tessera::nn {
 namespace {
@@ -211,6 +212,7 @@ Tensor Module::register_parameter(std::string name, Tensor value, bool requires_
   check_new_name("parameter", name);
   require(!value.is_null(), "{}: parameter {} is null", class_name(), name);
   value.set_requires_grad(requires_grad);
+  detail::apply_strategy(*this, name, value, false);
   add_shared_parameter(std::move(name), value);
   set_path(path_);
   return value;
@@ -219,6 +221,7 @@ Tensor Module::register_parameter(std::string name, Tensor value, bool requires_
 Tensor Module::register_buffer(std::string name, Tensor value) {
   check_new_name("buffer", name);
   require(!value.is_null(), "{}: buffer {} is null", class_name(), name);
+  detail::apply_strategy(*this, name, value, true);
   buffers_.push_back({std::move(name), value, value.dims()});
   set_path(path_);
   return value;
@@ -227,6 +230,7 @@ Tensor Module::register_buffer(std::string name, Tensor value) {
 Tensor Module::add_parameter(std::string name, const Type& type, Initializer initializer, Dims exported_dims) {
   Tensor tensor = Tensor::deferred(type, std::move(initializer), name);
   tensor.set_requires_grad();
+  detail::apply_strategy(*this, name, tensor, false);
   add_shared_parameter(std::move(name), tensor, std::move(exported_dims));
   return tensor;
 }
@@ -240,6 +244,7 @@ void Module::add_shared_parameter(std::string name, const Tensor& tensor, Dims e
 
 Tensor Module::add_buffer(std::string name, const Type& type, Initializer initializer) {
   Tensor tensor = Tensor::deferred(type, std::move(initializer), name);
+  detail::apply_strategy(*this, name, tensor, true);
   buffers_.push_back({std::move(name), tensor, type.dims()});
   return tensor;
 }

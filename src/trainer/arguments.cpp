@@ -146,15 +146,19 @@ void add_log_flags(TrainingArguments& a, ArgumentParser& parser) {
       .choice("logging_strategy", a.logging_strategy, {"no", "steps", "epoch"}, "when to write an entry of the log")
       .flag("logging_steps", a.logging_steps, "updates between two entries of the log")
       .flag("logging_first_step", a.logging_first_step, "log the first update too")
+      .choice("logging_format", a.logging_format, {"short", "mmf"},
+              "form of the log's lines: short, or with mmf's fields")
       .flag("logging_dir", a.logging_dir, "folder of log.jsonl and the other files of --report_to")
       .words_or_bare("report_to", a.report_to, "all",
                      "jsonl, csv, tensorboard: files in logging_dir; all or none [jsonl]")
-      .flag("run_name", a.run_name, "folder of TensorBoard's files in logging_dir")
+      .flag("run_name", a.run_name, "folder of TensorBoard's files in logging_dir, and mmf's experiment")
       .flag("include_num_input_tokens_seen", a.include_num_input_tokens_seen, "log the number of tokens so far")
       .flag("disable_tqdm", a.disable_tqdm, "no progress bar, only the log's lines")
       .flag("tpu_metrics_debug", a.tpu_metrics_debug, "print the metrics with each entry of the log")
       .words_or_bare("debug", a.debug, "", "tpu_metrics_debug: the same as the flag of this name")
-      .flag("overwrite_cache", a.overwrite_cache, "no effect: nothing is cached");
+      .flag("overwrite_cache", a.overwrite_cache,
+            a.program == TrainingProgram::kClm ? "tokenize the text again, and replace its tokens in cache_dir"
+                                               : "no effect: nothing is cached");
   if (a.program != TrainingProgram::kClm) return;
   parser.flag("sample_prompt", a.sample_prompt, "beginning of the sample that is printed at the end")
       .flag("sample_tokens", a.sample_tokens, "tokens to sample at the end; 0: none");
@@ -252,7 +256,8 @@ std::optional<TrainingArguments> parse_training_arguments(int argc, const char* 
     arguments.resume_from_checkpoint.clear();
   settle_arguments(arguments, parser);
   find_named_models(arguments);
-  if (!parser.was_given("tokenizer_name"))
+  arguments.tokenizer_is_given = parser.was_given("tokenizer_name");
+  if (!arguments.tokenizer_is_given)
     use_tokenizer_of_model(arguments);
   else if (arguments.tokenizer_name == "bytes")
     check_file_of_bytes(arguments.train_file);

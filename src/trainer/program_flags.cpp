@@ -2,6 +2,9 @@
 #include "program_flags.h"
 
 #include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/data/tokenizer.h"
@@ -15,7 +18,10 @@ void add_text_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("dataset_name", a.dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, such as wikitext")
       .flag("dataset_config_name", a.dataset_config_name,
             "configuration of the data set: a folder in that of dataset_name, such as wikitext-2-raw-v1")
-      .flag("cache_dir", a.cache_dir, "folder in which dataset_name and the names of models are searched")
+      .flag("cache_dir", a.cache_dir,
+            a.program == TrainingProgram::kClm
+                ? "folder in which dataset_name and the names of models are searched, and tokens of texts are kept"
+                : "folder in which dataset_name and the names of models are searched")
       .flag("validation_split_percentage", a.validation_split_percentage,
             "percentage at the end of train_file that is held out");
 }
@@ -32,8 +38,10 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
             "bytes, bpe:N (trained on the text), GPT-2's vocab.bpe or tokenizer.json, or the name of a model; default: "
             "the tokenizer in model_name_or_path, if there is one");
   add_text_flags(a, parser);
-  parser.flag("block_size", a.block_size,
-              "number of tokens in a sample; 0: the largest that the model supports, at most 1024");
+  parser.flag("fake_data", a.fake_data, "random tokens, instead of a text")
+      .flag("fake_data_samples", a.fake_data_samples, "number of samples of random tokens")
+      .flag("block_size", a.block_size,
+            "number of tokens in a sample; 0: the largest that the model supports, at most 1024");
 }
 
 void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
@@ -88,10 +96,21 @@ void add_image_flags(TrainingArguments& a, ArgumentParser& parser) {
 
 void check_text(const TrainingArguments& a) {
   require(!a.train_file.empty() || !a.dataset_name.empty() || a.dry_run,
-          "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
+          "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA{}",
+          a.program == TrainingProgram::kClm ? ", or --fake_data" : "");
   require(a.train_file.empty() || a.dataset_name.empty(), "--train_file and --dataset_name exclude each other");
   require(a.validation_split_percentage >= 0 && a.validation_split_percentage < 100,
           "--validation_split_percentage must be in [0, 100), got {}", a.validation_split_percentage);
+}
+
+// Random tokens need no text.
+void check_fake_tokens(const TrainingArguments& a) {
+  for (const auto& [flag, value] :
+       std::initializer_list<std::pair<const char*, const std::string&>>{{"--train_file", a.train_file},
+                                                                         {"--validation_file", a.validation_file},
+                                                                         {"--dataset_name", a.dataset_name}})
+    require(value.empty(), "--fake_data and {} exclude each other: random tokens replace the text", flag);
+  require(a.fake_data_samples >= 1, "--fake_data_samples must be at least 1, got {}", a.fake_data_samples);
 }
 
 void check_clm(const TrainingArguments& a) {
@@ -103,7 +122,10 @@ void check_clm(const TrainingArguments& a) {
           "--tokenizer_name {} is not known; give bytes, bpe:N (trained on the text), a file (GPT-2's vocab.bpe or "
           "merges.txt, a tokenizer.json), the folder of one, or the name of a model in --cache_dir or $HF_HOME/hub",
           a.tokenizer_name);
-  check_text(a);
+  if (a.fake_data)
+    check_fake_tokens(a);
+  else
+    check_text(a);
   require(a.block_size == 0 || a.block_size >= 2, "--block_size must be at least 2, or 0, got {}", a.block_size);
   if (a.tokenizer_name.starts_with("bpe:")) data::check_bpe_name(a.tokenizer_name);
 }

@@ -130,6 +130,10 @@ void ProgressBar::status(const std::string& text) {
 
 double training_flops(double tokens, double parameters) { return 6 * tokens * parameters; }
 
+double attention_flops(double tokens, double layers, double width, double length) {
+  return 12 * layers * width * length * tokens;
+}
+
 double model_flops_utilization(double flops, double seconds, double chips, double peak_flops_per_second) {
   return flops / seconds / chips / peak_flops_per_second;
 }

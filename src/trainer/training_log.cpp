@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "run/mmf_log.h"
 #include "run/run_figures.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -82,10 +83,35 @@ void Trainer::Run::report_program() {
   print(memory_report(setup_, most_memory_of_steps(first_program_)) + collective_report(programs.back().notes));
 }
 
+// The operations of a step, after the last one.
+void Trainer::Run::report_work() {
+  if (!flops_per_step_ || steps_of_run_ == 0) return;
+  print(work_lines({.nominal = *flops_per_step_,
+                    .parameters = setup_.network->parameter_count(),
+                    .units = units_per_step_,
+                    .unit = task_.unit(),
+                    .attention = task_.flops_of_attention(units_per_step_),
+                    .executed = executed_flops(first_program_)}));
+}
+
 void Trainer::Run::show_progress() {
   if (!is_master_ || arguments_.disable_tqdm) return;
   bar_.update({state_.global_step, steps_, seconds_between(start_, Clock::now()), shown_loss_, shown_speed_,
                utilization(shown_speed_), task_.unit()});
+}
+
+// The line of an entry about updates, in the form of --logging_format. `seconds` have passed since the last one.
+std::string Trainer::Run::line_of(const LogEntry& entry, double seconds) const {
+  if (arguments_.logging_format != "mmf")
+    return log_text(entry, {.unit = std::string(task_.unit()),
+                            .last_step = steps_,
+                            .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed_part_)});
+  const std::int64_t unread = state_.global_step - entry.step;
+  return mmf_log_text(entry, {.experiment = arguments_.run_name.empty() ? MmfStyle{}.experiment : arguments_.run_name,
+                              .last_step = steps_,
+                              .micro_batches = arguments_.gradient_accumulation_steps,
+                              .mean_loss = loss_of_run_ / static_cast<double>(steps_of_run_ - unread),
+                              .seconds = seconds});
 }
 
 void Trainer::Run::log(const Reading& reading) {
@@ -110,10 +136,7 @@ void Trainer::Run::log(const Reading& reading) {
   entry.time_since_start = seconds_between(start_, reading.time);
   entry.eta = static_cast<double>(steps_ - reading.last_step) / *entry.ups;
   if (arguments_.include_num_input_tokens_seen) entry.num_input_tokens_seen = static_cast<double>(reading.tokens);
-  if (is_master_)
-    bar_.print(log_text(entry, {.unit = std::string(task_.unit()),
-                                .last_step = steps_,
-                                .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed_part_)}));
+  if (is_master_) bar_.print(line_of(entry, seconds));
   add_to_log(entry);
   call(&TrainerCallback::on_log, &entry);
   if (is_master_ && arguments_.prints_metrics()) bar_.print(metrics_report());

@@ -77,6 +77,8 @@ int Trainer::Run::execute() {
   print(sharding_report(setup_));
   const CommunicationSeconds before = communication_seconds();
   if (arguments_.do_train) train();
+  bar_.finish();
+  report_work();
   if (const std::string line = overlap_line(before); !line.empty()) print(line);
   if (arguments_.load_best_model_at_end && !is_stopped())
     if (const std::string line = best_.load(setup_); !line.empty()) print(line);

@@ -85,9 +85,11 @@ class Trainer::Run {
   void take_readings(std::int64_t except);
   void take(const Reading& reading);
   void log(const Reading& reading);
+  [[nodiscard]] std::string line_of(const LogEntry& entry, double seconds) const;
   void add_to_log(const LogEntry& entry);
   void show_progress();
   void report_program();
+  void report_work();
   void print(const std::string& text) const;
   [[nodiscard]] std::optional<double> utilization(double units_per_second) const;
   OnProgress showing(std::string what, std::string unit);

@@ -5,7 +5,7 @@
 # usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_RANKS_OF_NODE=1] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC NODES
 # PROGRAM [ARGUMENTS]; status
 # 77 if namespaces
-# are not permitted. The rate, if given, limits what a node sends. The link of node 1 goes down when FILE exists. All
+# are not permitted. The rate, if given, limits what a node sends. The link of node 1 is down while FILE exists. All
 # variables that
 # begin with TESSERA_ are passed to all ranks.
 set -u
@@ -41,7 +41,10 @@ fi
 
 # mpirun calls this script instead of ssh: ADDRESS COMMAND...
 cat >"$folder/enter" <<SCRIPT
-#!/bin/sh
+#!/usr/bin/env bash
+# Needs the network, as ssh does: a node with a link refuses the connection to a port that no process uses.
+reason=\$( (: </dev/tcp/\$1/1) 2>&1)
+case "\$reason" in *refused*) ;; *) echo "cannot connect to \$1: \${reason##*: }" >&2; exit 255 ;; esac
 node=\$((\${1##*.} - 1))
 shift
 exec ip netns exec $prefix-\$node unshare -u sh -c "hostname node\$node; \$*"
@@ -51,13 +54,17 @@ chmod +x "$folder/enter"
 ranks=${TESSERA_TEST_RANKS_OF_NODE:-2}
 hosts=$(for ((k = 0; k < nodes; ++k)); do echo "$(address $k):$ranks"; done | paste -sd,)
 export TESSERA_TEST_NODES=$nodes
-cut_link() {
+set_link() {
+  local is=up
   while kill -0 $$ 2>/dev/null; do  # as long as this script runs
-    [ ! -e "$TESSERA_TEST_LINK_DOWN" ] || { ip link set $prefix-v1 down; return; }
+    local wanted=up
+    [ ! -e "$TESSERA_TEST_LINK_DOWN" ] || wanted=down
+    [ $wanted = $is ] || ip link set $prefix-v1 $wanted
+    is=$wanted
     sleep 0.1
   done
 }
-[ -z "${TESSERA_TEST_LINK_DOWN:-}" ] || cut_link >&2 &
+[ -z "${TESSERA_TEST_LINK_DOWN:-}" ] || set_link >&2 &
 variables=()
 for name in $(compgen -e | grep '^TESSERA_'); do variables+=(-x "$name"); done
 ip netns exec $prefix-0 unshare -u sh -c 'hostname node0; exec "$@"' sh \

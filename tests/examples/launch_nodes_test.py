@@ -53,14 +53,18 @@ def host_of(process):
     return subprocess.run(["nsenter", "-t", str(process), "-u", "hostname"], capture_output=True, text=True).stdout.strip()
 
 
-def start(folder, *options):
-    command = [TESSERA, "launch", "--launcher", MPIEXEC, *options, "--launcher-args", " ".join(WORDS), "-np", WORDS[WORDS.index("-np") + 1], "--",
+def start(folder, *options, **variables):
+    (folder / "config.json").write_text(json.dumps(MODEL))
+    (folder / "text.txt").write_text(" ".join(str(i * i % 97) for i in range(1500)))
+    count = WORDS.index("-np")
+    words = WORDS[:count] + WORDS[count + 2:]
+    command = [TESSERA, "launch", "--launcher", MPIEXEC, *options, "--launcher-args", " ".join(words), "-np", WORDS[count + 1], "--",
                RUN_CLM, "--config_name", folder / "config.json", "--train_file", folder / "text.txt", "--block_size", 15, "--global_batch_size",
                6, "--max_steps", STEPS, "--logging_steps", 1, "--save_steps", 4, "--fsdp", "full_shard", "--disable_tqdm", "--sample_tokens", 0,
                "--do_eval", "false", "--output_dir", folder / "out"]
     with open(folder / "log.txt", "w") as log:
         return subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                env={**os.environ, "TESSERA_RENAME_DELAY": "200"})
+                                env={**os.environ, "TESSERA_RENAME_DELAY": "200", **variables})
 
 
 def name_of(process):
@@ -96,8 +100,6 @@ def interrupted_job(folder):
 
 def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tessera_launch_nodes"))
-    (folder / "config.json").write_text(json.dumps(MODEL))
-    (folder / "text.txt").write_text(" ".join(str(i * i % 97) for i in range(1500)))
     text = interrupted_job(folder)
     check(re.search(r"start 1 ended after .*: rank \d+ \(host node1, process \d+\) was killed by SIGKILL", text), "no cause of the first restart")
     check("restart 2 of at most 100" in text, "no second restart")
@@ -108,4 +110,5 @@ def main():
     print("tessera launch restarts on", os.environ["TESSERA_TEST_NODES"], "nodes")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -283,6 +283,45 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("the ranks that are left have not ended in time and are killed", err)
         wait_for(lambda: not any(map(is_alive, ranks)), "end of the ranks")
 
+    # ---- lost hosts ---------------------------------------------------------------------------------------------------
+
+    def job_on_two_hosts(self, lost, *options):
+        """A job whose first start fails. The launch agent runs the commands of the host "other" on this machine, and `lost` from the first start on."""
+        agent = self.folder / "agent.sh"
+        agent.write_text(f'#!/bin/bash\nif [ -e {self.folder}/started ]; then {lost}; fi\nshift\nexec sh -c "$*"\n')
+        agent.chmod(0o755)
+        program = self.program(f'touch {self.folder}/started; echo "restart $TESSERA_RESTART on $OMPI_COMM_WORLD_SIZE"\n'
+                               "if [ $TESSERA_RESTART = 0 ]; then sleep 0.3; exit 7; fi")
+        return Job("-np", 2, "--host", "localhost:1,other:1", "--launcher-args", f"--mca plm_rsh_agent {agent}", *options, *program)
+
+    def test_a_restart_leaves_out_a_host_that_fails(self):
+        code, out, err = self.job_on_two_hosts("echo no route >&2; exit 255", "--min-ranks", 1).end()
+        self.assertEqual(code, 0, err)
+        self.assertIn("tessera launch: leaves out host other: no route\ntessera launch: restart 1 of at most 100 with 1 ranks, ", err)
+        self.assertEqual(sorted(out.splitlines()), ["restart 0 on 2", "restart 0 on 2", "restart 1 on 1"])
+
+    def test_a_host_that_the_job_needs_is_not_left_out(self):
+        code, out, err = self.job_on_two_hosts("echo no route >&2; exit 255", "--crash-loop", 2).end()
+        self.assertEqual(code, 255, err)
+        self.assertIn("tessera launch: cannot leave out host other (no route): the other hosts have 1 slots for 2 ranks; --min-ranks 1 allows fewer ranks\n"
+                      "tessera launch: restart 1 of at most 100 with 2 ranks, ", err)
+        self.assertNotIn("restart 1 on", out)
+
+    def test_the_check_of_a_host_has_a_time_limit(self):
+        check = self.folder / "check"
+        code, _, err = self.job_on_two_hosts(f"echo $$ > {check}; sleep 600", "--min-ranks", 1, "--host-timeout", 1).end()
+        self.assertEqual(code, 0, err)
+        self.assertIn("tessera launch: leaves out host other: no answer within 1 s\n", err)
+        self.assertFalse(is_alive(int(check.read_text())))
+
+    def test_a_signal_ends_the_check_of_a_host(self):
+        check = self.folder / "check"
+        job = self.job_on_two_hosts(f"echo $$ > {check}; sleep 600", "--host-timeout", 600)
+        process = int(wait_for(lambda: check.exists() and check.read_text(), "check"))
+        job.process.terminate()
+        self.assertEqual(job.end()[0], 128 + signal.SIGTERM)
+        self.assertFalse(is_alive(process))
+
     # ---- what is left -------------------------------------------------------------------------------------------------
 
     def test_nothing_runs_after_a_kill_of_tessera_launch(self):

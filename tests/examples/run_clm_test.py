@@ -74,6 +74,12 @@ def pretrained():
         again = run("--model_name_or_path", FOLDER / "trained", *common, "--do_train", "false", *more)
         check(again.returncode == 0, again.stderr)
         check(abs(held_out_loss(again) - held_out) < 2e-4, f"{again.stdout} instead of {held_out}")
+    # A model with more ids than bytes was trained with another tokenizer, unless the flag says otherwise.
+    wide = run("--config_name", FOLDER / "config.json", *common, "--config_overrides", "vocab_size=600", "--max_steps", 1, "--output_dir", FOLDER / "wide")
+    check(wide.returncode == 0, wide.stderr)
+    for more, warns in ([], True), (["--tokenizer_name", "bytes"], False):
+        again = run("--model_name_or_path", FOLDER / "wide", *common, "--do_train", "false", *more)
+        check(again.returncode == 0 and ("has no tokenizer, so the text is read as bytes" in again.stderr) == warns, again.stderr)
 
 
 def resumed():
@@ -281,10 +287,22 @@ def peaks():
             capture_output=True, text=True, timeout=200, preexec_fn=bind)
         found = re.search(r"peak +([\d.]+) GFLOP/s: .*all ranks together", result.stdout)
         check(result.returncode == 0 and found, result.stdout + result.stderr)
-        return float(found.group(1))
+        return float(found.group(1)), work(result.stdout)
+
+    def work(text):
+        """The operations that a step executes. The lines name both formulas."""
+        parameters = re.search(r": (\d+) parameters", text).group(1)
+        nominal = re.search(r"^work +6 N T = (\S+) FLOP per step, which the MFU counts\n +N = (\d+) parameters, T = (\d+) tokens$", text, re.M)
+        attention = re.search(r"^ +attention adds 12 L d S T = (\S+) FLOP", text, re.M)
+        executed = re.search(r"^ +the ranks execute (\S+) FLOP per step$", text, re.M)
+        check(nominal and attention and executed and nominal.group(2) == parameters, text)
+        flops = 6 * int(parameters) * int(nominal.group(3))
+        check(abs(float(nominal.group(1)) / flops - 1) < 1e-3, text)
+        return float(executed.group(1)) / (flops + float(attention.group(1)))
 
     one_cpu = {min(os.sched_getaffinity(0))}
-    alone, crowd = peak(cpus=one_cpu), peak("--virtual_ranks", 4, cpus=one_cpu)
+    (alone, of_one), (crowd, of_four) = peak(cpus=one_cpu), peak("--virtual_ranks", 4, cpus=one_cpu)
+    check(0.3 < of_one < 3 and abs(of_four / of_one - 1) < 0.15, f"executed divided by nominal operations: {of_one} and {of_four}")
     check(0.5 < crowd / alone < 2, f"peak of one rank on a processor {alone}, of four {crowd}")
 
 

@@ -20,7 +20,7 @@ using testing::error_of;
 using Tensors = std::vector<Tensor>;
 
 // Two layers with dropout, trained by AdamW with a changing learning rate.
-std::vector<double> train(bool compiled, int steps, std::int64_t* recorded = nullptr) {
+std::vector<double> train(bool compiled, int steps, std::int64_t* recorded = nullptr, bool jit_compile = true) {
   manual_seed(7);
   nn::Linear first(3, 8);
   nn::Linear second(8, 1);
@@ -34,7 +34,7 @@ std::vector<double> train(bool compiled, int steps, std::int64_t* recorded = nul
     optimizer.zero_grad();
     return Tensors{loss};
   };
-  CompiledFunction step = compile(body);
+  CompiledFunction step = compile(body, {.jit_compile = jit_compile});
   std::vector<double> out;
   for (int i = 0; i < steps; ++i) {
     optimizer.set_learning_rate(0.05 / (1 + i));
@@ -66,6 +66,36 @@ TEST(CompiledFunction, GivesTheResultsOfLazySteps) {
   EXPECT_EQ(train(true, kSteps, &recorded), lazy);
   EXPECT_EQ(lazy_counters().recorded_ops, recorded) << "later calls record nothing";
   EXPECT_EQ(lazy_counters().mark_steps, kSteps);
+}
+
+TEST(CompiledFunction, WithoutJitCompileEachCallIsTracedWithTheSameResults) {
+  constexpr int kSteps = 5;
+  std::vector<double> compiled;
+  {
+    const FreshRank rank;
+    compiled = train(true, kSteps);
+  }
+  const FreshRank rank;
+  std::int64_t recorded = 0;
+  EXPECT_EQ(train(true, kSteps, &recorded, false), compiled);
+  EXPECT_EQ(lazy_counters().recorded_ops, kSteps * recorded) << "every call traces as many ops";
+}
+
+TEST(CompiledFunction, InAnotherOneTheInnerOneIsPartOfTheOuterProgram) {
+  const FreshRank rank;
+  int traced = 0;
+  CompiledFunction inner = compile([&](const Tensors& in) {
+    ++traced;
+    return Tensors{in[0] * 3.0};
+  });
+  CompiledFunction outer = compile([&](const Tensors& in) { return Tensors{inner({in[0] + 1.0})[0] - in[0]}; });
+  for (const float x : {1.0F, 2.0F, 5.0F})
+    EXPECT_EQ(outer({Tensor::from<float>({1}, {x})})[0].to_vector<float>(), (std::vector<float>{3 * (x + 1) - x}));
+  EXPECT_EQ(traced, 1);
+  EXPECT_EQ(inner.form_count(), 0);
+  EXPECT_EQ(outer.form_count(), 1);
+  EXPECT_EQ(inner({Tensor::from<float>({1}, {4})})[0].to_vector<float>(), (std::vector<float>{12}));
+  EXPECT_EQ(inner.form_count(), 1);
 }
 
 TEST(CompiledFunction, IsTracedAgainOnlyForOtherTypes) {

@@ -9,6 +9,7 @@
 #include "frontend/on_ranks.h"
 #include "nn/check_gradients.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/nn/attention.h"
 #include "tessera/nn/losses.h"
 
@@ -260,6 +261,43 @@ TEST(Losses, ErrorsNameTheLineOfTheCall) {
   for (const std::string& text : {text_of([&] { cross_entropy(x, y); }), text_of([&] { mse_loss(x, y); }),
                                   text_of([&] { contrastive_loss(x, y); }), text_of([&] { attend(x, y, y); })})
     EXPECT_NE(text.find("\n  at   losses_test.cpp:"), std::string::npos) << text;
+}
+
+// sum(loss * mask) / sum(mask) over the rows of all ranks. Rank 0 has no label that counts, and the rows are uneven.
+TEST(CrossEntropy, TheMeanIsOverTheLabelsOfAllRanks) {
+  constexpr std::int64_t kAllRows = 7;
+  const std::vector<std::int32_t> labels{-100, -100, -100, -100, 2, -100, 6};
+  const auto train = [&](const char* text) {
+    const Mesh mesh = Mesh::parse(text);
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < kAllRows * kClasses; ++i) values.push_back(std::sin(static_cast<double>(i * i)));
+    Tensor logits = Tensor::from<double>({kAllRows, kClasses}, values);
+    logits.set_requires_grad();
+    const Tensor targets = Tensor::from<std::int32_t>({kAllRows}, labels);
+    mark_sharding(logits, mesh, {"data", {}});
+    mark_sharding(targets, mesh, {"data"});
+    const Tensor loss = cross_entropy(logits, targets);
+    loss.backward();
+    std::vector<double> out = logits.grad().to_vector<double>();
+    out.push_back(loss.item());
+    return out;
+  };
+  std::vector<double> expected;
+  {
+    const FreshRank rank;
+    expected = train("data=1");
+  }
+  double counted = 0;  // a row of the gradient sums to 0; those of ignored rows are 0
+  for (std::int64_t c = 0; c < kClasses; ++c)
+    counted += std::fabs(expected[static_cast<std::size_t>(4 * kClasses + c)]);
+  EXPECT_GT(counted, 0.1);
+  EXPECT_EQ(expected[0], 0);
+  for (const char* mesh : {"data=2", "data=3", "data=4"})
+    on_ranks(static_cast<int>(Mesh::parse(mesh).device_count()), [&](int) {
+      const std::vector<double> got = train(mesh);
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-14) << mesh << " " << i;
+    });
 }
 
 }  // namespace

@@ -49,6 +49,13 @@ TEST_F(AutoCommand, PlansAProgramOnEachMesh) {
   EXPECT_NEAR(best, 1e3 * first, 1e-9 * best);
 }
 
+TEST_F(AutoCommand, PlansForASliceOfTpus) {
+  const auto plan = run("plan mlp.hlo --devices v4-8 --machine tpu-v4");
+  EXPECT_EQ(plan.code, 0) << plan.error;
+  EXPECT_NE(plan.out.find(" meshes of 4 devices (v4-8: 8 cores, 4 chips, 1 host), machine tpu-v4\n"), std::string::npos)
+      << plan.out;
+}
+
 TEST_F(AutoCommand, Errors) {
   const auto expect = [&](const std::string& words, int code, const std::string& text) {
     const auto outcome = run(words);
@@ -66,6 +73,8 @@ TEST_F(AutoCommand, Errors) {
          "has shardings for 2 devices, --devices is 6: give the program without shardings, or --devices 2");
   expect("plan mlp.partitioned.hlo --devices 6", 1, "belong to per-device programs");
   expect("plan mlp.hlo", 2, "--devices must be at least 2 for a program");
+  expect("plan mlp.hlo --devices v4-12", 2, "--devices v4-12: a slice of v4 has a multiple of 8 cores");
+  expect("plan mlp.hlo --devices v4", 2, "--devices takes a number from 1 to 65536, got \"v4\"");
 }
 
 }  // namespace

@@ -33,7 +33,17 @@ TEST(RankReports, AreTakenOutOfTextInPartsOfAnySize) {
     EXPECT_EQ(found.time, example().time);
     EXPECT_EQ(found.str(), "was killed by SIGKILL");
     EXPECT_EQ(found.last_words, example().last_words);
+    EXPECT_TRUE(reader.has_started());
   }
+}
+
+TEST(RankReports, ARankThatStartedIsKnownWithoutItsEnd) {
+  ReportReader reader;
+  EXPECT_EQ(reader.take("[warn] no such host\n"), "[warn] no such host\n");
+  EXPECT_FALSE(reader.has_started());
+  EXPECT_EQ(reader.take("open " + start_report(3) + "after\n"), "open after\n");
+  EXPECT_TRUE(reader.has_started());
+  EXPECT_TRUE(reader.ends().empty());
 }
 
 TEST(RankReports, TextIsPassedOnWithoutWaitingForItsLine) {

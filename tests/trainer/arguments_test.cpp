@@ -28,11 +28,12 @@ TEST(TrainingArguments, AcceptOverridesWithTheKeysOfMmf) {
   ArgumentParser parser("run_clm", "");
   arguments.add_flags(parser);
   ASSERT_TRUE(parser.parse({"config=c.json", "dataset=wikitext", "model=gpt2", "training.batch_size=12",
-                            "training.log_interval=3", "training.max_updates=1500", "training.device=xla",
-                            "distributed.world_size=8", "optimizer.params.lr=0.25"}));
+                            "training.log_interval=3", "training.experiment_name=e", "training.max_updates=1500",
+                            "training.device=xla", "distributed.world_size=8", "optimizer.params.lr=0.25"}));
   EXPECT_EQ(arguments.config_name + arguments.dataset_name + arguments.model_type, "c.jsonwikitextgpt2");
   EXPECT_EQ(arguments.global_batch_size, 12);
   EXPECT_EQ(arguments.logging_steps, 3);
+  EXPECT_EQ(arguments.run_name, "e");
   EXPECT_EQ(arguments.max_steps, 1500);
   EXPECT_EQ(arguments.learning_rate, 0.25);
   EXPECT_EQ(parser.notes(), std::vector<std::string>{
@@ -95,6 +96,8 @@ TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
                          "float64",
                          "--logging_steps",
                          "1",
+                         "--logging_format",
+                         "mmf",
                          "--output_dir",
                          "o",
                          "--mesh",
@@ -113,8 +116,8 @@ TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
   a.check();
   EXPECT_EQ(a.config_name + a.tokenizer_name + a.train_file + a.output_dir + a.fsdp_config, "g.jsonbpe:512tof.json");
   EXPECT_EQ(a.block_size + a.max_steps + a.seed + a.logging_steps + a.virtual_ranks, 64 + 7 + 1 + 1 + 4);
-  EXPECT_EQ(a.mesh + a.fsdp + a.tensor_parallel + a.optim + a.dtype,
-            "data=2,model=-1full_shard auto_wrapmodelsgdfloat64");
+  EXPECT_EQ(a.mesh + a.fsdp + a.tensor_parallel + a.optim + a.dtype + a.logging_format,
+            "data=2,model=-1full_shard auto_wrapmodelsgdfloat64mmf");
   EXPECT_EQ(a.micro_batch_rows(5), 12);
   EXPECT_EQ(a.num_train_epochs + a.max_grad_norm + a.weight_decay, 1.5 + 0.5 + 0.1);
   EXPECT_TRUE(a.dry_run);
@@ -136,6 +139,7 @@ TEST(TrainingArguments, ContradictionsAreNamed) {
   EXPECT_EQ(check_error({"--tokenizer_name", "gpt2"}),
             "--tokenizer_name gpt2 is not known; give bytes, bpe:N (trained on the text), a file (GPT-2's vocab.bpe or "
             "merges.txt, a tokenizer.json), the folder of one, or the name of a model in --cache_dir or $HF_HOME/hub");
+  EXPECT_EQ(check_error({"--logging_format", "json"}), "--logging_format takes one of short, mmf, got \"json\"");
   EXPECT_EQ(check_error({"--max_steps", "0"}), "--max_steps must be at least 1, or -1, got 0");
   EXPECT_EQ(check_error({"--learning_rate", "-1"}), "--learning_rate must not be negative, got -1");
   EXPECT_EQ(check_error({"--adam_beta2", "1"}), "--adam_beta2 must be in [0, 1), got 1");
@@ -147,7 +151,25 @@ TEST(TrainingArguments, ContradictionsAreNamed) {
   EXPECT_EQ(error_of([] {
               parsed({"--config_name", "c"}).check();
             }),
-            "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
+            "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA, or "
+            "--fake_data");
+}
+
+TEST(TrainingArguments, FakeDataNeedsNoTextAndExcludesIt) {
+  const auto a = parsed({"--config_name", "c", "--fake_data", "--fake_data_samples", "7"});
+  a.check();
+  EXPECT_TRUE(a.fake_data);
+  EXPECT_EQ(a.fake_data_samples, 7);
+  EXPECT_EQ(check_error({"--fake_data"}),
+            "--fake_data and --train_file exclude each other: random tokens replace the text");
+  const auto error_with = [](const std::string& flag, const std::string& value) {
+    return error_of([&] { parsed({"--config_name", "c", "--fake_data", flag, value}).check(); });
+  };
+  EXPECT_EQ(error_with("--validation_file", "v.txt"),
+            "--fake_data and --validation_file exclude each other: random tokens replace the text");
+  EXPECT_EQ(error_with("--dataset_name", "wikitext"),
+            "--fake_data and --dataset_name exclude each other: random tokens replace the text");
+  EXPECT_EQ(error_with("--fake_data_samples", "0"), "--fake_data_samples must be at least 1, got 0");
 }
 
 TEST(TrainingArguments, StepsFollowFromEpochsAndAccumulation) {

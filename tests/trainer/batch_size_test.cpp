@@ -9,6 +9,7 @@
 #include "support/sanitizers.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/text.h"
+#include "tessera/trainer/programs.h"
 
 namespace tessera::trainer {
 namespace {
@@ -59,6 +60,26 @@ TEST(AutoFindBatchSize, TheLargestBatchGrowsWithTheNumberOfDevices) {
     before = largest(planner, before + 1, bytes);
   }
   EXPECT_GT(before, 3);
+}
+
+// FSDP shards the parameters, and spatial sharding the images of a data shard.
+TEST(AutoFindBatchSize, AResNetNeedsLessMemoryWithFsdpAndFitsLargerBatchesWithSpatialSharding) {
+  TrainingArguments replicated = image_defaults();
+  replicated.model = "tiny";
+  replicated.fake_data = true;
+  replicated.image_size = 64;
+  replicated.mesh = "data=4";
+  TrainingArguments sharded = replicated;
+  sharded.mesh = "fsdp=4";
+  sharded.fsdp = "full_shard";
+  TrainingArguments spatial = replicated;
+  spatial.mesh = "data=2,rows=2";
+  spatial.spatial_sharding = "rows";
+  const std::int64_t bytes = planner_of(replicated, 4).planned(6).held_bytes;
+  const std::int64_t rows = largest(planner_of(replicated, 4), 6, bytes);
+  EXPECT_LT(planner_of(sharded, 4).planned(6).held_bytes, bytes);
+  EXPECT_GE(largest(planner_of(sharded, 4), rows, bytes), rows);
+  EXPECT_GT(largest(planner_of(spatial, 4), rows, bytes), rows);
 }
 
 TEST(AutoFindBatchSize, HalvesTheRowsUntilThePlanFits) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "run/run_figures.h"
 #include "support/temporary_folder.h"
 #include "tessera/trainer/trainer_state.h"
 
@@ -96,6 +97,23 @@ TEST(Formulas, ReproduceTheSourceTablesRow) {
   EXPECT_NEAR(flops / 1e15, 1.73, 0.005);
   EXPECT_NEAR(model_flops_utilization(flops, 4.191, 4, 275e12), 0.375, 0.0005);
   EXPECT_NEAR(model_flops_utilization(1.65e15, 4.191, 4, 275e12), 0.357, 0.001);
+}
+
+TEST(Formulas, AttentionMultipliesQueriesWithKeysAndScoresWithValues) {
+  // Forward, 5 tokens of width 8 attend to 5 positions in each of 3 layers: two products of 5 x 8 x 5. Backward, four.
+  EXPECT_EQ(attention_flops(5, 3, 8, 5), 3 * (2 + 4) * 2 * 5 * 8 * 5);
+}
+
+TEST(Work, NamesTheFormulasAndTheirNumbers) {
+  EXPECT_EQ(work_lines({.nominal = 6 * 250.0 * 40, .parameters = 250, .units = 40, .unit = "tokens"}),
+            "work       6 N T = 6e+04 FLOP per step, which the MFU counts\n"
+            "           N = 250 parameters, T = 40 tokens\n");
+  EXPECT_EQ(
+      work_lines({.nominal = 1e6, .parameters = 1, .units = 2, .unit = "tokens", .attention = 5e4, .executed = 1.2e6}),
+      "work       6 N T = 1e+06 FLOP per step, which the MFU counts\n"
+      "           N = 1 parameters, T = 2 tokens\n"
+      "           attention adds 12 L d S T = 5e+04 FLOP (5%)\n"
+      "           the ranks execute 1.2e+06 FLOP per step\n");
 }
 
 TEST(TrainerState, WritesTheLogAsHuggingFaceDoesWithFullDoubles) {

@@ -57,5 +57,22 @@ TEST(TrainingPlans, ALargePresetIsPlannedForManyDevices) {
   EXPECT_GT(plan.communication_seconds, 0);
 }
 
+// The MFU of a step in which no communication is hidden.
+double utilization(std::int64_t devices, std::int64_t rows) {
+  trainer::TrainingPlanOptions options = six_layers(true);
+  options.config.n_embd = 96;
+  options.mesh = Mesh({{"fsdp", devices}});
+  options.rows = rows;
+  const auto plan = trainer::plan_gpt2_training(options);
+  return plan.nominal_pflop() / plan.slowest_seconds() / static_cast<double>(devices);
+}
+
+TEST(TrainingPlans, MoreDevicesAtAFixedBatchLowerTheUtilizationAndLargerBatchesRaiseIt) {
+  EXPECT_GT(utilization(2, 32), utilization(4, 32));
+  EXPECT_GT(utilization(4, 32), utilization(16, 32));
+  EXPECT_LT(utilization(8, 8), utilization(8, 16));
+  EXPECT_LT(utilization(8, 16), utilization(8, 64));
+}
+
 }  // namespace
 }  // namespace tessera

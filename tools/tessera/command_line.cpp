@@ -58,7 +58,8 @@ std::string general_help() {
       "       tessera checkpoint <verb> DIR [options]\n"
       "       tessera tokenize INPUT... -o OUT.tokens [options]\n"
       "       tessera trace FILE.json [options]\n"
-      "       tessera env | tessera report [FILE]\n\n";
+      "       tessera env | tessera report [FILE]\n"
+      "       tessera doctor [options] -- PROGRAM ARGUMENTS...\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<24}{}\n", verb->name, verb->about);
   return out +
          "\n"
@@ -330,7 +331,8 @@ const std::vector<const Verb*>& verbs() {
                                                 &kCalibrate,
                                                 &kPlan,
                                                 &kEnv,
-                                                &kReport};
+                                                &kReport,
+                                                &kDoctor};
   return kAll;
 }
 
@@ -358,7 +360,7 @@ int run_command(const std::vector<std::string>& words) {
       return kGood;
     }
     const Arguments arguments = verb.read(rest);
-    const Verb* with_ranks[] = {&kRun, &kLaunch, &kCalibrate, &kEnv, &kReport};  // their rank 0 warns later
+    const Verb* with_ranks[] = {&kRun, &kLaunch, &kCalibrate, &kEnv, &kReport, &kDoctor};  // their rank 0 warns later
     const bool has_ranks = std::find(std::begin(with_ranks), std::end(with_ranks), &verb) != std::end(with_ranks);
     if (!has_ranks) warn_of_unknown_variables();
     try {

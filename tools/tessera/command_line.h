@@ -101,6 +101,7 @@ extern const Verb kCalibrate;
 extern const Verb kPlan;
 extern const Verb kEnv;
 extern const Verb kReport;
+extern const Verb kDoctor;
 
 inline constexpr int kGood = 0;
 inline constexpr int kInputIsWrong = 1;

@@ -17,13 +17,12 @@
 namespace tessera::command {
 namespace {
 
-constexpr std::int64_t kMostDevices = 65'536;
 constexpr std::int64_t kMostRows = 1 << 20;
 constexpr std::int64_t kShown = 10;
 
 trainer::LayoutSearchOptions search_options(const Arguments& arguments) {
   trainer::LayoutSearchOptions out;
-  out.devices = arguments.number_or("devices", 1);
+  out.devices = devices_of(arguments, 1);
   trainer::TrainingArguments& training = out.arguments;
   training.config_name = arguments.input();
   training.config_overrides = arguments.value_or("config-overrides", "");
@@ -72,9 +71,10 @@ int run_for_configuration(const Arguments& arguments) {
   const auto shown = static_cast<std::size_t>(arguments.number_or("top", kShown));
   if (const auto json = arguments.value("json")) write_text(*json, trainer::layout_json(plans, shown));
   if (arguments.value_or("json", "") != "-")
-    write_standard_output(fmt::format("{} meshes of {} devices, batch of {} rows, machine {}\n{}{}", plans.size(),
-                                      options.devices, *options.arguments.global_batch_size, options.machine.name(),
-                                      trainer::layout_table(plans, shown), advice(options, plans.front())));
+    write_standard_output(fmt::format("{} meshes of {} devices{}, batch of {} rows, machine {}\n{}{}", plans.size(),
+                                      options.devices, slice_note(arguments), *options.arguments.global_batch_size,
+                                      options.machine.name(), trainer::layout_table(plans, shown),
+                                      advice(options, plans.front())));
   return plans.front().fits ? kGood : kCheckFailed;
 }
 
@@ -111,7 +111,7 @@ const Verb kPlan = {
     "For a program: chooses, for each mesh, the shardings of all values without annotation, as `tessera partition "
     "--auto`.\n"
     "Exit code 3: no layout fits into the memory.",
-    {{"devices", "N", "the number of devices", whole_number(1, kMostDevices)},
+    {{"devices", "N|SLICE", "the number of devices, or a slice of TPUs such as v4-64", device_count_or_slice()},
      {"axes", "N", "for a program: the largest number of axes of a mesh; default: 2", whole_number(1, 4)},
      {"rows", "N", "the rows of a batch over all devices; default: one for each device", whole_number(1, kMostRows)},
      {"block-size", "N", "the number of tokens in a row; default: the largest that the model supports, at most 1024",

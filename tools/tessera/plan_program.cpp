@@ -13,12 +13,14 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/sharding/accelerator.h"
 
 namespace tessera::command {
 namespace {
 
 constexpr std::string_view kAxisNames = "xyzw";
 constexpr std::int64_t kShownMeshes = 10;
+constexpr std::int64_t kMostDevices = 65'536;
 
 struct MeshPlan {
   Mesh mesh;
@@ -118,7 +120,7 @@ bool has_annotations(const Program& program) {
 
 // The mesh of the annotations is one of those that are compared.
 std::vector<Mesh> meshes_of(const Program& program, const Arguments& arguments) {
-  const std::int64_t devices = arguments.number_or("devices", std::max<std::int64_t>(1, program.num_partitions));
+  const std::int64_t devices = devices_of(arguments, std::max<std::int64_t>(1, program.num_partitions));
   const bool is_annotated = has_annotations(program);
   require(!is_annotated || devices == program.num_partitions,
           "{} has shardings for {} devices, --devices is {}: give the program without shardings, or --devices {}",
@@ -132,7 +134,33 @@ std::vector<Mesh> meshes_of(const Program& program, const Arguments& arguments) 
   return out;
 }
 
+std::optional<AcceleratorSlice> slice_of(const Arguments& arguments) {
+  return AcceleratorSlice::parse(arguments.value_or("devices", ""));
+}
+
 }  // namespace
+
+ValueCheck device_count_or_slice() {
+  return [number = whole_number(1, kMostDevices)](std::string_view option, const std::string& value) {
+    try {
+      if (AcceleratorSlice::parse(value)) return;
+    } catch (Error& error) {
+      error.prefix(fmt::format("{} ", option));
+      throw;
+    }
+    number(option, value);
+  };
+}
+
+std::int64_t devices_of(const Arguments& arguments, std::int64_t otherwise) {
+  const auto slice = slice_of(arguments);
+  return slice ? slice->devices : arguments.number_or("devices", otherwise);
+}
+
+std::string slice_note(const Arguments& arguments) {
+  const auto slice = slice_of(arguments);
+  return slice ? fmt::format(" ({})", slice->str()) : "";
+}
 
 int plan_program(const std::string& text, const Arguments& arguments) {
   ParseOptions how;
@@ -166,11 +194,11 @@ int plan_program(const std::string& text, const Arguments& arguments) {
   if (arguments.value_or("json", "") == "-") return kGood;
   const MeshPlan& best = plans.front();
   write_standard_output(
-      fmt::format("{} of {} meshes of {} devices, machine {}\n{}\nthe best one: tessera partition {} --auto --mesh "
+      fmt::format("{} of {} meshes of {} devices{}, machine {}\n{}\nthe best one: tessera partition {} --auto --mesh "
                   "{}{}\nwith these "
                   "shardings of the parameters:\n{}",
-                  plans.size(), meshes.size(), meshes.front().device_count(), options.machine.name(),
-                  table_of(plans, shown), arguments.input(), text_of(best.mesh),
+                  plans.size(), meshes.size(), meshes.front().device_count(), slice_note(arguments),
+                  options.machine.name(), table_of(plans, shown), arguments.input(), text_of(best.mesh),
                   arguments.has("machine") ? " --machine " + *arguments.value("machine") : "", shardings_of(best)));
   return kGood;
 }

@@ -38,7 +38,7 @@ void make_folder(const std::string& path);
 
 /// Calls `write`, which writes a file for the option `name`. After the first Error for this option, the rank prints a
 /// warning, continues, and does not call `write` for the option again. Used for files that only report on a run or
-/// accelerate the next one (TESSERA_DUMP_DIR, PT_XLA_DEBUG_FILE, XLA_METRICS_FILE, TESSERA_CACHE_DIR).
+/// accelerate the next one (TESSERA_DUMP_DIR, PT_XLA_DEBUG_FILE, XLA_METRICS_FILE, TESSERA_CACHE_DIR, --cache_dir).
 void write_for_option(std::string_view name, const std::function<void()>& write);
 
 }  // namespace tessera

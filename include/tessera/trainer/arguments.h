@@ -25,11 +25,12 @@ struct TrainingArguments {
   std::string model_type = "gpt2";  // for a configuration without a model_type
   std::string config_overrides;     // n_embd=10,resid_pdrop=0.2: replaces values of the configuration
   std::string tokenizer_name = "bytes";
+  bool tokenizer_is_given = false;  // by a flag: without one, the tokenizer of the model's folder is used
   std::string train_file;
   std::string validation_file;
   std::string dataset_name;
   std::string dataset_config_name;
-  std::string cache_dir;
+  std::string cache_dir;  // data sets and models are searched here; run_clm also keeps tokens of texts here
   double validation_split_percentage = 5;
   std::int64_t block_size = 0;  // 0: the positions of the model, at most 1024
 
@@ -43,7 +44,7 @@ struct TrainingArguments {
   // Images.
   std::string model = "resnet50";  // resnet18, resnet50, tiny, or a config.json of an image classifier
   std::string datadir;             // a folder with train and val
-  bool fake_data = false;          // generated images, no files
+  bool fake_data = false;          // generated images, or in run_clm random tokens; no files
   std::int64_t fake_data_samples = 1280;
   std::int64_t fake_data_classes = 1000;
   std::int64_t image_size = 224;
@@ -126,16 +127,17 @@ struct TrainingArguments {
   std::string logging_strategy = "steps";               // no, steps, epoch
   std::int64_t logging_steps = 500;
   bool logging_first_step = false;
+  std::string logging_format = "short";  // of the log's lines: short, or mmf with the fields of mmf
   bool do_train = true;
   bool do_eval = true;
   bool disable_tqdm = false;
   std::string logging_dir;  // of log.jsonl: each entry of the log as a line
   std::string report_to;    // jsonl csv tensorboard, all or none; "": jsonl if there is a logging_dir
-  std::string run_name;     // the folder of TensorBoard's files in logging_dir
+  std::string run_name;     // the folder of TensorBoard's files in logging_dir, and the experiment in mmf's lines
   std::string debug;        // tpu_metrics_debug
   bool include_num_input_tokens_seen = false;  // in the log
   bool tpu_metrics_debug = false;              // print the metrics with each entry of the log
-  bool overwrite_cache = false;                // no effect: nothing is cached
+  bool overwrite_cache = false;                // run_clm: replace the tokens in cache_dir; no effect elsewhere
   std::string sample_prompt;
   std::int64_t sample_tokens = 200;
 

@@ -74,6 +74,9 @@ class ProgressBar {
 
 /// The floating-point operations of a training step: 6 x tokens x parameters (Kaplan et al., 2020).
 double training_flops(double tokens, double parameters);
+/// 12 L d S T: the products of queries with keys and of scores with values, forward and backward, in `layers` layers of
+/// `width` for texts of `length` tokens (PaLM, Chowdhery et al., 2022, appendix B). Masked positions count.
+double attention_flops(double tokens, double layers, double width, double length);
 /// flops / seconds / (chips x peak of one chip), in 0..1.
 double model_flops_utilization(double flops, double seconds, double chips, double peak_flops_per_second);
 

@@ -130,6 +130,8 @@ class Task {
   [[nodiscard]] virtual std::int64_t units_per_row() const = 0;
   /// The floating-point operations of a training step over `units` units; nullopt: not known.
   [[nodiscard]] virtual std::optional<double> flops(double units) const = 0;
+  /// The operations of attention, which flops() does not count: attention_flops(). nullopt: none, or not known.
+  [[nodiscard]] virtual std::optional<double> flops_of_attention(double /*units*/) const { return std::nullopt; }
 
   /// A batch of `rows` rows as training reads it, made by abstract_batch(). If the lengths of the samples differ, it
   /// has the greatest length.

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "compile/compiled_form.h"
 #include "execution/debug_report.h"
+#include "tessera/base/log.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/runtime/metrics/metrics.h"
 
@@ -194,6 +197,7 @@ CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
 CompiledFunction& CompiledFunction::operator=(CompiledFunction&&) noexcept = default;
 
 std::vector<Tensor> CompiledFunction::operator()(const std::vector<Tensor>& arguments, std::source_location where) {
+  if (trace().is_capturing()) return call_inside_another(arguments, where);
   run_what_is_recorded(where);
   for (std::size_t i = 0; i < arguments.size(); ++i)
     require(arguments[i].is_materialized(),
@@ -203,6 +207,7 @@ std::vector<Tensor> CompiledFunction::operator()(const std::vector<Tensor>& argu
   for (last_form_ = 0; last_form_ < isize(forms_); ++last_form_)
     if (at(forms_, last_form_)->fits(arguments)) return at(forms_, last_form_)->call(arguments);
   last_form_ = -1;
+  if (!options_.jit_compile) return run_traced(arguments, where);
   return has_graph_break_ ? run_uncompiled(arguments, where) : add_form(arguments, where);
 }
 
@@ -225,9 +230,28 @@ std::vector<Tensor> CompiledFunction::add_form(const std::vector<Tensor>& argume
 std::vector<Tensor> CompiledFunction::run_uncompiled(const std::vector<Tensor>& arguments,
                                                      const std::source_location& where) {
   metrics().count("GraphBreak");
+  return run_traced(arguments, where);
+}
+
+std::vector<Tensor> CompiledFunction::run_traced(const std::vector<Tensor>& arguments,
+                                                 const std::source_location& where) {
   std::vector<Tensor> out = function_(arguments);
   run_what_is_recorded(where);
   return out;
+}
+
+// The program of the outer function contains the ops of this one.
+std::vector<Tensor> CompiledFunction::call_inside_another(const std::vector<Tensor>& arguments,
+                                                          const std::source_location& where) {
+  const bool is_first = !std::exchange(has_noted_call_, true) && RankContext::current().rank() == 0;
+  if (is_first && is_logged(LogLevel::kInfo))
+    log_line(
+        LogLevel::kInfo,
+        fmt::format("note: compile: {} is called in another compiled function, at {}:{}. The outer program contains "
+                    "its ops, and the inner compile() has no effect",
+                    options_.name.empty() ? "a function" : options_.name, where.file_name(), where.line()));
+  last_form_ = -1;
+  return function_(arguments);
 }
 
 void CompiledFunction::check_form_count(const std::vector<Tensor>& arguments) const {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <set>
 
+#include "execution/doctor_record.h"
 #include "tessera/base/call_stack.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
@@ -105,6 +106,7 @@ void report_compilation(const Program& global, const CompiledProgram& compiled) 
   log_debug("rank {} compiled {} for {}: {} instructions, arena of {}", RankContext::current().rank(), global.name,
             compiled.reason, compiled.program.instruction_count(),
             format_bytes(static_cast<double>(compiled.memory.arena)));
+  record_compilation(global, compiled);
   if (!is_asked_for(kCompilations)) return;
   Block block("Compilation Analysis");
   block.line("Compilation Cause").line("  {}", compiled.reason);
@@ -136,6 +138,7 @@ void report_execution(const Program& global, const RunReason& reason) {
 
 void report_step() {
   advise(false);
+  record_step();
   if (!options().text("XLA_METRICS_FILE").empty())
     add_metrics(fmt::format("step={}", metrics().counter_value("MarkStep").value_or(0)));
 }

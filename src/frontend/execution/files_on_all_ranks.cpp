@@ -11,6 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
 namespace {
@@ -71,7 +72,10 @@ void check_same_content(ProcessGroup& world, const RequiredFile& file) {
   const std::string& path = file.path;
   const auto all = gather_from_ranks(world, fingerprint(path));
   const auto other = std::find_if(all.begin(), all.end(), [&](const Fingerprint& f) { return f != all.front(); });
-  if (other == all.end()) return;
+  if (other == all.end()) {
+    if (!path.empty()) metrics().count("FilesCompared");
+    return;
+  }
   const auto speaker = static_cast<int>(other - all.begin());
   const std::vector<std::string>& hosts = session().job.hosts;
   if (world.rank() == speaker)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "execution/debug_report.h"
+#include "execution/doctor_record.h"
 #include "execution/execute.h"
 #include "execution/recording.h"
 #include "tessera/base/files.h"
@@ -50,6 +51,7 @@ void join_communicator(const Communicator& communicator) {
                communicator.crowding_note(static_cast<int>(threads)),
                communicator.nodes(),
                communicator.shares_memory()};
+  record_start();
   begin_requested_trace();
 }
 
@@ -164,6 +166,7 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
     session().job.is_virtual = true;
     check_backend();
     warn_of_unknown_variables();
+    record_start();
     begin_requested_trace();
     std::vector<char*> own = arguments;
     own.push_back(nullptr);

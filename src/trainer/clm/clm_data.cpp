@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 
+#include "clm/token_cache.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -32,10 +33,11 @@ Texts read_texts(const TrainingArguments& arguments) {
 
 ClmData data_of_text(const TrainingArguments& arguments, std::int64_t block_size) {
   const Texts texts = read_texts(arguments);
+  TokenizedText train = tokenize_training_text(arguments, texts.train);
   ClmData out;
-  out.tokenizer = data::make_tokenizer(arguments.tokenizer_name, texts.train);
-  out.train.emplace(out.tokenizer->encode(texts.train), block_size);
-  auto held_out = out.tokenizer->encode(texts.validation);
+  out.tokenizer = std::move(train.tokenizer);
+  out.train.emplace(std::move(train.tokens), block_size);
+  auto held_out = tokenize_text(arguments, *out.tokenizer, texts.validation);
   if (static_cast<std::int64_t>(held_out.size()) < block_size) return out;
   out.validation_tokens_per_byte = static_cast<double>(held_out.size()) / static_cast<double>(texts.validation.size());
   out.validation.emplace(std::move(held_out), block_size);
@@ -65,7 +67,7 @@ void read_validation_file(const TrainingArguments& arguments, const data::TokenF
   const std::string& path = arguments.validation_file;
   if (!data::TokenFile::is_token_file(path)) {
     const std::string text = read_file(path);
-    auto tokens = out.tokenizer->encode(text);
+    auto tokens = tokenize_text(arguments, *out.tokenizer, text);
     out.validation_tokens_per_byte = static_cast<double>(tokens.size()) / static_cast<double>(text.size());
     out.validation.emplace(std::move(tokens), block_size);
     return;

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "clm/auto_shard.h"
+#include "clm/fake_tokens.h"
 #include "flags/input_files.h"
 #include "run/tokenizer_files.h"
 #include "run_task.h"
@@ -27,11 +28,9 @@ class ClmTask final : public Task {
  public:
   explicit ClmTask(const TrainingArguments& arguments) : arguments_(arguments), model_(make_clm_model(arguments)) {
     if (arguments.dry_run) return;
-    data_ = load_clm_data(arguments, model_.block_size);
-    loader_ =
-        make_train_loader(arguments, std::make_shared<data::BlockSource>(*data_.train),
-                          train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards)));
-    check_vocabulary();
+    load_samples();
+    loader_ = make_train_loader(
+        arguments, train_, train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards)));
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -42,6 +41,11 @@ class ClmTask final : public Task {
   [[nodiscard]] std::int64_t units_per_row() const override { return model_.block_size; }
   [[nodiscard]] std::optional<double> flops(double units) const override {
     return training_flops(units, static_cast<double>(model_.model->parameter_count()));
+  }
+  [[nodiscard]] std::optional<double> flops_of_attention(double units) const override {
+    const nn::CausalShape shape = model_.model->shape();
+    return attention_flops(units, static_cast<double>(shape.layers), static_cast<double>(shape.width),
+                           static_cast<double>(model_.block_size));
   }
 
   [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
@@ -59,10 +63,10 @@ class ClmTask final : public Task {
     return record_micro_batch(model_, tokens, targets, labels);
   }
 
-  [[nodiscard]] std::int64_t held_out() const override { return data_.validation ? data_.validation->size() : 0; }
+  [[nodiscard]] std::int64_t held_out() const override { return held_out_ ? held_out_->size() : 0; }
   [[nodiscard]] std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) override {
     return std::make_unique<data::Loader>(
-        std::make_shared<data::BlockSource>(*data_.validation, samples),
+        std::make_shared<FirstSamples>(held_out_, samples),
         data::LoaderOptions{.batch_size = rows, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
   }
   LossParts record_evaluation(const BatchTensors& batch) override {
@@ -71,33 +75,52 @@ class ClmTask final : public Task {
   }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override {
     const double loss = sums.loss / sums.count;
-    const double bits = loss / std::numbers::ln2 * data_.validation_tokens_per_byte;
     const double perplexity = std::exp(loss);
-    return {loss,
-            {{"perplexity", perplexity}, {"bits_per_byte", bits}},
-            fmt::format("loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", loss, perplexity,
-                        bits, static_cast<std::int64_t>(sums.count))};
+    Metrics out{
+        loss, {{"perplexity", perplexity}}, fmt::format("loss {:.4f} nats, perplexity {:.3f}", loss, perplexity)};
+    if (!arguments_.fake_data) {
+      const double bits = loss / std::numbers::ln2 * data_.validation_tokens_per_byte;
+      out.others.emplace_back("bits_per_byte", bits);
+      out.text += fmt::format(", {:.3f} bits per byte", bits);
+    }
+    out.text += fmt::format(" over {} tokens", static_cast<std::int64_t>(sums.count));
+    return out;
   }
 
   void save_tokenizer(const std::string& folder) const override {
-    write_tokenizer(arguments_.tokenizer_name, data_.tokenizer.get(), folder);
+    if (data_.tokenizer) write_tokenizer(arguments_.tokenizer_name, data_.tokenizer.get(), folder);
   }
 
   std::string finish(const OnProgress& on_progress) override {
-    if (arguments_.sample_tokens == 0) return "";
+    if (arguments_.sample_tokens == 0 || !data_.tokenizer) return "";
     return "sample:\n" +
            printable(sample_text(model_, *data_.tokenizer, arguments_.sample_prompt, arguments_.sample_tokens,
                                  static_cast<std::uint64_t>(arguments_.seed), on_progress));
   }
 
  private:
+  void load_samples() {
+    if (arguments_.fake_data) {
+      train_ =
+          std::make_shared<FakeTokens>(arguments_.fake_data_samples, model_.block_size,
+                                       model_.model->shape().vocabulary, static_cast<std::uint64_t>(arguments_.seed));
+      held_out_ = std::make_shared<FirstSamples>(train_, 256);  // as of fake images
+      return;
+    }
+    data_ = load_clm_data(arguments_, model_.block_size);
+    train_ = std::make_shared<data::BlockSource>(*data_.train);
+    if (data_.validation) held_out_ = std::make_shared<data::BlockSource>(*data_.validation);
+    check_vocabulary();
+  }
+
   void check_vocabulary() const {
     const int vocabulary = data_.tokenizer->vocab_size();
     const std::int64_t model_vocabulary = model_.model->shape().vocabulary;
     require(vocabulary <= model_vocabulary,
             "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
             data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments_.config_file());
-    const bool may_be_another = data_.tokenizer->name() == "bytes" && model_vocabulary > 2 * std::int64_t{vocabulary};
+    const bool may_be_another = !arguments_.tokenizer_is_given && data_.tokenizer->name() == "bytes" &&
+                                model_vocabulary > 2 * std::int64_t{vocabulary};
     if (may_be_another && !arguments_.model_name_or_path.empty() && RankContext::current().rank() == 0)
       log_warning(
           "{} has no tokenizer, so the text is read as bytes, although the model has {} ids; --tokenizer_name names "
@@ -107,8 +130,10 @@ class ClmTask final : public Task {
 
   const TrainingArguments& arguments_;
   ClmModel model_;
-  ClmData data_;                          // empty in a dry run
-  std::unique_ptr<data::Loader> loader_;  // null in a dry run
+  ClmData data_;                                  // empty in a dry run, and with --fake_data
+  std::shared_ptr<const data::Source> train_;     // null in a dry run
+  std::shared_ptr<const data::Source> held_out_;  // null if there are none
+  std::unique_ptr<data::Loader> loader_;          // null in a dry run
 };
 
 // Returns the files that every rank reads.
@@ -122,7 +147,7 @@ RequiredFile configuration_of(const TrainingArguments& arguments) {
 
 std::vector<RequiredFile> files_of(const TrainingArguments& arguments) {
   std::vector<RequiredFile> out = {configuration_of(arguments), {arguments.fsdp_config_file(), "--fsdp_config", ""}};
-  if (arguments.dry_run) return out;
+  if (arguments.dry_run || arguments.fake_data) return out;
   for (const auto& [path, flag] :
        {std::pair{arguments.train_file, "--train_file"}, std::pair{arguments.validation_file, "--validation_file"}})
     if (!data::TokenFile::is_token_file(path)) out.push_back({path, flag, ""});

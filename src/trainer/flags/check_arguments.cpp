@@ -185,6 +185,7 @@ void check_reports(const TrainingArguments& a) {
   require(!writes || !a.logging_dir.empty(), "--report_to {} needs --logging_dir", a.report_to);
   require(words.size() < 2 || std::find(words.begin(), words.end(), "none") == words.end(),
           "--report_to: none excludes every other word, got \"{}\"", a.report_to);
+  check_words("logging_format", a.logging_format, {"short", "mmf"});
   check_words("debug", a.debug, {"tpu_metrics_debug"},
               "; a loss that is not finite always ends the run, so underflow_overflow is not needed");
 }

@@ -115,6 +115,7 @@ constexpr std::pair<const char*, const char*> kOverrides[] = {
     {"training.batch_size", "global_batch_size"},
     {"training.checkpoint_interval", "save_steps"},
     {"training.evaluation_interval", "eval_steps"},
+    {"training.experiment_name", "run_name"},
     {"training.log_interval", "logging_steps"},
     {"training.max_epochs", "num_train_epochs"},
     {"training.max_updates", "max_steps"},

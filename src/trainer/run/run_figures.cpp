@@ -24,6 +24,31 @@ std::string peak_line(const ComputePeak& peak) {
   return out;
 }
 
+std::string work_lines(const StepWork& work) {
+  std::string out = fmt::format(
+      "work       6 N T = {:.4g} FLOP per step, which the MFU counts\n"
+      "           N = {} parameters, T = {:.0f} {}\n",
+      work.nominal, work.parameters, work.units, work.unit);
+  constexpr double kPercent = 100;
+  if (work.attention)
+    out += fmt::format("           attention adds 12 L d S T = {:.3g} FLOP ({:.2g}%)\n", *work.attention,
+                       kPercent * *work.attention / work.nominal);
+  if (work.executed) out += fmt::format("           the ranks execute {:.4g} FLOP per step\n", *work.executed);
+  return out;
+}
+
+std::optional<double> executed_flops(std::int64_t first) {
+  const CompiledProgram* step = nullptr;
+  for (const CompiledProgram& program : compiled_programs()) {
+    if (program.number < first || !program.reason.starts_with("mark_step")) continue;
+    if (step != nullptr) return std::nullopt;
+    step = &program;
+  }
+  const auto executable = step == nullptr ? nullptr : step->executable.lock();
+  if (!executable) return std::nullopt;
+  return executable->last_run().flops * static_cast<double>(job_info().ranks);
+}
+
 std::optional<double> ExposedCommunication::seconds_per_program(const ExposedCommunication& earlier) const {
   if (programs == earlier.programs) return std::nullopt;
   return (seconds - earlier.seconds) / static_cast<double>(programs - earlier.programs);

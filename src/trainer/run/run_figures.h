@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/runtime/metrics/compute_peak.h"
@@ -18,6 +19,20 @@ namespace tessera::trainer {
 DType peak_dtype(const TrainingArguments& arguments, const TrainingSetup& setup);
 /// The line for the user.
 std::string peak_line(const ComputePeak& peak);
+/// The operations of a training step.
+struct StepWork {
+  double nominal = 0;  // Task::flops()
+  std::int64_t parameters = 0;
+  double units = 0;  // tokens
+  std::string_view unit;
+  std::optional<double> attention{};  // Task::flops_of_attention()
+  std::optional<double> executed{};   // by all ranks
+};
+/// Lines that say how the MFU counts operations, and how many are executed.
+std::string work_lines(const StepWork& work);
+/// Returns the operations of the last step of all ranks. nullopt if this rank has more than one program since number
+/// `first`, because the programs of a step may then run several times.
+std::optional<double> executed_flops(std::int64_t first);
 /// The exposed communication of this rank so far.
 struct ExposedCommunication {
   double seconds = 0;  // including the time it waited for other ranks

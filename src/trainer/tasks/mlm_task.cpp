@@ -120,6 +120,11 @@ class MlmTask final : public Task {
   [[nodiscard]] std::optional<double> flops(double units) const override {
     return training_flops(units, static_cast<double>(model_.model->parameter_count()));
   }
+  [[nodiscard]] std::optional<double> flops_of_attention(double units) const override {
+    const nn::BertConfig& config = model_.model->config();
+    return attention_flops(units, static_cast<double>(config.num_hidden_layers),
+                           static_cast<double>(config.hidden_size), static_cast<double>(length_));
+  }
 
   [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
     const data::Arrays sample = sample_of(std::vector<std::int32_t>(static_cast<std::size_t>(length_)));

@@ -32,6 +32,29 @@ sigset_t received_signals() {
 
 std::string reason() { return std::strerror(errno); }
 
+// In the new process.
+[[noreturn]] void become(const ChildOptions& options, pid_t parent, int text) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, options.signal_at_death);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (getppid() != parent) _exit(kCannotRun);        // the parent ended before
+  dup2(text, STDERR_FILENO);
+  const int empty = open("/dev/null", O_RDWR);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (!options.has_input) dup2(empty, STDIN_FILENO);
+  if (!options.has_output) dup2(empty, STDOUT_FILENO);
+  close(empty);
+  for (const auto& [name, value] : options.variables) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : options.words) words.push_back(const_cast<char*>(word.c_str()));  // NOLINT
+  words.push_back(nullptr);
+  (void)std::signal(SIGPIPE, SIG_DFL);
+  for (const int signal : options.ignored_signals) (void)std::signal(signal, SIG_IGN);
+  const sigset_t signals = received_signals();
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+  execvp(words.front(), words.data());
+  write_error_text("cannot run " + options.words.front() + ": " + reason() + "\n");
+  _exit(kCannotRun);
+}
+
 }  // namespace
 
 int signal_for_launcher(int signal, bool is_srun) {
@@ -59,6 +82,14 @@ void write_error_text(std::string_view text) {
   }
 }
 
+pid_t start_process(const ChildOptions& options, int text) {
+  const pid_t parent = getpid();
+  const pid_t process = fork();
+  if (process == 0) become(options, parent, text);
+  if (process > 0) (void)setpgid(process, process);  // here too, so that signals to the group are not lost
+  return process;
+}
+
 Child::Child(const ChildOptions& options) {
   std::array<int, 2> ends{};
   require(pipe2(ends.data(), O_CLOEXEC) == 0, "cannot create a pipe: {}", reason());
@@ -66,10 +97,7 @@ Child::Child(const ChildOptions& options) {
   signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   text_ = ends[0];
   (void)fcntl(text_, F_SETFL, O_NONBLOCK);  // NOLINT(cppcoreguidelines-pro-type-vararg)
-  const pid_t parent = getpid();
-  process_ = fork();
-  if (process_ == 0) become(options, parent, ends[1]);
-  (void)setpgid(process_, process_);  // here too, so that signals to the group are not lost
+  process_ = start_process(options, ends[1]);
   close(ends[1]);
   require(signals_ >= 0 && process_ > 0, "cannot start {}: {}", options.words.front(), reason());
 }
@@ -77,30 +105,6 @@ Child::Child(const ChildOptions& options) {
 Child::~Child() {
   if (text_ >= 0) close(text_);
   if (signals_ >= 0) close(signals_);
-}
-
-// In the new process.
-void Child::become(const ChildOptions& options, pid_t parent, int write_end) const {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, options.signal_at_death);  // NOLINT(cppcoreguidelines-pro-type-vararg)
-  if (getppid() != parent) _exit(kCannotRun);        // the parent ended before
-  dup2(write_end, STDERR_FILENO);
-  if (!options.has_input) {
-    const int empty = open("/dev/null", O_RDONLY);  // NOLINT(cppcoreguidelines-pro-type-vararg)
-    dup2(empty, STDIN_FILENO);
-    close(empty);
-  }
-  for (const auto& [name, value] : options.variables) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> words;
-  for (const std::string& word : options.words) words.push_back(const_cast<char*>(word.c_str()));  // NOLINT
-  words.push_back(nullptr);
-  (void)std::signal(SIGPIPE, SIG_DFL);
-  for (const int signal : options.ignored_signals) (void)std::signal(signal, SIG_IGN);
-  const sigset_t signals = received_signals();
-  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-  execvp(words.front(), words.data());
-  write_error_text("cannot run " + options.words.front() + ": " + reason() + "\n");
-  _exit(kCannotRun);
 }
 
 // Returns false at the end of the text, or if there is none now.

@@ -27,7 +27,12 @@ struct ChildOptions {
   int signal_at_death = 0;                                       // the child receives it when this process ends
   std::vector<int> ignored_signals{};                            // unless the program handles them
   bool has_input = false;                                        // else standard input is empty
+  bool has_output = true;                                        // else standard output is discarded
 };
+
+/// Starts a process in a process group of its own. It writes its standard error to the descriptor `text`. Returns its
+/// number, or -1 with errno. Call it in the main thread: the process receives signal_at_death when the thread ends.
+pid_t start_process(const ChildOptions& options, int text);
 
 /// A child in a process group of its own, whose standard error this process reads. Signals to this process are passed to
 /// `on_signal` instead of ending it. Make one object at a time, in the main thread: the child receives signal_at_death
@@ -52,7 +57,6 @@ class Child {
 
  private:
   using Clock = std::chrono::steady_clock;
-  [[noreturn]] void become(const ChildOptions& options, pid_t parent, int write_end) const;
   bool read_text(const Handlers& handlers) const;
   bool read_signals(const Handlers& handlers);
   [[nodiscard]] int milliseconds_left() const;

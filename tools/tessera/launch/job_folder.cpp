@@ -112,6 +112,11 @@ bool JobFolder::wait_until_alone(std::chrono::milliseconds most) {
 }
 
 void JobFolder::clear() {
+  // While wait_until_alone() converts its lock, the last process of a rank may delete the folder.
+  if (!is_in_place(descriptor_, path_)) {
+    close(descriptor_);
+    lock();
+  }
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(path_, ignored))
     if (entry.path().filename() != fs::path(kLock).filename()) fs::remove_all(entry.path(), ignored);

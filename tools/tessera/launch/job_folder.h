@@ -23,7 +23,7 @@ class JobFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Waits until no other process of this host holds the lock. False if one still does after `most`.
   [[nodiscard]] bool wait_until_alone(std::chrono::milliseconds most);
-  /// Deletes all files in it.
+  /// Deletes all files in it. Makes it again if another process deleted it.
   void clear();
 
  private:

@@ -29,6 +29,12 @@ std::vector<std::string> words_of(const std::vector<std::string>& texts) {
 
 bool is_in_slurm_job() { return std::getenv("SLURM_JOB_ID") != nullptr; }
 
+// In jobs of these schedulers (PBS, LSF, Grid Engine, Slurm), mpirun may start its daemons without ssh.
+bool is_in_job() {
+  return is_in_slurm_job() || std::getenv("PBS_JOBID") != nullptr || std::getenv("LSB_JOBID") != nullptr ||
+         std::getenv("PE_HOSTFILE") != nullptr;
+}
+
 Launcher launcher_of(const Arguments& arguments) {
   Launcher out;
   out.program = arguments.value_or("launcher", is_in_slurm_job() ? "srun" : "mpirun");
@@ -100,6 +106,7 @@ LaunchPlan plan_of(const Arguments& arguments) {
   out.crash_loop = arguments.number_or("crash-loop", 3);
   out.grace = std::chrono::seconds(arguments.number_or("grace", 30));
   out.retry_after = std::chrono::seconds(arguments.number_or("retry-after", 30));
+  out.host_timeout = std::chrono::seconds(arguments.number_or("host-timeout", is_in_job() ? 0 : 10));
   out.output_dir = output_folder(out.program, working_folder(out.launcher.words));
   out.checkpoints = arguments.value_or("checkpoints", out.output_dir);
   out.resume_words = out.output_dir.empty() ? std::vector<std::string>{} : words_of({"--resume_from_checkpoint true"});
@@ -149,7 +156,8 @@ const Verb kLaunch = {
          {"np-on-restart", "N", "the number of ranks of all restarts (default: that of the start)",
           whole_number(1, kMostRanks)},
          {"min-ranks", "N",
-          "after a start without a newer checkpoint, the next start has one rank fewer, but at least N ranks",
+          "after a start without a newer checkpoint, the next start has one rank fewer, but at least N ranks; a start "
+          "that leaves out lost hosts may also have fewer",
           whole_number(1, kMostRanks)},
          {"checkpoints", "DIR", "the folder with checkpoint-N (default: --output_dir of the program)"},
          repeated(
@@ -160,6 +168,10 @@ const Verb kLaunch = {
          {"resume-first", "", "continues from the newest checkpoint at the first start too, if there is one"},
          {"grace", "SECONDS", "the time from a signal until ranks are killed (default 30)", whole_number(0, 1'000'000)},
          {"retry-after", "SECONDS", "the time before a restart if a host that was lost does not answer (default 30)",
+          whole_number(0, 1'000'000)},
+         {"host-timeout", "SECONDS",
+          "the time in which a host must answer before a restart, else the restart leaves it out (default 10; 0: hosts "
+          "are not checked)",
           whole_number(0, 1'000'000)},
          {"rank-wrapper", "FOLDER", ""}},
     .run = run_launch,

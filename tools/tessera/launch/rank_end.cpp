@@ -17,6 +17,7 @@ namespace tessera::command {
 namespace {
 
 constexpr char kMark = '\x1e';  // "record separator"
+constexpr std::string_view kStart = "tessera-rank-start";
 constexpr std::string_view kWord = "tessera-rank-word";
 constexpr std::string_view kEnd = "tessera-rank-end";
 constexpr std::size_t kMostLines = 12;
@@ -94,6 +95,8 @@ std::vector<std::string> report_lines(const RankEnd& end) {
   return out;
 }
 
+std::string start_report(int rank) { return fmt::format("{}{} {}\n", kMark, kStart, rank); }
+
 std::string ReportReader::take(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -118,6 +121,7 @@ void ReportReader::read_line(std::string_view line) {
   if (space == std::string_view::npos) return;
   const std::string_view kind = line.substr(0, space);
   line.remove_prefix(space + 1);
+  has_started_ = has_started_ || kind == kStart || kind == kEnd;
   if (kind == kWord) {
     const auto end = line.find(' ');
     int rank = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks ended, and their last words. The process that runs a rank reports them on its standard error, which the
-// launcher carries to `tessera launch` from every host.
+// That ranks have started, how they ended, and their last words. The process that runs a rank reports them on its standard
+// error, which the launcher carries to `tessera launch` from every host.
 #pragma once
 
 #include <cstdint>
@@ -53,13 +53,19 @@ class LastLines {
 /// once.
 std::vector<std::string> report_lines(const RankEnd& end);
 
+/// The line that reports the start of a rank. Reports of ends may be lost: ranks that have waited too long for another
+/// host end the launcher, which then forwards nothing.
+std::string start_report(int rank);
+
 /// Takes the lines of reports out of a stream of text.
 class ReportReader {
  public:
   /// Returns the text without reports, as far as it is known not to be one.
   std::string take(std::string_view text);
-  /// The ranks that have reported, by rank.
+  /// The ranks that have reported their end, by rank.
   [[nodiscard]] const std::map<int, RankEnd>& ends() const { return ends_; }
+  /// True if a rank has reported its start or its end.
+  [[nodiscard]] bool has_started() const { return has_started_; }
 
  private:
   void read_line(std::string_view line);
@@ -67,6 +73,7 @@ class ReportReader {
   std::string open_;  // the beginning of a report
   std::map<int, std::vector<std::string>> words_;
   std::map<int, RankEnd> ends_;
+  bool has_started_ = false;
 };
 
 }  // namespace tessera::command

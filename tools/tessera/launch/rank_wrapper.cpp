@@ -64,6 +64,7 @@ int run_rank(const std::string& folder, const std::vector<std::string>& program,
   if (is_under_srun) options.ignored_signals = {SIGUSR2};
   options.variables.emplace_back("OMPI_MCA_btl_vader_backing_directory", folder);
   Child child(options);
+  write_error_text(start_report(rank_of_process()));
   bool is_told_to_end = false;
   const ProcessEnd end = child.wait({.on_text =
                                          [&](std::string_view text) {

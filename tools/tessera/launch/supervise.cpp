@@ -13,6 +13,8 @@
 
 #include "launch/checkpoint_watch.h"
 #include "launch/child.h"
+#include "launch/host_check.h"
+#include "launch/hosts.h"
 #include "launch/job_folder.h"
 #include "launch/rank_end.h"
 #include "tessera/base/error.h"
@@ -42,6 +44,7 @@ std::chrono::seconds time_to_end(const LaunchPlan& plan, std::chrono::seconds un
 struct Outcome {
   ProcessEnd launcher;
   std::map<int, RankEnd> ranks;  // those that ended otherwise than with 0
+  bool has_started = false;      // a rank
   double seconds = 0;
   [[nodiscard]] bool is_good() const { return launcher.is_good() && ranks.empty(); }
   /// The rank that ended first by itself; null if none did.
@@ -100,8 +103,14 @@ std::vector<std::string> variables_to_pass() {
   return out;
 }
 
-std::vector<std::string> launcher_words(const Launcher& launcher, std::int64_t ranks, const std::string& folder) {
-  const std::string count = std::to_string(ranks);
+// What a start uses: all hosts of the plan, or those that answer.
+struct Placement {
+  std::int64_t ranks = 1;
+  std::vector<std::string> options;  // of the launcher
+};
+
+std::vector<std::string> launcher_words(const Launcher& launcher, const Placement& on, const std::string& folder) {
+  const std::string count = std::to_string(on.ranks);
   std::vector<std::string> out = {launcher.program, launcher.is_srun ? "-n" : "-np", count};
   if (launcher.is_srun) {
     out.emplace_back("--kill-on-bad-exit=1");
@@ -109,7 +118,7 @@ std::vector<std::string> launcher_words(const Launcher& launcher, std::int64_t r
     out.insert(out.end(), {"-q", "--mca", "orte_local_tmpdir_base", folder});
     for (const std::string& name : variables_to_pass()) out.insert(out.end(), {"-x", name});
   }
-  out.insert(out.end(), launcher.words.begin(), launcher.words.end());
+  out.insert(out.end(), on.options.begin(), on.options.end());
   out.insert(out.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "launch", "--rank-wrapper", folder});
   if (launcher.is_srun) out.insert(out.end(), {"--launcher", "srun"});
   out.emplace_back("--");
@@ -138,6 +147,7 @@ class Start {
                                 .on_signal = [&](int signal) { pass_on(signal); },
                                 .on_time = [&] { press(); }});
     out.ranks = reports_.ends();
+    out.has_started = reports_.has_started() || is_of_signal(out.launcher.status());
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return out;
   }
@@ -196,6 +206,7 @@ class Supervisor {
   explicit Supervisor(const LaunchPlan& plan)
       : plan_(plan),
         ranks_(plan.ranks),
+        placement_{plan.ranks, plan.launcher.words},
         checkpoints_(plan.checkpoints, plan.resumes_first || resumes_newest(plan.program)) {
     owns_output_ = !holds_run() || (plan.resumes_first && !holds_result());
   }
@@ -204,7 +215,7 @@ class Supervisor {
     while (true) {
       const std::string checkpoint = restart_ > 0 || plan_.resumes_first ? checkpoints_.newest() : "";
       if (restart_ > 0) announce(checkpoint);
-      std::vector<std::string> words = launcher_words(plan_.launcher, ranks_, folder_.path());
+      std::vector<std::string> words = launcher_words(plan_.launcher, placement_, folder_.path());
       const auto program = program_words(plan_, checkpoint);
       words.insert(words.end(), program.begin(), program.end());
       if (checkpoint.empty() && starts_over()) words.emplace_back("--overwrite_output_dir");
@@ -222,8 +233,7 @@ class Supervisor {
         say(fmt::format("does not start again: {}", reason));
         return cause.status;
       }
-      if (const int signal = wait_for_hosts(outcome); signal != 0) return kKilledBySignal + signal;
-      prepare_restart();
+      if (const int signal = prepare_restart(outcome); signal != 0) return kKilledBySignal + signal;
     }
   }
 
@@ -270,7 +280,7 @@ class Supervisor {
   }
 
   void announce(const std::string& checkpoint) const {
-    say(fmt::format("restart {} of at most {} with {} ranks, {}", restart_, plan_.max_restarts, ranks_,
+    say(fmt::format("restart {} of at most {} with {} ranks, {}", restart_, plan_.max_restarts, placement_.ranks,
                     checkpoint.empty() ? "from the beginning: there is no checkpoint" : "from " + checkpoint));
   }
 
@@ -288,7 +298,7 @@ class Supervisor {
     if (is_rank && (cause.status == kUsageError || cause.status == kCannotRun || cause.status == kNotFound))
       return fmt::format("exit code {} means that {}", cause.status,
                          cause.status == kUsageError ? "the command line is wrong" : "the program cannot be run");
-    if (restart_ == 0 && outcome.ranks.empty() && cause.status < kKilledBySignal && !has_progress)
+    if (restart_ == 0 && !outcome.has_started && cause.status < kKilledBySignal && !has_progress)
       return fmt::format("{} has not started the program; see its message above", plan_.launcher.program);
     if (fruitless_ >= plan_.crash_loop)
       return fmt::format("{} starts in a row made no newer checkpoint (--crash-loop)", fruitless_);
@@ -296,27 +306,48 @@ class Supervisor {
     return "";
   }
 
-  static bool has_started(const Outcome& outcome) {
-    return !outcome.ranks.empty() || is_of_signal(outcome.launcher.status());
-  }
-
   // A host that was lost may come back. Returns a signal that ends the job meanwhile, or 0.
   [[nodiscard]] int wait_for_hosts(const Outcome& outcome) const {
-    if (has_started(outcome)) return 0;
+    if (outcome.has_started) return 0;
     say(fmt::format("{} has not started the program; tries again after {} s", plan_.launcher.program,
                     plan_.retry_after.count()));
     return signal_within(plan_.retry_after);
   }
 
-  void prepare_restart() {
+  // Leaves out the hosts that do not answer, if the others have enough slots. Returns a signal that ends the job
+  // meanwhile, or 0.
+  [[nodiscard]] int choose_hosts() {
+    placement_ = {ranks_, plan_.launcher.words};
+    if (plan_.launcher.is_srun || plan_.host_timeout.count() == 0) return 0;
+    std::vector<Host> hosts = hosts_in(placement_.options);
+    const HostCheck check = check_hosts(hosts, launch_agent(placement_.options), plan_.host_timeout, folder_.path());
+    if (check.lost.empty() || check.signal != 0) return check.signal;
+    std::vector<std::string> names;
+    for (const LostHost& host : check.lost) names.push_back(host.name);
+    std::erase_if(hosts,
+                  [&](const Host& host) { return std::find(names.begin(), names.end(), host.name) != names.end(); });
+    const RankCount count = ranks_on(hosts, ranks_, plan_.min_ranks);
+    for (const LostHost& host : check.lost)
+      say(count.problem.empty()
+              ? fmt::format("leaves out host {}: {}", host.name, host.cause)
+              : fmt::format("cannot leave out host {} ({}): {}", host.name, host.cause, count.problem));
+    if (count.problem.empty()) placement_ = {count.ranks, options_without(placement_.options, names, folder_.path())};
+    return 0;
+  }
+
+  // Returns a signal that ends the job meanwhile, or 0.
+  [[nodiscard]] int prepare_restart(const Outcome& outcome) {
+    if (const int signal = wait_for_hosts(outcome); signal != 0) return signal;
     folder_.clear();
     ++restart_;
     if (restart_ == 1 && plan_.ranks_at_restart > 0) ranks_ = plan_.ranks_at_restart;
     if (fruitless_ > 0 && plan_.min_ranks > 0) ranks_ = std::min(ranks_, std::max(plan_.min_ranks, ranks_ - 1));
+    return choose_hosts();
   }
 
   const LaunchPlan& plan_;
-  std::int64_t ranks_;
+  std::int64_t ranks_;  // if all hosts answer
+  Placement placement_;
   CheckpointWatch checkpoints_;
   bool owns_output_ = false;  // --output_dir held no run before the job
   JobFolder folder_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a job, and starts it again from its newest checkpoint when a rank ends.
+// Runs a job, and starts it again from its newest checkpoint when a rank ends, without hosts that were lost.
 #pragma once
 
 #include <chrono>
@@ -26,6 +26,7 @@ struct LaunchPlan {
   std::int64_t crash_loop = 0;            // so many starts in a row without a newer checkpoint end the job
   std::chrono::seconds grace{};           // from a signal until ranks are killed
   std::chrono::seconds retry_after{};     // before a restart, if the launcher could not start the ranks
+  std::chrono::seconds host_timeout{};    // in which a host must answer before a restart; 0: hosts are not checked
   std::string output_dir;                 // of the program; "": it has none
   std::string checkpoints;                // the folder with checkpoint-N; "": unknown
   std::vector<std::string> resume_words;  // added to the program if there is a checkpoint

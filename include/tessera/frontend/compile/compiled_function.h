@@ -46,6 +46,9 @@ struct CompileOptions {
   /// ops after the last backward() (the update). Values that a later program needs stay in memory. The results are the
   /// same. Error for a function without backward().
   int graphs = 1;
+  /// False: each call traces the function and ends the step. The results are the same, and a call takes longer. To
+  /// find out whether an error or a wrong value comes from the compiled call.
+  bool jit_compile = true;
 };
 
 class CompiledFunction {
@@ -56,7 +59,8 @@ class CompiledFunction {
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
 
-  /// Runs one step. Collective. Errors in the first call with given argument types: the function reads a value or ends
+  /// Runs one step. Collective. In another compiled function, only calls the function: its ops belong to the program of the
+  /// outer one. Errors in the first call with given argument types: the function reads a value or ends
   /// the step; it creates a gradient or a tensor that outlives the call and that it does not return; an argument has no
   /// value.
   std::vector<Tensor> operator()(const std::vector<Tensor>& arguments,
@@ -70,6 +74,8 @@ class CompiledFunction {
  private:
   std::vector<Tensor> add_form(const std::vector<Tensor>& arguments, const std::source_location& where);
   std::vector<Tensor> run_uncompiled(const std::vector<Tensor>& arguments, const std::source_location& where);
+  std::vector<Tensor> run_traced(const std::vector<Tensor>& arguments, const std::source_location& where);
+  std::vector<Tensor> call_inside_another(const std::vector<Tensor>& arguments, const std::source_location& where);
   void check_form_count(const std::vector<Tensor>& arguments) const;
   struct Form;  // the program for some argument types and shardings
   Function function_;
@@ -77,6 +83,7 @@ class CompiledFunction {
   std::vector<std::unique_ptr<Form>> forms_;
   int last_form_ = -1;
   bool has_graph_break_ = false;
+  bool has_noted_call_ = false;
 };
 
 /// Traces `function` at its first call. Everything that `function` refers to must outlive the result.

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens of texts in --cache_dir. Byte-level BPE takes minutes for a large text, so later runs read the tokens from a
+// token file. Its name is a hash of the text and of the tokenizer:
+//
+//   CACHE_DIR/tessera_tokens/0123456789abcdef.tokens
+//
+// Every rank reads it, and rank 0 writes it. A file whose tokens do not decode to the text is ignored with a warning and
+// replaced. If a file cannot be written, the run continues with a warning.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/data/tokenizer.h"
+#include "tessera/trainer/arguments.h"
+
+namespace tessera::trainer {
+
+struct TokenizedText {
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::vector<std::int32_t> tokens;
+};
+/// Makes the tokenizer of --tokenizer_name and the tokens of the training text. `bpe:N` is trained on this text; if its
+/// tokens are cached, so is the vocabulary. Errors: those of data::make_tokenizer().
+TokenizedText tokenize_training_text(const TrainingArguments& arguments, const std::string& text);
+/// Returns the tokens of another text.
+std::vector<std::int32_t> tokenize_text(const TrainingArguments& arguments, const data::Tokenizer& tokenizer,
+                                        const std::string& text);
+
+}  // namespace tessera::trainer
