@@ -96,7 +96,7 @@ double Dual::pass() {
   double room = 0;  // at these prices
   for (int t = 0; t < model_.points(); ++t) room += prices_.at()[dual_at(t)] * model_.room[dual_at(t)];
   bound -= room;
-  if (bound > 2 * most_cost_ + kRounding * room) is_infeasible_ = true;
+  if (bound > most_cost_ + std::fabs(most_cost_) + kRounding * room) is_infeasible_ = true;
   ++since_better_;
   if (bound > bound_) {
     if (bound > bound_ + 1e-6 * std::fabs(bound_)) since_better_ = 0;

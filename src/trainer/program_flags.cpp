@@ -110,7 +110,9 @@ void check_fake_tokens(const TrainingArguments& a) {
                                                                          {"--validation_file", a.validation_file},
                                                                          {"--dataset_name", a.dataset_name}})
     require(value.empty(), "--fake_data and {} exclude each other: random tokens replace the text", flag);
-  require(a.fake_data_samples >= 1, "--fake_data_samples must be at least 1, got {}", a.fake_data_samples);
+  constexpr std::int64_t kMostSamples = 1 << 30;
+  require(a.fake_data_samples >= 1 && a.fake_data_samples <= kMostSamples,
+          "--fake_data_samples must be from 1 to {}, got {}", kMostSamples, a.fake_data_samples);
 }
 
 void check_clm(const TrainingArguments& a) {

@@ -74,7 +74,7 @@ TEST_F(AutoCommand, Errors) {
   expect("plan mlp.partitioned.hlo --devices 6", 1, "belong to per-device programs");
   expect("plan mlp.hlo", 2, "--devices must be at least 2 for a program");
   expect("plan mlp.hlo --devices v4-12", 2, "--devices v4-12: a slice of v4 has a multiple of 8 cores");
-  expect("plan mlp.hlo --devices v4", 2, "--devices takes a number from 1 to 65536, got \"v4\"");
+  expect("plan mlp.hlo --devices v4", 2, "--devices v4: no such slice of TPUs; their names are v2-N, v3-N");
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ TEST(TrainingArguments, FakeDataNeedsNoTextAndExcludesIt) {
             "--fake_data and --validation_file exclude each other: random tokens replace the text");
   EXPECT_EQ(error_with("--dataset_name", "wikitext"),
             "--fake_data and --dataset_name exclude each other: random tokens replace the text");
-  EXPECT_EQ(error_with("--fake_data_samples", "0"), "--fake_data_samples must be at least 1, got 0");
+  EXPECT_EQ(error_with("--fake_data_samples", "0"), "--fake_data_samples must be from 1 to 1073741824, got 0");
 }
 
 TEST(TrainingArguments, StepsFollowFromEpochsAndAccumulation) {

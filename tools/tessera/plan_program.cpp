@@ -148,6 +148,9 @@ ValueCheck device_count_or_slice() {
       error.prefix(fmt::format("{} ", option));
       throw;
     }
+    const bool is_name = value.find_first_of("vV") != std::string::npos;
+    require(!is_name, "{} {}: no such slice of TPUs; their names are v2-N, v3-N, v4-N, v5p-N, v5litepod-N and v6e-N",
+            option, value);
     number(option, value);
   };
 }

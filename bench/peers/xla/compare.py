@@ -187,15 +187,15 @@ def table(rows):
              f"{sum(not r['over'] for r in compared)}; failures: {sum(bool(r['failures']) for r in rows)}; "
              f"XLA has no program: {sum(r['xla'] is None for r in rows)}"]
     unlike = [r for r in compared if "borders differ" in r["notes"]]
-    lines.append(f"  parameters or results lie otherwise than XLA's in {len(unlike)}, of which {sum(bool(r['over']) for r in unlike)} exceed a limit")
+    lines.append(f"  parameters or results have other shardings than XLA's in {len(unlike)}, of which {sum(bool(r['over']) for r in unlike)} exceed a limit")
     for k in KEYS:
         better = sum(r["ratios"][k] < 1 for r in compared)
         total = (sum(r["ours"][k] for r in compared), sum(r["xla"][k] for r in compared))
         lines.append(f"  {k}: over {LIMITS[k]} in {len(over[k])}, below 1 in {better}; sums {total[0]:.0f} against {total[1]:.0f}")
     fewer = [r for r in compared if r["late"] and r["late"]["bytes"] < r["xla"]["bytes"]]
-    lines.append(f"  behind XLA's simplification its bytes are fewer in {len(fewer)}; ours exceed those in "
+    lines.append(f"  after XLA's simplification, its bytes are fewer in {len(fewer)}; ours exceed those in "
                  f"{sum(r['ours']['bytes'] > r['late']['bytes'] for r in compared if r['late'])}")
-    lines += ["", "parameters or results that lie otherwise: our shapes / XLA's"]
+    lines += ["", "parameters or results with other shardings: our shapes / XLA's"]
     for r in unlike:
         mine, others = r["border"]["ours"].split("->"), r["border"]["xla"].split("->")
         lines.append(f"  {r['name']:58} " + "; ".join(f"{what} {a} / {b}" for what, a, b in zip(("parameters", "results"), mine, others) if a != b))

@@ -63,7 +63,8 @@ class TPUStrategy {
   /// The number of devices of the mesh.
   [[nodiscard]] std::int64_t num_replicas_in_sync() const { return mesh_.device_count(); }
   /// The strategy must outlive the scope.
-  StrategyScope scope() const { return StrategyScope(*this); }
+  StrategyScope scope() const& { return StrategyScope(*this); }
+  StrategyScope scope() const&& = delete;
   /// Makes a module in the scope of the strategy.
   template <class M, class... Args>
   [[nodiscard]] std::unique_ptr<M> create(Args&&... args) const {

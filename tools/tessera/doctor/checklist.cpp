@@ -55,6 +55,12 @@ Item check_program(const Record& record, const JobEnd& end) {
   return out;
 }
 
+// What programs do in later steps cannot be seen.
+Item not_checked(const Record& record, std::string_view name) {
+  return {name, fmt::format("not checked: {} of at least {} steps", record.steps.size(), kFirstSteps + 2), kWarning,
+          "let the program run for more steps"};
+}
+
 // ---- compilations ---------------------------------------------------------------------------------------------------------
 
 // The reason why a place needed another program than before.
@@ -121,6 +127,7 @@ std::map<std::string, Growth> growths(const Record& record) {
 Item check_counters(const Record& record, std::string_view name, const std::vector<std::string_view>& prefixes,
                     std::string_view advice) {
   Item out{name, ""};
+  if (later_steps(record) < 2) return not_checked(record, name);
   for (const auto& [counter, growth] : growths(record)) {
     if (std::none_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return counter.starts_with(prefix); }))
       continue;
@@ -138,6 +145,7 @@ Item check_counters(const Record& record, std::string_view name, const std::vect
 
 Item check_data(const Record& record) {
   constexpr double kMostWait = 0.2;  // of the time of the steps
+  if (later_steps(record) < 1) return not_checked(record, "data");
   const JsonObject& first = at(record.steps, std::min<std::int64_t>(kFirstSteps, isize(record.steps)) - 1);
   const JsonObject& last = record.steps.back();
   const auto grown = [&](const char* key) { return value_of<double>(last, key) - value_of<double>(first, key); };

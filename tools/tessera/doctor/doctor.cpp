@@ -78,8 +78,8 @@ int run_doctor(const Arguments& arguments) {
   const JobEnd end = run_job(arguments, path, steps);
   const std::vector<Item> items = checklist(read_record(path, steps), end);
   const std::string json = arguments.value_or("json", "");
-  if (!json.empty() && json != "-") write_file(json, checklist_json(items));
   write_standard_output(json == "-" ? checklist_json(items) : checklist_text(items));
+  if (!json.empty() && json != "-") write_file(json, checklist_json(items));
   const bool is_good = std::all_of(items.begin(), items.end(), [](const Item& item) { return item.finding == "ok"; });
   return is_good ? kGood : kInputIsWrong;
 }

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/text.h"
 
 namespace tessera::command {
@@ -101,6 +103,13 @@ std::vector<Host> hosts_in(const std::vector<std::string>& options) {
       if (auto host = host_of_line(line)) add(in_files, *std::move(host));
   }
   return listed.empty() ? in_files : listed;
+}
+
+void check_hostfiles(const std::vector<std::string>& options) {
+  for (std::size_t i = 0; i + 1 < options.size(); ++i)
+    if (is_hostfile_option(options[i]))
+      if (const std::string reason = why_unreadable(options[i + 1]); !reason.empty())
+        throw Error(fmt::format("{}: {}", options[i], reason));
 }
 
 std::vector<std::string> options_without(const std::vector<std::string>& options, const std::vector<std::string>& names,

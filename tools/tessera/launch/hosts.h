@@ -19,6 +19,9 @@ struct Host {
 /// --host counts them instead (`+n0`). Hostfiles that cannot be read count as empty: mpirun reports them.
 std::vector<Host> hosts_in(const std::vector<std::string>& options);
 
+/// Error if a hostfile in the options cannot be read.
+void check_hostfiles(const std::vector<std::string>& options);
+
 /// Returns the options without the hosts of these names. Copies of hostfiles are written into `folder`.
 std::vector<std::string> options_without(const std::vector<std::string>& options, const std::vector<std::string>& names,
                                          const std::string& folder);

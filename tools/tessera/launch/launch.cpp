@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "command_line.h"
+#include "launch/hosts.h"
 #include "launch/rank_wrapper.h"
 #include "launch/supervise.h"
 #include "tessera/base/command_line.h"
@@ -47,6 +48,7 @@ Launcher launcher_of(const Arguments& arguments) {
     out.words.insert(out.words.end(), {fmt::format("--{}", name), *value});
   }
   for (std::string& word : words_of(arguments.values("launcher-args"))) out.words.push_back(std::move(word));
+  if (!out.is_srun) check_hostfiles(out.words);
   return out;
 }
 
