@@ -62,6 +62,12 @@ std::optional<AcceleratorSlice> AcceleratorSlice::parse(std::string_view name) {
   return out;
 }
 
+std::string AcceleratorSlice::name_forms() {
+  std::string out;
+  for (const Version& version : kVersions) out += fmt::format("{}{}-N", out.empty() ? "" : ", ", version.name);
+  return out;
+}
+
 std::string AcceleratorSlice::str() const {
   const auto counted = [](std::int64_t count, std::string_view what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");

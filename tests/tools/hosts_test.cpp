@@ -11,9 +11,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/error_of.h"
+
 namespace tessera::command {
 namespace {
 
+using ::tessera::testing::error_of;
 using Words = std::vector<std::string>;
 
 // `a:2 joe@b:0`, with the addresses.
@@ -79,9 +82,16 @@ TEST_F(Hostfile, ACopyLeavesOutTheLinesOfHosts) {
   EXPECT_EQ(text_of(hosts_in(options)), "node1:4 node22:4");
 }
 
-TEST_F(Hostfile, AFileThatCannotBeCopiedStays) {
-  const Words options = {"--hostfile", file("a\nb\n")};
-  EXPECT_EQ(options_without(options, {"a"}, folder() + "/absent"), options);
+TEST_F(Hostfile, AFileThatCannotBeCopiedIsAnError) {
+  const std::string path = file("a\nb\n");
+  EXPECT_EQ(error_of([&] {
+              (void)options_without({"--hostfile", path}, {"a"}, folder() + "/absent");
+            }),
+            "cannot write " + folder() + "/absent/hostfile.0");
+  EXPECT_EQ(error_of([&] {
+              (void)options_without({"--hostfile", path + ".absent"}, {"a"}, folder());
+            }),
+            "cannot read " + path + ".absent");
 }
 
 TEST(Hosts, ListsLeaveOutHosts) {

@@ -149,8 +149,8 @@ ValueCheck device_count_or_slice() {
       throw;
     }
     const bool is_name = value.find_first_of("vV") != std::string::npos;
-    require(!is_name, "{} {}: no such slice of TPUs; their names are v2-N, v3-N, v4-N, v5p-N, v5litepod-N and v6e-N",
-            option, value);
+    require(!is_name, "{} {}: no such slice of TPUs; their names are {}", option, value,
+            AcceleratorSlice::name_forms());
     number(option, value);
   };
 }

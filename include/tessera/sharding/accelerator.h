@@ -22,6 +22,8 @@ struct AcceleratorSlice {
   /// Reads the name of a slice. nullopt: the text does not begin with the name of a version and a hyphen. Errors: the
   /// number is not a multiple of what the version allows, or is larger than its pod.
   static std::optional<AcceleratorSlice> parse(std::string_view name);
+  /// The forms of all names: `v2-N, v3-N, …`.
+  static std::string name_forms();
   /// `v4-64: 64 cores, 32 chips, 8 hosts`.
   [[nodiscard]] std::string str() const;
 };

@@ -67,15 +67,15 @@ void add(std::vector<Host>& hosts, Host host) {
     it->slots = std::max<std::int64_t>(it->slots, 1) + std::max<std::int64_t>(host.slots, 1);
 }
 
-// Returns the path of the copy, or of the file itself if it cannot be copied.
-std::string copy_without(const std::string& path, const std::vector<std::string>& names, const std::string& copy) {
+void copy_without(const std::string& path, const std::vector<std::string>& names, const std::string& copy) {
   std::ifstream in(path);
   std::ofstream out(copy);
+  require(in.is_open(), "cannot read {}", path);
   for (std::string line; std::getline(in, line);) {
     const auto host = host_of_line(line);
     if (!host || !contains(names, host->name)) out << line << "\n";
   }
-  return in.is_open() && out.flush() ? copy : path;
+  require(static_cast<bool>(out.flush()), "cannot write {}", copy);
 }
 
 // The value of an MCA parameter of Open MPI; "" if it is not given.
@@ -127,7 +127,9 @@ std::vector<std::string> options_without(const std::vector<std::string>& options
       std::erase_if(entries, [&](const std::string& entry) { return contains(names, host_of_entry(entry).name); });
       value = fmt::format("{}", fmt::join(entries, ","));
     } else {
-      value = copy_without(value, names, fmt::format("{}/hostfile.{}", folder, i));
+      const std::string copy = fmt::format("{}/hostfile.{}", folder, i);
+      copy_without(value, names, copy);
+      value = copy;
     }
     if (!value.empty()) out.insert(out.end(), {options[i], value});
     ++i;

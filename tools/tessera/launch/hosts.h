@@ -22,7 +22,8 @@ std::vector<Host> hosts_in(const std::vector<std::string>& options);
 /// Error if a hostfile in the options cannot be read.
 void check_hostfiles(const std::vector<std::string>& options);
 
-/// Returns the options without the hosts of these names. Copies of hostfiles are written into `folder`.
+/// Returns the options without the hosts of these names. Copies of hostfiles are written into `folder`. Error if a
+/// hostfile cannot be copied.
 std::vector<std::string> options_without(const std::vector<std::string>& options, const std::vector<std::string>& names,
                                          const std::string& folder);
 

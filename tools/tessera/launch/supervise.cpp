@@ -326,12 +326,18 @@ class Supervisor {
     for (const LostHost& host : check.lost) names.push_back(host.name);
     std::erase_if(hosts,
                   [&](const Host& host) { return std::find(names.begin(), names.end(), host.name) != names.end(); });
-    const RankCount count = ranks_on(hosts, ranks_, plan_.min_ranks);
+    RankCount count = ranks_on(hosts, ranks_, plan_.min_ranks);
+    std::vector<std::string> options;
+    try {
+      if (count.problem.empty()) options = options_without(placement_.options, names, folder_.path());
+    } catch (const Error& error) {
+      count.problem = error.what();
+    }
     for (const LostHost& host : check.lost)
       say(count.problem.empty()
               ? fmt::format("leaves out host {}: {}", host.name, host.cause)
               : fmt::format("cannot leave out host {} ({}): {}", host.name, host.cause, count.problem));
-    if (count.problem.empty()) placement_ = {count.ranks, options_without(placement_.options, names, folder_.path())};
+    if (count.problem.empty()) placement_ = {count.ranks, std::move(options)};
     return 0;
   }
 
