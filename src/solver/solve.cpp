@@ -22,7 +22,8 @@ constexpr double kRelativeError = 1e-9;         // of a bound, from rounding
 struct Result {
   std::optional<Choices> choices;
   double bound = 0;
-  bool is_exact = false;  // the choices are the best ones; without choices, none keep the limit
+  bool is_exact = false;    // the choices are the best ones; without choices, none keep the limit
+  bool is_cut_off = false;  // no choices cost less than the cutoff
   std::int64_t work = 0;
   std::int64_t nearest_time = 0;  // if there are no choices: where the best try exceeds the limit, and by how much
   double nearest_over = 0;
@@ -61,7 +62,8 @@ void search(const Model& model, const Budget& budget, const Clock& clock, Result
   rounds.run();
   out.work = rounds.work();
   out.is_exact = rounds.is_infeasible();
-  if (out.is_exact) return;
+  out.is_cut_off = rounds.is_cut_off();
+  if (out.is_exact || out.is_cut_off) return;
   out.bound = rounds.bound();
   out.choices = rounds.best();
   if (out.choices) return;
@@ -130,7 +132,9 @@ std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory
   for (const double above :
        {1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 1.8}) {  // near the least memory, few assignments are feasible
     limited.memory_limit = static_cast<std::int64_t>(std::ceil(above * first));
-    if (auto found = solve_if_feasible(limited, budget)) return found;
+    const Attempt tried = attempt(limited, budget);
+    if (tried.result.choices) return solution_of(limited, tried);
+    if (tried.result.is_cut_off) break;
   }
   return std::nullopt;
 }
@@ -139,6 +143,8 @@ Solution solve(const Problem& problem, const Budget& budget) {
   const Attempt tried = attempt(problem, budget);
   const Result& result = tried.result;
   const std::int64_t limit = problem.memory_limit.value_or(0);
+  require(!result.is_cut_off, "{}: no assignment that keeps the memory limit of {} bytes costs less than {}",
+          problem.name, limit, budget.cutoff.value_or(0));
   require(result.choices || !result.is_exact, "{}: no assignment that is allowed keeps the memory limit of {} bytes",
           problem.name, limit);
   require(result.choices.has_value(),

@@ -254,6 +254,23 @@ TEST(Solver, LargeGraphsHaveABoundAndTheSameResultInEachRun) {
   EXPECT_EQ(solve(problem, budget).choices, of_two.choices);
 }
 
+TEST(Solver, StopsWhenNoAssignmentCostsLessThanTheCutoff) {
+  Random random(3);
+  Problem problem = grid(random, 24);
+  Budget budget;
+  budget.work = 20'000'000;
+  problem.memory_limit = solve(problem, budget).peak * 3 / 4;
+  const Solution limited = solve(problem, budget);
+  budget.cutoff = 2 * limited.cost;
+  EXPECT_EQ(solve(problem, budget).choices, limited.choices);
+  budget.cutoff = limited.lower_bound / 2;
+  EXPECT_FALSE(solve_if_feasible(problem, budget).has_value());
+  EXPECT_FALSE(solve_within(problem, *problem.memory_limit, budget).has_value());
+  EXPECT_EQ(error_of([&] { solve(problem, budget); }),
+            fmt::format("{}: no assignment that keeps the memory limit of {} bytes costs less than {}", problem.name,
+                        *problem.memory_limit, *budget.cutoff));
+}
+
 // No pair is forbidden, so that the choices of least usage are feasible whatever the search does.
 TEST(Solver, FindsAnAssignmentIfTheLeastUsagesFit) {
   for (const std::uint64_t seed : {6, 7, 8}) {

@@ -19,6 +19,8 @@ struct Budget {
   std::optional<double> seconds;
   /// The number of threads of the search. Without `seconds`, the result does not depend on it.
   int threads = 1;
+  /// Stops when it is proven that no feasible assignment costs less than this. Then there may be no solution.
+  std::optional<std::int64_t> cutoff{};
 };
 
 struct Solution {
@@ -37,9 +39,10 @@ struct Solution {
 /// Finds an allowed assignment within the memory limit, with the least cost that the budget permits, and a lower bound
 /// on the cost. The bound is computed in doubles and rounded down by the possible error. Errors: the problem is not
 /// well formed; the least usages at some time exceed the limit (with the time and the bytes); each combination is
-/// forbidden; no feasible assignment was found within the budget (with the time and the bytes of the nearest one).
+/// forbidden; no feasible assignment was found within the budget (with the time and the bytes of the nearest one); no
+/// feasible assignment costs less than the cutoff.
 Solution solve(const Problem& problem, const Budget& budget = {});
-/// The same, but nullopt if no feasible assignment was found within the budget.
+/// The same, but nullopt if no feasible assignment was found within the budget, or none costs less than the cutoff.
 std::optional<Solution> solve_if_feasible(const Problem& problem, const Budget& budget = {});
 
 /// The same with the limit `memory_limit` or, if that is less, least_peak(). If no feasible assignment is found, tries larger

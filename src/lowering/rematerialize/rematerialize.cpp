@@ -19,8 +19,10 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kSmallestShare = 4096;  // of the arena: smaller values are kept
-constexpr int kStrides[] = {1, 2, 4};          // see recompute_problem()
-constexpr int kCorrections = 3;                // of the modelled by the planned memory
+// See recompute_problem(). The problem of the largest one comes first: it keeps the fewest values, so that its solution
+// often proves that the others have no better one.
+constexpr int kStrides[] = {4, 2, 1};
+constexpr int kCorrections = 3;  // of the modelled by the planned memory
 
 // Rewrites the entry computation such that late readers of some values read copies that are made again.
 class RecomputeRewriter {
@@ -201,8 +203,10 @@ class Planner {
     static const MachineModel kMachine = MachineModel::load("cpu-node");
     values_ = find_live_values(program_, *schedule_, kMachine, schedule_->arena_bytes / kSmallestShare);
     std::optional<Candidate> best;
-    for (const Plan& plan : plans()) {
-      Candidate found = candidate(plan);
+    for (Plan& plan : plans()) {
+      if (!plan.solution) plan.solution = solve(plan.graph, arena_limit_);
+      if (!plan.solution) continue;
+      Candidate found = candidate(plan.graph, *plan.solution);
       if (!best || is_better(found, *best)) best = std::move(found);
       if (fits(best->peak)) break;
     }
@@ -213,7 +217,7 @@ class Planner {
  private:
   struct Plan {
     RecomputeProblem graph;
-    solver::Solution solution;
+    std::optional<solver::Solution> solution;  // absent: none that is better than that of another plan was found
   };
 
   [[nodiscard]] bool fits(std::int64_t peak) const { return peak <= arena_limit_; }
@@ -226,34 +230,41 @@ class Planner {
     return is_better(one.seconds, one.peak, other.seconds, other.peak);
   }
 
-  static std::optional<solver::Solution> solve(const RecomputeProblem& graph, std::int64_t limit) {
-    return solver::solve_within(graph.problem, limit, recompute_budget(graph));
+  static std::optional<solver::Solution> solve(const RecomputeProblem& graph, std::int64_t limit,
+                                               std::optional<std::int64_t> cutoff = {}) {
+    solver::Budget budget = recompute_budget(graph);
+    budget.cutoff = cutoff;
+    return solver::solve_within(graph.problem, limit, budget);
   }
 
-  // The solutions for all strides, best first.
+  // The plans of all strides, best first.
   std::vector<Plan> plans() {
     std::vector<Plan> out;
+    std::optional<std::int64_t> least_cost;  // of a solution within the limit
     for (const int stride : kStrides) {
       RecomputeProblem graph = recompute_problem(*schedule_, values_, stride, offload_);
-      if (auto solution = solve(graph, arena_limit_)) out.push_back({std::move(graph), *std::move(solution)});
+      auto solution = solve(graph, arena_limit_, least_cost);
+      if (solution && fits(solution->peak)) least_cost = std::min(solution->cost, least_cost.value_or(solution->cost));
+      out.push_back({std::move(graph), std::move(solution)});
     }
     std::stable_sort(out.begin(), out.end(), [&](const Plan& one, const Plan& other) {
-      return is_better(static_cast<double>(one.solution.cost), one.solution.peak,
-                       static_cast<double>(other.solution.cost), other.solution.peak);
+      if (!one.solution || !other.solution) return one.solution && !other.solution;
+      return is_better(static_cast<double>(one.solution->cost), one.solution->peak,
+                       static_cast<double>(other.solution->cost), other.solution->peak);
     });
     return out;
   }
 
   // The modelled memory is that of the values; the plan of the arena may need a little more. So the limit of the problem
   // follows the difference.
-  Candidate candidate(const Plan& plan) {
-    Candidate best = rewritten(plan.graph, plan.solution);
+  Candidate candidate(const RecomputeProblem& graph, const solver::Solution& first) {
+    Candidate best = rewritten(graph, first);
     std::int64_t limit = arena_limit_;
-    for (int i = 0; i < kCorrections && !fits(best.peak) && fits(plan.solution.peak); ++i) {
+    for (int i = 0; i < kCorrections && !fits(best.peak) && fits(first.peak); ++i) {
       limit -= best.peak - arena_limit_;
-      const auto solution = solve(plan.graph, limit);
+      const auto solution = solve(graph, limit);
       if (!solution) break;
-      Candidate found = rewritten(plan.graph, *solution);
+      Candidate found = rewritten(graph, *solution);
       if (!is_better(found, best)) break;
       best = std::move(found);
     }
