@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a BERT to classify texts, or pairs of texts, in TSV files as those of GLUE:
+// Trains a BERT to classify texts, or pairs of texts, in the TSV files of GLUE or in others:
 //
-//   mpirun -np 4 build/release/bin/run_classification --model_name_or_path bert-base-uncased --train_file QNLI/train.tsv
-//     --validation_file QNLI/dev.tsv --max_seq_length 128 --output_dir qnli
+//   mpirun -np 4 build/release/bin/run_classification --model_name_or_path bert-base-uncased --task_name qnli
+//     --data_dir glue_data --max_seq_length 128 --output_dir qnli
 #include "tessera/trainer/programs.h"
 
 int main(int argc, char** argv) {

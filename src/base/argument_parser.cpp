@@ -198,6 +198,7 @@ bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   if (has_file && arguments.size() == 1) return true;
   CommandWords words = read_command_words({arguments.begin() + (has_file ? 1 : 0), arguments.end()}, syntax());
   for (const std::string& word : words.positional) words.options.push_back(override_of(word));
+  has_overrides_ = !words.positional.empty();
   for (const GivenOption& given : words.options) note_foreign(given.name, given.value.value_or("true"));
   report_absent();
   for (const GivenOption& given : words.options) {
@@ -321,6 +322,33 @@ std::vector<std::string> ArgumentParser::given() const {
 std::vector<std::pair<std::string, std::string>> ArgumentParser::values() const {
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& row : rows_) out.emplace_back(row.name, value_text(row.target));
+  return out;
+}
+
+JsonObject ArgumentParser::json() const {
+  JsonObject out(program_);
+  for (const Row& row : rows_)
+    std::visit(Overloaded{[&](const auto* value) { out.set(row.name, *value); },
+                          [&]<class T>(const std::optional<T>* value) {
+                            *value ? out.set(row.name, **value) : out.set_null(row.name);
+                          }},
+               row.target);
+  return out;
+}
+
+std::string ArgumentParser::configuration() const {
+  std::string out;
+  std::string group;
+  for (const Row& row : rows_) {
+    const std::string value = value_text(row.target);
+    if (value.empty()) continue;
+    if (row.group != group) out += row.group + "\n";
+    group = row.group;
+    const auto key = std::find_if(override_names_.begin(), override_names_.end(),
+                                  [&](const auto& one) { return one.second == row.name; });
+    out += fmt::format("  --{} {}{}\n", row.name, value,
+                       key == override_names_.end() ? "" : fmt::format("  ({})", key->first));
+  }
   return out;
 }
 

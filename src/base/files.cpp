@@ -195,8 +195,9 @@ int status_after_output(int status) {
       std::fflush(stderr) == 0 && (std::ferror(stderr) == 0 || fcntl(STDERR_FILENO, F_GETFD) < 0);
   if (status != 0 || (is_written && errors_are_written)) return status;
   const char* stream = is_written ? "standard error" : "standard output";
-  fmt::print(is_written ? stdout : stderr, "{} write to {}{}\n", who(), stream,
-             error == 0 ? "" : ": " + reason_text(error));
+  const std::string line =
+      fmt::format("{} write to {}{}\n", who(), stream, error == 0 ? "" : ": " + reason_text(error));
+  std::fputs(line.c_str(), is_written ? stdout : stderr);  // which may be lost too
   return 1;
 }
 

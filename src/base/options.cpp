@@ -24,7 +24,9 @@ namespace {
 using enum OptionType;
 
 constexpr OptionRow kTable[] = {
-    {"PJRT_DEVICE", kText, "CPU", "the backend; CPU is the only one"},
+    {"PJRT_DEVICE", kText, "CPU",
+     "the backend; CPU: kernels; REFERENCE: the definitions of the ops, which is slow, to find a faulty kernel"},
+    {"XLA_USE_EAGER_DEBUG_MODE", kFlag, "0", "1 runs each op when it is traced, for debugging"},
     {"CPU_NUM_DEVICES", kInteger, "1",
      "ranks of a process that mpirun did not start, as threads, like --virtual_ranks"},
     {"TESSERA_NUM_THREADS", kInteger, "1", "compute threads of a rank"},

@@ -58,7 +58,8 @@ void copy_document(const std::string& from, const std::string& to, CheckpointMan
 }  // namespace
 
 void Checkpoint::reshard(const std::string& given, int count) const {
-  const std::string folder = without_end_slash(given);
+  require(!given.empty(), "cannot write a checkpoint: the name of the folder is empty");
+  const std::string folder = without_end_slash(std::filesystem::path(given).lexically_normal().string());
   const std::string what = "cannot write " + folder;
   require(!std::filesystem::exists(folder), "{}: it exists", what);
   require(count >= 1, "{}: the number of files must be at least 1, got {}", what, count);

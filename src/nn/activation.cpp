@@ -32,6 +32,17 @@ Tensor GELU::forward(const Tensor& x) { return approximate_ ? gelu_new(at_call(x
 Tensor SiLU::forward(const Tensor& x) { return silu_of(x); }
 Tensor Tanh::forward(const Tensor& x) { return tanh(at_call(x)); }
 Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(at_call(x)); }
+Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(at_call(x), negative_slope_); }
+Tensor ELU::forward(const Tensor& x) { return elu(at_call(x), alpha_); }
+Tensor SELU::forward(const Tensor& x) { return selu(at_call(x)); }
+Tensor Hardsigmoid::forward(const Tensor& x) { return hardsigmoid(at_call(x)); }
+Tensor Hardswish::forward(const Tensor& x) { return hardswish(at_call(x)); }
+Tensor Mish::forward(const Tensor& x) { return mish(at_call(x)); }
+Tensor Softmax::forward(const Tensor& x) { return softmax(at_call(x), dim_); }
+Tensor LogSoftmax::forward(const Tensor& x) { return log_softmax(at_call(x), dim_); }
+
+Softplus::Softplus(double beta) : beta_(beta) { require(beta > 0, "Softplus: beta must be positive, got {}", beta); }
+Tensor Softplus::forward(const Tensor& x) { return softplus(at_call(x), beta_); }
 
 Dropout::Dropout(double p) : p_(p) {
   require(p >= 0 && p < 1, "Dropout: the probability must be in [0, 1), got {}", p);

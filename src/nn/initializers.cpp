@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/initializers.h"
 
+#include <cmath>
 #include <numbers>
 
 #include "tessera/base/text.h"
@@ -47,6 +48,21 @@ Initializer uniform(double low, double high) {
   return [=](Builder& builder, const Type& type) {
     return rounded(scaled(uniform_field(key(builder, seed, variable, 0), type), high - low, low), type);
   };
+}
+
+Initializer xavier_uniform(std::int64_t in, std::int64_t out) {
+  const double bound = std::sqrt(6.0 / static_cast<double>(in + out));
+  return uniform(-bound, bound);
+}
+
+void set_initializer(const Tensor& parameter, Initializer initializer) {
+  require(!parameter.is_null(), "set_initializer: the parameter is null");
+  const NodeHandle& node = parameter.impl().node;
+  require(node->initializer != nullptr,
+          "set_initializer: the parameter {} has a value already; call set_initializer() before its first use, or "
+          "assign() to change the value",
+          [&] { return parameter.name(); });
+  node->initializer = std::move(initializer);
 }
 
 // The Box-Muller transform of two uniform fields.

@@ -30,14 +30,6 @@ void check_pair(std::string_view name, const Tensor& x, const Tensor& y) {
   require(x.dims() == y.dims(), "{} needs two tensors of the same shape, got {} and {}", name, x.type(), y.type());
 }
 
-// log(1 + exp(x)). The operand of exp is never positive, also where the branch is not taken.
-Tensor softplus_of(const Tensor& x) {
-  const Tensor is_positive = x > 0.0;
-  const Tensor above = where(is_positive, x, 0.0);
-  const Tensor below = where(is_positive, 0.0, x);
-  return where(is_positive, above + log(exp(-above) + 1.0), log(exp(below) + 1.0));
-}
-
 void check_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
   require(!logits.is_null() && logits.ndim() >= 1 && is_float(logits.dtype()),
           "cross_entropy needs float logits [..., classes]{}",
@@ -153,7 +145,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& y, c
     const Tensor x = wide_float(logits);
     const Tensor target = wide_float(y);
     // -log sigmoid(x) = softplus(-x), and -log(1 - sigmoid(x)) = softplus(x) = softplus(-x) + x.
-    const Tensor positive = softplus_of(-x);
+    const Tensor positive = softplus(-x);
     const Tensor rest = (1.0 - target) * x;
     if (options.pos_weight.is_null()) return reduced_loss(rest + positive, options.reduction);
     const Tensor factor = 1.0 + (options.pos_weight.to(x.dtype()) - 1.0) * target;

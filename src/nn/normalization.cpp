@@ -2,6 +2,8 @@
 #include "tessera/nn/normalization.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
@@ -19,11 +21,11 @@ void check_width(std::string_view layer, const Tensor& x, std::int64_t width) {
           x.type());
 }
 
-// Mean 0 and variance 1 over the last dim.
-Tensor standardized(const Tensor& x, double epsilon) {
-  const ReduceOptions last{.dims = {-1}, .keep_dims = true};
-  const Tensor centered = x - mean(x, last);
-  return centered * rsqrt(mean(square(centered), last) + epsilon);
+// Mean 0 and variance 1 over the dims.
+Tensor standardized(const Tensor& x, double epsilon, std::vector<int> dims = {-1}) {
+  const ReduceOptions over{.dims = std::move(dims), .keep_dims = true};
+  const Tensor centered = x - mean(x, over);
+  return centered * rsqrt(mean(square(centered), over) + epsilon);
 }
 
 }  // namespace
@@ -69,6 +71,23 @@ Tensor GroupNorm::forward(const Tensor& x) {
   const std::int64_t each = x.element_count() / std::max<std::int64_t>(x.dim(0) * groups_, 1);
   const Tensor grouped = in_wide_type(x).reshape({x.dim(0), groups_, each});
   const Tensor y = standardized(grouped, epsilon_).reshape(x.dims()).to(x.dtype());
+  return weight_.is_null() ? y : at_call(at_call(y) * per_channel(weight_, y)) + per_channel(bias_, y);
+}
+
+InstanceNorm::InstanceNorm(std::int64_t features, const Options& options, int ndim)
+    : features_(features), epsilon_(options.epsilon), ndim_(ndim) {
+  require(features >= 1, "InstanceNorm: the number of channels must be positive, got {}", features);
+  if (!options.affine) return;
+  weight_ = add_parameter("weight", Type::array(options.dtype, {features}), ones());
+  bias_ = add_parameter("bias", Type::array(options.dtype, {features}), zeros());
+}
+
+Tensor InstanceNorm::forward(const Tensor& x) {
+  require(x.ndim() == ndim_ && x.dim(1) == features_,
+          "{}({}) takes a tensor of {} dims with {} channels in dim 1, got {}", class_name(), features_, ndim_,
+          features_, x.type());
+  const std::vector<int> further = ndim_ == 3 ? std::vector<int>{2} : std::vector<int>{2, 3};
+  const Tensor y = standardized(in_wide_type(x), epsilon_, further).to(x.dtype());
   return weight_.is_null() ? y : at_call(at_call(y) * per_channel(weight_, y)) + per_channel(bias_, y);
 }
 

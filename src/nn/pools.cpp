@@ -5,7 +5,17 @@
 
 #include <algorithm>
 
+#include "tessera/frontend/tracing/inner.h"
+
 namespace tessera::nn {
+
+Tensor MaxPool1d::forward(const Tensor& x) { return max_pool1d(at_call(x), options_); }
+Tensor AvgPool1d::forward(const Tensor& x) { return avg_pool1d(at_call(x), options_); }
+
+AdaptiveAvgPool1d::AdaptiveAvgPool1d(std::int64_t output_size) : output_size_(output_size) {
+  require(output_size >= 1, "AdaptiveAvgPool1d: output_size must be positive, got {}", output_size);
+}
+Tensor AdaptiveAvgPool1d::forward(const Tensor& x) { return adaptive_avg_pool1d(at_call(x), output_size_); }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output_size) : output_size_(std::move(output_size)) {
   const Dims& sizes = output_size_;

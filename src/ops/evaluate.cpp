@@ -189,9 +189,10 @@ std::vector<Literal> Evaluator::run_row(const Instruction& instruction, const Op
 
 std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, const OpView& view,
                                                const Devices& devices, const PerDevice& operands) {
+  PerDevice of_all(static_cast<std::size_t>(program_.num_partitions));
+  for (std::size_t k = 0; k < devices.size(); ++k) at(of_all, devices[k]) = operands[k];
+  if (options_.exchange) of_all = options_.exchange(instruction, operands.front());
   try {
-    PerDevice of_all(static_cast<std::size_t>(program_.num_partitions));
-    for (std::size_t k = 0; k < devices.size(); ++k) at(of_all, devices[k]) = operands[k];
     auto results = instruction.op->evaluate_collective(
         {view, of_all, [&](int which, const std::vector<Literal>& arguments) {
            return run(at(instruction.called, which), {devices.front()}, {arguments}).front();
@@ -202,7 +203,7 @@ std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, c
   } catch (InternalError&) {
     throw;
   } catch (Error& error) {
-    if (!lockstep_) error.note("  evaluate the program on all devices in lockstep");
+    if (!lockstep_ && !options_.exchange) error.note("  evaluate the program on all devices in lockstep");
     rethrow_at(error, instruction);
   }
 }

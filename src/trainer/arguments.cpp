@@ -28,6 +28,9 @@ std::vector<std::string> metric_choices(TrainingProgram program) {
   if (program == TrainingProgram::kClm) names.emplace_back("bits_per_byte");
   if (program == TrainingProgram::kClassification || program == TrainingProgram::kImages)
     names.emplace_back("accuracy");
+  if (program == TrainingProgram::kClassification)
+    for (const char* name : {"f1", "matthews_correlation", "pearson", "spearmanr", "combined_score"})
+      names.emplace_back(name);
   std::vector<std::string> out = {""};
   for (const std::string& name : names) {
     out.push_back(name);
@@ -130,7 +133,7 @@ void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {
       .choice("metric_for_best_model", a.metric_for_best_model, metric_choices(a.program),
               "the metric that selects the best model [loss]")
       .flag("greater_is_better", a.greater_is_better,
-            "the best model has the greatest value of the metric; default: true for accuracy")
+            "the best model has the greatest value of the metric; default: true for accuracy and the metrics of GLUE")
       .flag("early_stopping_patience", a.early_stopping_patience,
             "end the training after this many consecutive evaluations without progress [never]")
       .flag("early_stopping_threshold", a.early_stopping_threshold, "how much better a metric must be to be progress")
@@ -187,11 +190,32 @@ bool TrainingArguments::prints_metrics() const {
   return tpu_metrics_debug || debug.find("tpu_metrics_debug") != std::string::npos;
 }
 
-std::vector<std::pair<std::string, std::string>> TrainingArguments::values() const {
-  TrainingArguments copy = *this;
-  ArgumentParser parser("", "");
+namespace {
+
+// Calls `read` with a parser that has the flags of the arguments, and their values.
+template <class Fn>
+auto with_parser(TrainingArguments copy, Fn&& read) {
+  ArgumentParser parser("training_args.json", "");
   copy.add_flags(parser);
-  return parser.values();
+  return read(parser);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> TrainingArguments::values() const {
+  return with_parser(*this, [](const ArgumentParser& parser) { return parser.values(); });
+}
+
+JsonObject TrainingArguments::json() const {
+  JsonObject out = with_parser(*this, [](const ArgumentParser& parser) { return parser.json(); });
+  // In a file, the name would count as given: the tokenizer of a model's folder would not be used.
+  if (out.has("tokenizer_name") && !tokenizer_is_given && tokenizer_name == TrainingArguments{}.tokenizer_name)
+    out.set_null("tokenizer_name");
+  return out;
+}
+
+std::string TrainingArguments::configuration() const {
+  return with_parser(*this, [](const ArgumentParser& parser) { return parser.configuration(); });
 }
 
 namespace {
@@ -254,6 +278,7 @@ std::optional<TrainingArguments> parse_training_arguments(int argc, const char* 
   if (arguments.resume_from_checkpoint == "True") arguments.resume_from_checkpoint = "true";
   if (arguments.resume_from_checkpoint == "False" || arguments.resume_from_checkpoint == "false")
     arguments.resume_from_checkpoint.clear();
+  arguments.has_overrides = parser.has_overrides();
   settle_arguments(arguments, parser);
   find_named_models(arguments);
   arguments.tokenizer_is_given = parser.was_given("tokenizer_name");

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a training run that do not depend on the task: the update and the evaluation.
+#include <array>
+#include <utility>
+
 #include "reproducible_norm.h"
 #include "tessera/base/error.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -20,6 +23,27 @@ Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup) {
   return norm;
 }
 
+namespace {
+
+// The predictions of the batches, each with the number of its rows that are samples.
+std::vector<double> read_predictions(const std::vector<std::pair<Tensor, std::int64_t>>& batches) {
+  constexpr std::size_t kBatchesOfRead = 64;  // one program reads several batches
+  std::vector<double> out;
+  for (std::size_t begin = 0; begin < batches.size(); begin += kBatchesOfRead) {
+    const std::size_t end = std::min(batches.size(), begin + kBatchesOfRead);
+    std::vector<Tensor> tensors;
+    for (std::size_t i = begin; i < end; ++i) tensors.push_back(batches[i].first);
+    const std::vector<Literal> values = read_all(tensors);
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto rows = values[i - begin].data<double>().first(static_cast<std::size_t>(batches[i].second));
+      out.insert(out.end(), rows.begin(), rows.end());
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samples, const OnProgress& on_progress) {
   const std::int64_t size = std::min(samples, task.held_out());
   nn::PretrainedModel& model = *task.setup().network;
@@ -28,6 +52,7 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
   Tensor sum = Tensor::scalar(DType::kF64, 0);
   Tensor count = Tensor::scalar(DType::kF64, 0);
   Tensor correct;
+  std::vector<std::pair<Tensor, std::int64_t>> predictions;
   bool is_complete = true;
   std::int64_t done = 0;
   const auto loader = task.held_out_batches(size, rows);
@@ -39,6 +64,7 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
       const Tensor more = parts.correct.to(DType::kF64);
       correct = correct.is_null() ? more : correct + more;
     }
+    if (!parts.predictions.is_null()) predictions.emplace_back(parts.predictions.to(DType::kF64), batch.real_rows);
     mark_step();
     done += batch.real_rows;
     is_complete = !on_progress || on_progress(done, size);
@@ -48,6 +74,7 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
   if (!is_complete) return std::nullopt;
   EvaluationSums sums{.loss = sum.item(), .count = count.item()};
   if (!correct.is_null()) sums.correct = correct.item();
+  sums.predictions = read_predictions(predictions);
   return task.metrics(sums);
 }
 
@@ -74,6 +101,10 @@ double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics)
   return *metric;
 }
 
-bool greater_is_better(std::string_view metric) { return metric.ends_with("accuracy"); }
+bool greater_is_better(std::string_view metric) {
+  constexpr std::array<std::string_view, 6> kGreater = {"accuracy", "f1",        "matthews_correlation",
+                                                        "pearson",  "spearmanr", "combined_score"};
+  return std::any_of(kGreater.begin(), kGreater.end(), [&](std::string_view name) { return metric.ends_with(name); });
+}
 
 }  // namespace tessera::trainer

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program_flags.h"
 
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <utility>
 
 #include "tessera/base/error.h"
+#include "tessera/data/glue.h"
 #include "tessera/data/tokenizer.h"
 
 namespace tessera::trainer {
@@ -32,7 +35,8 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
             "folder with config.json and model.safetensors to start from, or the name of a model in cache_dir or "
             "$HF_HOME/hub")
       .flag("config_name", a.config_name, "config.json of a causal model; default: that of model_name_or_path")
-      .flag("model_type", a.model_type, "the model if the configuration names none: gpt2, llama, mixtral")
+      .flag("model_type", a.model_type,
+            "the model if the configuration names none: gpt2, llama, mistral, qwen2, qwen3, mixtral")
       .flag("config_overrides", a.config_overrides, "values that replace those of the configuration, as in n_embd=10")
       .flag("tokenizer_name", a.tokenizer_name,
             "bytes, bpe:N (trained on the text), GPT-2's vocab.bpe or tokenizer.json, or the name of a model; default: "
@@ -71,9 +75,14 @@ void add_mlm_flags(TrainingArguments& a, ArgumentParser& parser) {
 
 void add_classification_flags(TrainingArguments& a, ArgumentParser& parser) {
   add_bert_flags(a, parser);
-  parser.flag("train_file", a.train_file, "TSV file with a header: one or two columns of text, and label")
+  parser.flag("task_name", a.task_name, fmt::format("task of GLUE: {}", fmt::join(data::glue_task_names(), ", ")))
+      .flag("data_dir", a.data_dir,
+            "folder with the TSV files of task_name, or with a folder of the task, such as QNLI; default: searched "
+            "under cache_dir or $TESSERA_DATA")
+      .flag("train_file", a.train_file,
+            "TSV file: that of task_name, or with a header, one or two columns of text, and label")
       .flag("validation_file", a.validation_file, "TSV file to evaluate on")
-      .flag("cache_dir", a.cache_dir, "folder in which model_name_or_path is searched");
+      .flag("cache_dir", a.cache_dir, "folder in which model_name_or_path and the files of task_name are searched");
 }
 
 void add_image_flags(TrainingArguments& a, ArgumentParser& parser) {
@@ -141,6 +150,19 @@ void check_bert_flags(const TrainingArguments& a) {
           *a.max_seq_length);
 }
 
+void check_texts_with_labels(const TrainingArguments& a) {
+  require(!a.train_file.empty() || !a.task_name.empty() || a.dry_run,
+          "--train_file is needed: a TSV file with a header; or --task_name: a task of GLUE");
+  require(a.data_dir.empty() || !a.task_name.empty(), "--data_dir {} needs --task_name: the task of GLUE", a.data_dir);
+  require(a.data_dir.empty() || a.train_file.empty(), "--data_dir and --train_file exclude each other");
+  if (a.task_name.empty()) return;
+  try {
+    (void)data::glue_task(a.task_name);
+  } catch (Error& error) {
+    throw error.prefix("--task_name: ");
+  }
+}
+
 void check_images(const TrainingArguments& a) {
   require(a.fake_data || !a.datadir.empty() || a.dry_run, "no images to train on: give --datadir, or --fake_data");
   require(a.image_size >= 8, "--image_size must be at least 8, got {}", a.image_size);
@@ -173,10 +195,7 @@ void check_program_flags(const TrainingArguments& a) {
       require(a.mlm_probability > 0 && a.mlm_probability <= 1, "--mlm_probability must be in (0, 1], got {}",
               a.mlm_probability);
       return;
-    case TrainingProgram::kClassification:
-      check_bert_flags(a);
-      require(!a.train_file.empty() || a.dry_run, "--train_file is needed: a TSV file with a header");
-      return;
+    case TrainingProgram::kClassification: check_bert_flags(a); return check_texts_with_labels(a);
     case TrainingProgram::kImages: return check_images(a);
     case TrainingProgram::kModel:
       return require(!a.dry_run, "--dry_run: only the training programs plan; a Trainer is given a model");

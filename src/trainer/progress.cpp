@@ -29,6 +29,9 @@ std::string bar_text(double done, int cells) {
   return out + std::string(static_cast<std::size_t>(cells - used), ' ');
 }
 
+// Without an exception if it cannot be written: the training is worth more. The exit code reports it.
+void put_line(std::FILE* out, const std::string& text) { std::fputs((text + "\n").c_str(), out); }
+
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -95,7 +98,7 @@ void ProgressBar::update(const Progress& progress) {
   const bool is_last = progress.step == progress.total_steps;
   if (!is_terminal_) {
     if (is_last || (lines_ > 0 && progress.step % lines_ == 0)) {
-      fmt::print(out_, "{}\n", progress_text(progress));
+      put_line(out_, progress_text(progress));
       std::fflush(out_);
     }
     return;
@@ -111,7 +114,7 @@ void ProgressBar::update(const Progress& progress) {
 void ProgressBar::print(const std::string& line) {
   const std::string bar = drawn_;
   erase();
-  fmt::print(out_, "{}\n", line);
+  put_line(out_, line);
   drawn_ = bar;
   std::fputs(bar.c_str(), out_);
   std::fflush(out_);

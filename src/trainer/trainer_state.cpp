@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/trainer/trainer_state.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/base/files.h"
@@ -33,6 +34,17 @@ JsonObject entry_json(const LogEntry& entry) {
   return out;
 }
 
+void read_metrics(const JsonObject& json, LogEntry& out) {
+  for (const std::string& key : json.keys()) {
+    const bool has_member =
+        std::any_of(std::begin(kValues), std::end(kValues), [&](const Value& value) { return key == value.name; });
+    double number = 0;
+    if (has_member || !key.starts_with("eval_") || json.is_null(key)) continue;
+    json.read(key, number);
+    out.eval_metrics.emplace_back(key.substr(5), number);
+  }
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, double>> scalars_of(const LogEntry& entry) {
@@ -40,6 +52,8 @@ std::vector<std::pair<std::string, double>> scalars_of(const LogEntry& entry) {
   for (const Value& value : kValues)
     if (const auto& number = entry.*value.member; number && std::isfinite(*number))  // JSON has no other numbers
       out.emplace_back(value.name, *number);
+  for (const auto& [name, value] : entry.eval_metrics)
+    if (std::isfinite(value)) out.emplace_back("eval_" + name, value);
   return out;
 }
 
@@ -110,6 +124,7 @@ TrainerState TrainerState::from_json(const JsonObject& json) {
     entry.read("step", one.step);
     entry.read("epoch", one.epoch);
     for (const Value& value : kValues) entry.read(value.name, one.*value.member);
+    read_metrics(entry, one);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include "run/run_figures.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/log.h"
 #include "tessera/frontend/execution/profiler.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -72,8 +73,17 @@ std::optional<double> Trainer::Run::utilization(double units_per_second) const {
 
 // ---- output ---------------------------------------------------------------------------------------------------------------
 
-void Trainer::Run::print(const std::string& text) const {
-  if (is_master_) write_standard_output(text + "\n");
+// Once updates have been computed, output that cannot be written does not end the run, which would lose them. The exit
+// code reports it (status_after_output).
+void Trainer::Run::print(const std::string& text) {
+  if (!is_master_ || has_lost_output_) return;
+  try {
+    write_standard_output(text + "\n");
+  } catch (const Error& error) {
+    if (steps_of_run_ == 0) throw;
+    has_lost_output_ = true;
+    log_warning("{}; the run continues", error.what());
+  }
 }
 
 // The memory and the collectives of the first program of a training.
@@ -153,6 +163,7 @@ void Trainer::Run::add_to_log(const LogEntry& entry) {
 std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
   require(task_.held_out() > 0, "evaluate: there are no held-out samples");
   const profiler::Trace scope("evaluate");
+  const bool measures = host_.stop();
   const TimePoint start = Clock::now();
   auto result =
       trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
@@ -162,10 +173,13 @@ std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
   print(fmt::format("{}held out: {}", where, result->text));
   LogEntry entry{.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss};
   entry.eval_accuracy = result->find("accuracy");
+  for (const auto& metric : result->others)
+    if (metric.first != "accuracy") entry.eval_metrics.push_back(metric);
   add_to_log(entry);
   call(&TrainerCallback::on_evaluate, &entry, &*result);
   window_.start += Clock::now() - start;  // the speed in the log is that of the updates
   read_at_ += Clock::now() - start;
+  if (measures) host_.start();
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "flags/input_files.h"
@@ -69,6 +70,7 @@ void Trainer::Run::check_held_out_samples() const {
 
 int Trainer::Run::execute() {
   watch_stop_signals();
+  if (arguments_.has_overrides) print("configuration\n" + arguments_.configuration());
   print(banner(arguments_, setup_, task_.model_text(), task_.rows_text()));
   resume();
   if (!resumed_from_.empty())
@@ -80,6 +82,7 @@ int Trainer::Run::execute() {
   bar_.finish();
   report_work();
   if (const std::string line = overlap_line(before); !line.empty()) print(line);
+  if (const std::string lines = host_.line(); !lines.empty()) print(lines);
   if (arguments_.load_best_model_at_end && !is_stopped())
     if (const std::string line = best_.load(setup_); !line.empty()) print(line);
   if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped()) save_model("");
@@ -116,6 +119,7 @@ TrainOutput Trainer::Run::train() {
   steps_of_run_ = 0;
   first_program_ = lazy_counters().compilations;
   has_reported_ = false;
+  host_ = {};
   start_ = read_at_ = window_.start = Clock::now();
   exposed_before_ = exposed_communication();
   call(&TrainerCallback::on_train_begin);
@@ -125,14 +129,19 @@ TrainOutput Trainer::Run::train() {
   for (std::int64_t n = state_.global_step + 1; n <= steps_ && stop_signal_ == 0 && !control_.should_training_stop; ++n)
     update(n);
   take_readings(0);
+  host_.stop();
   best_.finish();
   call(&TrainerCallback::on_train_end);
   if (!arguments_.output_dir.empty() && is_master_) state_writer_.finish();
-  return {state_.global_step, steps_of_run_ == 0 ? 0 : loss_of_run_ / static_cast<double>(steps_of_run_), stop_signal_};
+  return {.global_step = state_.global_step,
+          .training_loss = steps_of_run_ == 0 ? 0 : loss_of_run_ / static_cast<double>(steps_of_run_),
+          .stop_signal = stop_signal_,
+          .host_share = host_.share()};
 }
 
 void Trainer::Run::update(std::int64_t n) {
   control_.should_log = control_.should_evaluate = control_.should_save = false;
+  if (steps_of_run_ > 0) host_.start();  // without the first update, which compiles
   call(&TrainerCallback::on_step_begin);
   const double rate = schedule_.rate(n - 1);
   const double epoch_before = state_.epoch;
@@ -179,10 +188,20 @@ void Trainer::Run::save_tokenizer(const std::string& folder) const {
   }
 }
 
+void Trainer::Run::save_arguments() const {
+  try {
+    std::filesystem::create_directories(arguments_.output_dir);
+    arguments_.json().save(arguments_.output_dir + "/training_args.json");
+  } catch (const std::exception& error) {
+    log_warning("the arguments are not saved in {}: {}", arguments_.output_dir, error.what());
+  }
+}
+
 // The run can be trained, so it may replace another one.
 void Trainer::Run::begin_output() {
   begins_output_ = false;
   if (!saves()) return;
+  save_arguments();
   if (arguments_.save_strategy != "no") save_tokenizer(arguments_.output_dir);
   if (resumed_from_.empty()) delete_replaced_checkpoints(arguments_);
 }
@@ -232,6 +251,7 @@ void Trainer::Run::call(Event event, const LogEntry* log, const Metrics* metrics
 
 void Trainer::Run::save_run() {
   const profiler::Trace scope("save");
+  const bool measures = host_.stop();
   if (unnoted_steps_ > 0) note_reading(0, false);
   take_readings(0);
   for (const auto& callback : callbacks_)
@@ -242,12 +262,14 @@ void Trainer::Run::save_run() {
   run.unlogged_loss = window_.loss;
   run.unlogged_steps = window_.steps;
   saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
+  if (measures) host_.start();
 }
 
 ResumeState Trainer::Run::state_of_data() const {
   return {.data_seed = arguments_.data_seed.value_or(arguments_.seed),
           .samples_per_epoch = loader_.samples_per_epoch(),
           .data_hash = data_hash_,
+          .accumulation_steps = arguments_.gradient_accumulation_steps,
           .schedule = schedule_.state()};
 }
 

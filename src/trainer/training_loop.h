@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "run/best_model.h"
+#include "run/host_share.h"
 #include "run/log_files.h"
 #include "run/resume.h"
 #include "run/run_figures.h"
@@ -68,6 +69,7 @@ class Trainer::Run {
   [[nodiscard]] bool is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const;
   void evaluate_and_save();
   void begin_output();
+  void save_arguments() const;
   void save_tokenizer(const std::string& folder) const;
   void save_run();
   void resume();
@@ -90,7 +92,7 @@ class Trainer::Run {
   void show_progress();
   void report_program();
   void report_work();
-  void print(const std::string& text) const;
+  void print(const std::string& text);
   [[nodiscard]] std::optional<double> utilization(double units_per_second) const;
   OnProgress showing(std::string what, std::string unit);
 
@@ -116,6 +118,7 @@ class Trainer::Run {
   BestModel best_;
   LogFiles files_;
   StateWriter state_writer_;
+  bool has_lost_output_ = false;  // standard output cannot be written
 
   StartedUpdate started_;           // of the last update
   std::int64_t unnoted_steps_ = 0;  // updates since the last reading
@@ -128,6 +131,7 @@ class Trainer::Run {
   ExposedCommunication exposed_before_;  // at the last entry of the log
   double exposed_of_update_ = 0;         // seconds
   double exposed_part_ = 0;              // of the time between the last two entries of the log
+  HostShare host_;                       // of the updates after the first one
   double epochs_before_ = 0;             // of the run that this one continues, with --ignore_data_skip
   double loss_of_run_ = 0;
   std::int64_t steps_of_run_ = 0;

@@ -58,6 +58,17 @@ TEST(StateDicts, OneMessageListsAllThatDoesNotFit) {
             "  unexpected transformer.ln_f.bais; did you mean \"transformer.ln_f.bias\"?");
 }
 
+// The names of the other parameters are not suggested, however similar they are.
+TEST(StateDicts, AMissingNameSuggestsOnlyNamesThatAreUnexpected) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(small_gpt2());
+  StateDict smaller;
+  for (NamedTensor entry : model.state_dict().entries())
+    if (entry.name != "transformer.wpe.weight") smaller.add(std::move(entry));
+  EXPECT_EQ(error_of([&] { model.load_state_dict(smaller); }),
+            "GPT2LMHeadModel does not fit the state that it loads:\n  missing transformer.wpe.weight");
+}
+
 TEST(StateDicts, WithoutStrictNamesMayDiffer) {
   const FreshRank rank;
   nn::GPT2LMHeadModel model(small_gpt2());

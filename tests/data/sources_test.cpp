@@ -67,6 +67,9 @@ TEST(ReadImage, DamageIsNamed) {
   std::string huge = png;
   huge[16] = huge[20] = 0x3f;  // width and height of more than 10^9; the checksum of the header is wrong, too
   EXPECT_TRUE(error(huge).starts_with("x: damaged PNG image: ")) << error(huge);
+  std::string too_wide = png_of(40, 40, PNG_FORMAT_RGB, Bytes(4800, 3));
+  too_wide.replace(16, 8, std::string("\x7f\xff\xff\xff\x7f\xff\xff\xff"));
+  EXPECT_GT(error(too_wide).size(), std::string("x: damaged PNG image: ").size()) << error(too_wide);
   EXPECT_EQ(error("P6 2 2 255 abc"), "x: a PPM image of 2 x 2 pixels has 12 bytes, got 3");
   EXPECT_EQ(error("P6 1000000000 1000000000 255 abc").find("x: a PPM image of 1000000000 x 1000000000 pixels"), 0U);
   EXPECT_EQ(error("P6 2 99999999999999999999 255 abc"), "x: damaged PPM image: the header has no valid height");

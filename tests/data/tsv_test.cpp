@@ -20,6 +20,16 @@ TEST(Tsv, RowsHaveTheFieldsOfTheHeader) {
   EXPECT_EQ(table.find("labels"), -1);
 }
 
+TEST(Tsv, FilesMayLackAHeaderOrFields) {
+  const TsvTable table = parse_tsv(
+      "\xef\xbb\xbf"
+      "1\t2\n3\n4\t5\t6\n",
+      "t.tsv", {.columns = {"a", "b"}, .skips_short_rows = true});
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(table.rows, (std::vector<std::vector<std::string>>{{"1", "2"}, {"4", "5"}}));
+  EXPECT_EQ(table.skipped, 1);
+}
+
 TEST(Tsv, ErrorsNameTheLine) {
   EXPECT_NE(
       error_of([] { parse_tsv("a\tb\n1\t2\n3\n", "t.tsv"); }).find("t.tsv, line 3: has 1 fields, but the header has 2"),

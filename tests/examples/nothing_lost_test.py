@@ -139,6 +139,12 @@ class NothingLost(unittest.TestCase):
         (self.folder / "a.txt").write_text(text)
         other = self.run_clm("--resume_from_checkpoint", "true", max_steps="6", output_dir="out")
         self.assertIn("the run had other training data or another --train_sampling_strategy", other.stderr)
+        self.assertNotIn("micro-batches", other.stderr)
+
+    def test_a_run_that_continues_with_another_accumulation_is_warned(self):
+        self.run_clm(max_steps="2", save_steps="2", gradient_accumulation_steps="2", output_dir="out")
+        other = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="out")
+        self.assertIn("the run had 2 micro-batches in an update, now they are 1; --gradient_accumulation_steps 2 keeps them", other.stderr)
 
     def test_the_best_model_moves_with_its_folder(self):
         flags = dict(eval_strategy="steps", eval_steps="1", save_strategy="steps", save_steps="1", learning_rate="0.3",

@@ -72,6 +72,23 @@ class Data(unittest.TestCase):
                 "progress", "train/loss_0", "train/loss_0/avg", "train/total_loss", "train/total_loss/avg", "experiment", "epoch", "num_updates",
                 "iterations", "max_updates", "lr", "ups", "time", "time_since_start", "eta"])
 
+    def test_a_command_line_of_mmf_prints_its_configuration(self):
+        mmf = ["training.max_updates=3", "training.batch_size=6", "training.log_interval=1", "training.device=xla"]
+        by_flags, result = self.losses("flags", *FAKE, "--max_steps", 3, "--save_strategy", "no")
+        self.assertNotIn("configuration", result.stdout)
+        overridden, result = self.losses("overrides", *mmf, *FAKE, "--save_strategy", "no", ranks=2)
+        self.assert_close(overridden, by_flags)
+        self.assertEqual(result.stdout.count("configuration\n"), 1, result.stdout)  # of one rank
+        for line in ("  --max_steps 3  (training.max_updates)", "  --global_batch_size 6  (training.batch_size)", "  --fake_data true"):
+            self.assertIn(f"\n{line}\n", result.stdout)
+        # The file in the output folder starts the same run.
+        values = json.loads((self.folder / "overrides" / "training_args.json").read_text())
+        self.assertEqual((values["max_steps"], values["dtype"], values["save_total_limit"]), (3, "float64", None))
+        again = subprocess.run([RUN_CLM, "overrides/training_args.json", "--output_dir", "again"], cwd=self.folder, capture_output=True, text=True, timeout=200)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        history = json.loads((self.folder / "again" / "trainer_state.json").read_text())["log_history"]
+        self.assert_close([entry.get("loss", entry.get("eval_loss")) for entry in history], by_flags)
+
     def test_fake_data_excludes_a_text(self):
         result = self.run_clm("--fake_data", "--train_file", "text.txt", status=2)
         self.assertEqual(result.stderr, "run_clm: --fake_data and --train_file exclude each other: random tokens replace the text\n")

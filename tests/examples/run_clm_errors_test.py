@@ -85,7 +85,7 @@ def flags():
 
 
 def configurations():
-    expect([*base(), "--model_type", "foo"], 'there is no model of model_type "foo"; known: gpt2, llama, mixtral, bert, resnet, vit')
+    expect([*base(), "--model_type", "foo"], 'there is no model of model_type "foo"; known: gpt2, llama, mistral, qwen2, qwen3, mixtral, bert, resnet, vit')
     expect(base(n_emdb=3), 'changed.json: unknown key "n_emdb"; did you mean "n_embd"?')
     expect(base(n_head=5), "changed.json: n_embd 12 is not a multiple of n_head 5")
     expect(base(n_layer="two"), 'changed.json: n_layer must be an integer, got "two"')
@@ -141,7 +141,7 @@ def files():
 def environment():
     for name, value, error in [
             ("TESSERA_NUM_THREADS", "x", "TESSERA_NUM_THREADS=x: must be an integer (compute threads of a rank)"),
-            ("PJRT_DEVICE", "TPU", "PJRT_DEVICE=TPU: unknown backend; known: CPU")]:
+            ("PJRT_DEVICE", "TPU", "PJRT_DEVICE=TPU: unknown backend; known: CPU, REFERENCE")]:
         os.environ[name] = value
         expect(base(), error)
         del os.environ[name]

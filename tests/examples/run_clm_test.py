@@ -68,7 +68,7 @@ def pretrained():
     first = run("--config_name", FOLDER / "config.json", *common, "--max_steps", 5, "--output_dir", FOLDER / "trained")
     check(first.returncode == 0, first.stderr)
     names = sorted(path.name for path in (FOLDER / "trained").iterdir())
-    check(names == ["checkpoint-5", "config.json", "model.safetensors", "trainer_state.json"], names)
+    check(names == ["checkpoint-5", "config.json", "model.safetensors", "trainer_state.json", "training_args.json"], names)
     held_out = held_out_loss(first)
     for more in ([], ["--virtual-ranks", 3, "--fsdp", "full_shard", "--mesh", "fsdp=3"]):
         again = run("--model_name_or_path", FOLDER / "trained", *common, "--do_train", "false", *more)
@@ -133,7 +133,11 @@ def other_models():
     sizes = {"hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 3,
              "max_position_embeddings": 16, "vocab_size": 259}
     mixture = {"model_type": "mixtral", "num_local_experts": 4, "output_router_logits": True, "expert_capacity_factor": 1.5}
-    for config, layouts in (({"model_type": "llama"}, (["--mesh", "fsdp=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model"],)),
+    windows = {"use_sliding_window": True, "sliding_window": 5, "layer_types": ["full_attention", "sliding_attention"]}
+    tensor_parallel = ["--mesh", "fsdp=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model"]
+    for config, layouts in (({"model_type": "llama"}, (tensor_parallel,)), ({"model_type": "mistral", "sliding_window": 5}, (tensor_parallel,)),
+                            ({"model_type": "qwen2", **windows}, (["--mesh", "data=4"],)),
+                            ({"model_type": "qwen3", "head_dim": 6, **windows}, (tensor_parallel,)),
                             (mixture, (["--mesh", "data=2,expert=2", "--expert_parallel", "expert"],))):
         path = FOLDER / "other.json"
         path.write_text(json.dumps({**sizes, **config}))

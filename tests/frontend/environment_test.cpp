@@ -241,7 +241,7 @@ TEST(Start, AnUnknownBackendIsAnErrorThatListsTheBackends) {
     return 0;
   });
   EXPECT_EQ(code, 1);
-  EXPECT_EQ(text, "error: PJRT_DEVICE=TPU: unknown backend; known: CPU\n");
+  EXPECT_EQ(text, "error: PJRT_DEVICE=TPU: unknown backend; known: CPU, REFERENCE\n");
 }
 
 // ---- the cache of partitioned programs ------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Llama and a Mixtral give the same losses and gradients on many meshes: over data, fsdp, model and expert axes, with
+// Llama, its variants and Mixtral give the same losses and gradients on many meshes: over data, fsdp, model and expert axes, with
 // sizes of batch, vocabulary and groups of heads that do not divide evenly.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,9 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mistral.h"
 #include "tessera/nn/models/mixtral.h"
+#include "tessera/nn/models/qwen.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera {
@@ -42,6 +44,22 @@ std::unique_ptr<nn::CausalLM> small_llama() {
   return std::make_unique<nn::LlamaForCausalLM>(config);
 }
 
+std::unique_ptr<nn::CausalLM> small_mistral() {
+  auto config = small_decoder<nn::MistralConfig>();
+  config.sliding_window = 3;
+  return std::make_unique<nn::MistralForCausalLM>(config);
+}
+
+// The first layer has a window, the second one has none.
+template <class Model>
+std::unique_ptr<nn::CausalLM> small_qwen() {
+  auto config = small_decoder<typename Model::Config>();
+  config.use_sliding_window = true;
+  config.sliding_window = 2;
+  config.layer_types = {"sliding_attention", "full_attention"};
+  return std::make_unique<Model>(config);
+}
+
 std::unique_ptr<nn::MixtralForCausalLM> small_mixtral(double capacity_factor) {
   auto config = small_decoder<nn::MixtralConfig>();
   config.num_local_experts = 5;
@@ -61,6 +79,12 @@ std::unique_ptr<nn::CausalLM> sharded_model(const DecoderLayout& layout, const M
   std::unique_ptr<nn::CausalLM> out;
   if (layout.model == "Llama") {
     out = small_llama();
+  } else if (layout.model == "Mistral") {
+    out = small_mistral();
+  } else if (layout.model == "Qwen2") {
+    out = small_qwen<nn::Qwen2ForCausalLM>();
+  } else if (layout.model == "Qwen3") {
+    out = small_qwen<nn::Qwen3ForCausalLM>();
   } else {
     auto mixtral = small_mixtral(layout.model == "MixtralWithCapacity" ? 1.2 : 0);
     if (mesh.has_axis("expert")) mixtral->shard_experts(mesh, "expert");
@@ -141,7 +165,9 @@ INSTANTIATE_TEST_SUITE_P(
     Meshes, DecoderLayouts,
     ::testing::ValuesIn(tessera::testing::cases_of<DecoderLayout>(
         {DecoderLayout{"Llama", "data=2"}, DecoderLayout{"Llama", "model=2"}, DecoderLayout{"Llama", "fsdp=2,model=3"},
-         DecoderLayout{"Llama", "data=2,fsdp=2"}, DecoderLayout{"Mixtral", "expert=2"},
+         DecoderLayout{"Llama", "data=2,fsdp=2"}, DecoderLayout{"Mistral", "fsdp=2,model=2"},
+         DecoderLayout{"Qwen2", "data=2,model=3"}, DecoderLayout{"Qwen3", "fsdp=3"},
+         DecoderLayout{"Qwen3", "fsdp=2,model=2"}, DecoderLayout{"Mixtral", "expert=2"},
          DecoderLayout{"Mixtral", "fsdp=3"}, DecoderLayout{"Mixtral", "expert=2,model=3"},
          DecoderLayout{"MixtralWithCapacity", "expert=3"}, DecoderLayout{"MixtralWithCapacity", "fsdp=2,expert=3"},
          DecoderLayout{"MixtralWithCapacity", "data=2,model=2"}})),

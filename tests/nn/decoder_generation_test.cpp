@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Llama and Mixtral generate with a cache what they generate without one, on every mesh, also with a sliding window.
+// Llama, its variants and Mixtral generate with a cache what they generate without one, on every mesh, also with a sliding window.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,34 +10,52 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/generation/generate.h"
 #include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mistral.h"
 #include "tessera/nn/models/mixtral.h"
+#include "tessera/nn/models/qwen.h"
 
 namespace tessera::nn {
 namespace {
 
-enum class Kind { kLlama, kMixtral, kMixtralWithWindow };
+enum class Kind { kLlama, kMixtral, kMixtralWithWindow, kMistral, kQwen2, kQwen3 };
+
+template <class Config>
+Config generating_config(std::int64_t hidden_size) {
+  Config config = Config::tiny(19);
+  config.hidden_size = hidden_size;
+  config.num_attention_heads = 6;
+  config.num_key_value_heads = 3;
+  config.max_position_embeddings = 21;
+  config.initializer_range = 0.4;
+  config.dtype = DType::kF64;
+  return config;
+}
+
+// The layers have different windows.
+template <class Config>
+Config generating_qwen(std::vector<std::string> layer_types) {
+  auto config = generating_config<Config>(12);
+  config.use_sliding_window = true;
+  config.sliding_window = 3;
+  config.layer_types = std::move(layer_types);
+  return config;
+}
 
 std::unique_ptr<CausalLM> decoder(Kind kind) {
   manual_seed(7);
-  if (kind == Kind::kLlama) {
-    LlamaConfig config = LlamaConfig::tiny(19);
-    config.hidden_size = 24;
-    config.num_attention_heads = 6;
-    config.num_key_value_heads = 3;
-    config.max_position_embeddings = 21;
-    config.initializer_range = 0.4;
-    config.dtype = DType::kF64;
-    return std::make_unique<LlamaForCausalLM>(config);
+  if (kind == Kind::kLlama) return std::make_unique<LlamaForCausalLM>(generating_config<LlamaConfig>(24));
+  if (kind == Kind::kQwen2)
+    return std::make_unique<Qwen2ForCausalLM>(generating_qwen<Qwen2Config>({"full_attention", "sliding_attention"}));
+  if (kind == Kind::kQwen3)
+    return std::make_unique<Qwen3ForCausalLM>(generating_qwen<Qwen3Config>({"sliding_attention", "full_attention"}));
+  if (kind == Kind::kMistral) {
+    auto config = generating_config<MistralConfig>(12);
+    config.sliding_window = 4;
+    return std::make_unique<MistralForCausalLM>(config);
   }
-  MixtralConfig config = MixtralConfig::tiny(19);
-  config.hidden_size = 12;
-  config.num_attention_heads = 6;
-  config.num_key_value_heads = 3;
+  auto config = generating_config<MixtralConfig>(12);
   config.num_local_experts = 3;
-  config.max_position_embeddings = 21;
-  config.initializer_range = 0.4;
   config.sliding_window = kind == Kind::kMixtralWithWindow ? 4 : 0;
-  config.dtype = DType::kF64;
   return std::make_unique<MixtralForCausalLM>(config);
 }
 
@@ -53,7 +71,8 @@ Tokens continued_without_cache(CausalLM& model, Tokens text, int count) {
 }
 
 TEST(DecoderGeneration, TheLikeliestTokensAreThoseOfTheModelWithoutACache) {
-  for (const Kind kind : {Kind::kLlama, Kind::kMixtral, Kind::kMixtralWithWindow}) {
+  for (const Kind kind :
+       {Kind::kLlama, Kind::kMixtral, Kind::kMixtralWithWindow, Kind::kMistral, Kind::kQwen2, Kind::kQwen3}) {
     const FreshRank rank;
     const auto model = decoder(kind);
     model->eval();
@@ -67,7 +86,7 @@ TEST(DecoderGeneration, TheLikeliestTokensAreThoseOfTheModelWithoutACache) {
 }
 
 TEST(DecoderGeneration, EveryMeshGivesTheSameTexts) {
-  for (const Kind kind : {Kind::kLlama, Kind::kMixtralWithWindow}) {
+  for (const Kind kind : {Kind::kLlama, Kind::kMixtralWithWindow, Kind::kQwen3}) {
     std::vector<Tokens> expected;
     for (const char* text :
          testing::cases_of<const char*>({"data=2,model=3", "data=1", "data=2", "model=3", "data=3,model=2"})) {

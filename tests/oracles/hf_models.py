@@ -78,6 +78,21 @@ def mixtral(ranks=(), padded=False, **changes):
     return Case(transformers.MixtralForCausalLM(transformers.MixtralConfig(**config)), text_inputs(97, padded=padded), list(ranks))
 
 
+def variant(kind, ranks=(), padded=False, **changes):
+    """Mistral, Qwen2 or Qwen3."""
+    config = dict(vocab_size=97, hidden_size=36, intermediate_size=53, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=3,
+                  max_position_embeddings=64)
+    config.update(changes)
+    model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**config))
+    return Case(model, text_inputs(97, padded=padded), list(ranks))
+
+
+def windows(*layer_types, size=5):
+    """Keys of Qwen2 and Qwen3: a layer of each type."""
+    return dict(use_sliding_window=True, sliding_window=size, num_hidden_layers=len(layer_types),
+                layer_types=[f"{name}_attention" for name in layer_types])
+
+
 CASES = {
     "gpt2": gpt2,
     "llama": lambda: llama(ranks=DATA + TENSOR),
@@ -95,6 +110,17 @@ CASES = {
     "mixtral": lambda: mixtral(ranks=DATA + TENSOR + EXPERT),
     "mixtral_three_of_five": lambda: mixtral(num_local_experts=5, num_experts_per_tok=3, output_router_logits=False),
     "mixtral_window": lambda: mixtral(sliding_window=5, padded=True),
+    "mistral": lambda: variant("Mistral", sliding_window=5, ranks=DATA + TENSOR),
+    "mistral_full": lambda: variant("Mistral", sliding_window=None, head_dim=10, tie_word_embeddings=True),
+    "mistral_padded": lambda: variant("Mistral", sliding_window=7, num_key_value_heads=1, padded=True),
+    "qwen2": lambda: variant("Qwen2", ranks=DATA + TENSOR),
+    "qwen2_last_layers": lambda: variant("Qwen2", use_sliding_window=True, sliding_window=5, max_window_layers=1, num_hidden_layers=3,
+                                         tie_word_embeddings=True),
+    "qwen2_layer_types": lambda: variant("Qwen2", **windows("sliding", "full", "sliding"), padded=True, ranks=TENSOR[1:2]),
+    "qwen3": lambda: variant("Qwen3", head_dim=10, ranks=DATA + TENSOR),
+    "qwen3_default_heads": lambda: variant("Qwen3", tie_word_embeddings=True),
+    "qwen3_layer_types": lambda: variant("Qwen3", head_dim=6, attention_bias=True, **windows("full", "sliding", size=3), padded=True,
+                                         ranks=TENSOR[1:2]),
 }
 
 
@@ -193,8 +219,8 @@ def main():
         torch.manual_seed(1)
         transformers.set_seed(1)
         case = CASES[name]()
-        for parameter in case.model.parameters():  # larger than the usual initial values, so that errors show
-            torch.nn.init.normal_(parameter, std=0.2) if parameter.dim() > 1 else None
+        for parameter in case.model.parameters():  # other than the usual initial values, so that errors show
+            torch.nn.init.normal_(parameter, std=0.2) if parameter.dim() > 1 else parameter.data.add_(0.1 * torch.randn_like(parameter))
         if hasattr(case.model, "tie_weights"):
             case.model.tie_weights()
         case.model.save_pretrained(FOLDER / name)

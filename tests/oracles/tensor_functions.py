@@ -79,6 +79,10 @@ def add_cases():
     for n in ("expm1", "log1p", "relu", "floor", "ceil", "round"):
         case(n, [(5, 3)], getattr(torch, n))
     case('silu', [(5, 3)], F.silu)
+    for n in ('selu', 'hardsigmoid', 'hardswish', 'mish'):
+        case(n, [(5, 3)], getattr(F, n), lambda x: 5 * x)
+    case('leaky_relu', [(5, 3)], lambda x: F.leaky_relu(x, 0.2))
+    case('elu', [(5, 3)], lambda x: F.elu(x * 3, 0.7))
     case('reciprocal', [(5, 3)], torch.reciprocal, positive)
     case('softplus', [(7,)], lambda x: F.softplus(x * 9, threshold=100))
     case('softplus_beta', [(7,)], lambda x: F.softplus(x, beta=2.5))

@@ -60,6 +60,18 @@ TEST_F(TesseraCommand, CheckpointsAreReshardedAndCompared) {
   EXPECT_NE(different.out.find(expected), std::string::npos) << different.out;
   EXPECT_NE(run("checkpoint reshard " + folder + " --files 2 -o " + two).error.find("it exists"), std::string::npos);
   EXPECT_EQ(run("checkpoint reshard " + folder + " --files 0 -o " + path("none")).code, 2);
+  EXPECT_EQ(run("checkpoint reshard " + folder + " --files 2 -o " + path("three") + "/.").code, 0);
+  EXPECT_EQ(run("checkpoint verify " + path("three")).code, 0);
+}
+
+TEST_F(TesseraCommand, ACheckpointNeedsAFolderToWrite) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  save_checkpoint(path("checkpoint-3"), {.states = {{"model", model.state_dict()}}, .documents = {}});
+  for (const std::string verb : {"reshard --files 2", "consolidate"}) {
+    const auto outcome = run("checkpoint " + verb + " " + path("checkpoint-3") + " -o=");
+    EXPECT_EQ(outcome.code, 2) << verb;
+    EXPECT_NE(outcome.error.find("-o needs the folder to write"), std::string::npos) << verb << outcome.error;
+  }
 }
 
 TEST_F(TesseraCommand, AConsolidationThatFailsLeavesNothing) {

@@ -61,7 +61,7 @@ TEST_F(EnvCommand, MistakesAreErrors) {
   EXPECT_EQ(input.error, "tessera env: no input is expected, got \"mlp.hlo\"\ntry `tessera env --help`\n");
   const auto backend = run("env", "PJRT_DEVICE=TPU");
   EXPECT_EQ(backend.code, 1);
-  EXPECT_EQ(backend.error, "PJRT_DEVICE=TPU: unknown backend; known: CPU\n");
+  EXPECT_EQ(backend.error, "PJRT_DEVICE=TPU: unknown backend; known: CPU, REFERENCE\n");
   EXPECT_NE(run("env", "TESSERA_DUMPDIR=x").error.find("did you mean \"TESSERA_DUMP_DIR\"?"), std::string::npos);
   EXPECT_TRUE(run("env --help").out.starts_with("tessera env: prints what a job uses: ")) << run("env --help").out;
   EXPECT_NE(run("env --help").out.find("usage: tessera env [options]\n"), std::string::npos);

@@ -42,6 +42,41 @@ TEST(TrainingArguments, AcceptOverridesWithTheKeysOfMmf) {
             "unknown override training.batchsize; did you mean \"training.batch_size\"?");
 }
 
+TEST(TrainingArguments, TheConfigurationHasTheFinalValuesInGroupsWithTheKeysOfMmf) {
+  const std::string text =
+      parsed({"training.max_updates=1500", "config=c.json", "--max_steps", "3", "--bf16"}).configuration();
+  EXPECT_EQ(text.substr(0, text.find("  --tokenizer_name")),
+            "model and data\n  --config_name c.json  (config)\n  --model_type gpt2  (model)\n");
+  for (const char* line : {"\nbatches and length\n", "\n  --max_steps 1500  (training.max_updates)\n",
+                           "\noptimizer\n  --optim adamw_torch\n", "\n  --bf16 true\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  EXPECT_EQ(text.find("--mesh"), std::string::npos) << "no value: " << text;
+}
+
+TEST(TrainingArguments, AFileOfTheirValuesGivesTheSameArguments) {
+  const ::tessera::testing::TemporaryFolder folder;
+  for (const auto program : {TrainingProgram::kClm, TrainingProgram::kMlm, TrainingProgram::kClassification,
+                             TrainingProgram::kImages, TrainingProgram::kModel}) {
+    TrainingArguments written;
+    written.program = program;
+    written.learning_rate = 1.0 / 3;
+    written.global_batch_size = 12;
+    written.fsdp = "full_shard auto_wrap";
+    written.fsdp_config = R"({"min_num_params": 5})";
+    written.greater_is_better = true;
+    const std::string file = folder.file("training_args.json");
+    written.json().save(file);
+    TrainingArguments read;
+    read.program = program;
+    ArgumentParser parser("", "");
+    read.add_flags(parser);
+    ASSERT_TRUE(parser.parse({file}));
+    EXPECT_EQ(read.values(), written.values());
+    EXPECT_FALSE(parser.was_given("tokenizer_name")) << "a model's tokenizer would not be used";
+    EXPECT_FALSE(parser.has_overrides());
+  }
+}
+
 TEST(TrainingArguments, DefaultsAreHuggingFaces) {
   const auto arguments = parsed({});
   EXPECT_EQ(arguments.learning_rate, 5e-5);

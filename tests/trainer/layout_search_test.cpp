@@ -24,6 +24,12 @@ constexpr const char* kFourExperts = R"({"model_type": "mixtral", "hidden_size":
   "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "num_local_experts": 4,
   "num_experts_per_tok": 2, "max_position_embeddings": 8, "vocab_size": 32})";
 
+// As files of Hugging Face: with the type of every layer.
+constexpr const char* kFourLayerTypes = R"({"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 24,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4, "max_position_embeddings": 8,
+  "vocab_size": 32, "use_sliding_window": true, "sliding_window": 3,
+  "layer_types": ["full_attention", "full_attention", "sliding_attention", "sliding_attention"]})";
+
 LayoutSearchOptions options_of(const std::string& config, std::int64_t devices) {
   static int next = 0;
   const std::string path =
@@ -106,6 +112,11 @@ TEST(LayoutSearch, LessMemoryTakesTheModesThatNeedLess) {
 TEST(LayoutSearch, ExpertsHaveAnAxis) {
   const auto plans = find_layouts(options_of(kFourExperts, 2));
   EXPECT_EQ(meshes_of(plans), (std::set<std::string>{"data=2", "fsdp=2", "expert=2", "model=2"}));
+}
+
+TEST(LayoutSearch, PlansAModelWithTheTypesOfItsLayers) {
+  const auto plans = find_layouts(options_of(kFourLayerTypes, 2));
+  EXPECT_EQ(meshes_of(plans), (std::set<std::string>{"data=2", "fsdp=2", "model=2"}));
 }
 
 TEST(LayoutSearch, FlagsAndCallsNameTheLayout) {

@@ -12,6 +12,7 @@
 #include "frontend/on_ranks.h"
 #include "support/sanitizers.h"
 #include "support/temporary_folder.h"
+#include "tessera/data/tensor_dataset.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/trainer/progress.h"
 
@@ -195,7 +196,12 @@ struct Layout {
   std::int64_t accumulation = 1;
 };
 
-std::vector<double> losses_of(const Layout& layout) {
+struct DataSets {
+  std::shared_ptr<const data::Source> train = std::make_shared<Rows>(23);
+  std::shared_ptr<const data::Source> held_out = std::make_shared<Rows>(7);
+};
+
+std::vector<double> losses_of(const Layout& layout, const DataSets& sets = {}) {
   std::vector<double> out;
   on_ranks(layout.ranks, [&](int rank) {
     nn::GPT2LMHeadModel model(tiny_config());
@@ -203,10 +209,7 @@ std::vector<double> losses_of(const Layout& layout) {
     arguments.mesh = layout.mesh;
     arguments.fsdp = layout.fsdp;
     arguments.gradient_accumulation_steps = layout.accumulation;
-    Trainer trainer({.model = model,
-                     .args = arguments,
-                     .train_dataset = std::make_shared<Rows>(23),
-                     .eval_dataset = std::make_shared<Rows>(7)});
+    Trainer trainer({.model = model, .args = arguments, .train_dataset = sets.train, .eval_dataset = sets.held_out});
     trainer.train();
     const auto metrics = trainer.evaluate();
     if (rank != 0) return;
@@ -229,6 +232,31 @@ TEST(Trainer, LossesAreEqualOnEveryLayout) {
       for (std::size_t i = 0; i < losses.size(); ++i)
         EXPECT_NEAR(losses[i], expected[i], 1e-9) << layout.mesh << " " << i;
     }
+  }
+}
+
+// The samples of Rows, as arrays.
+std::shared_ptr<const data::Source> in_memory(std::int64_t count) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const data::Arrays sample = Rows(count).get(i);
+    const auto row = sample.at("input_ids").data<std::int32_t>();
+    ids.insert(ids.end(), row.begin(), row.end());
+  }
+  const Literal all = Literal::from<std::int32_t>({count, kTime}, ids);
+  return std::make_shared<data::TensorDataset>(data::Arrays{{"input_ids", all}, {"labels", all}});
+}
+
+// Neither the samples nor the rows of a batch are divisible by the ranks.
+TEST(Trainer, ArraysInMemoryGiveTheLossesOfTheirSourceOnAnyNumberOfRanks) {
+  const std::vector<double> expected = losses_of({});
+  const DataSets sets{in_memory(23), in_memory(7)};
+  EXPECT_EQ(losses_of({}, sets), expected);
+  for (const Layout& layout : {Layout{2, "", "full_shard"}, Layout{4, "data=4", ""}}) {
+    const std::vector<double> losses = losses_of(layout, sets);
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], expected[i], 1e-9) << layout.ranks << " " << i;
   }
 }
 

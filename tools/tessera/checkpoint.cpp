@@ -89,24 +89,28 @@ int verify(const Arguments& arguments) {
   return kGood;
 }
 
-int consolidate(const Arguments& arguments) {
+std::string folder_to_write(const Arguments& arguments) {
   const auto folder = arguments.value("o");
-  if (!folder) throw UsageError("-o needs the folder to write");
+  if (!folder || folder->empty()) throw UsageError("-o needs the folder to write");
+  return std::string(*folder);
+}
+
+int consolidate(const Arguments& arguments) {
+  const std::string folder = folder_to_write(arguments);
   constexpr std::int64_t kMostByDefault = 5'000'000'000;
   const Checkpoint checkpoint(arguments.input());
-  checkpoint.consolidate("model", *folder, arguments.number_or("max-shard-bytes", kMostByDefault));
-  write_standard_output(fmt::format("{}: the model of {}\n", *folder, checkpoint.folder()));
+  checkpoint.consolidate("model", folder, arguments.number_or("max-shard-bytes", kMostByDefault));
+  write_standard_output(fmt::format("{}: the model of {}\n", folder, checkpoint.folder()));
   return kGood;
 }
 
 int reshard(const Arguments& arguments) {
-  const auto folder = arguments.value("o");
-  if (!folder) throw UsageError("-o needs the folder to write");
+  const std::string folder = folder_to_write(arguments);
   if (!arguments.value("files")) throw UsageError("--files needs the number of files");
   const Checkpoint checkpoint(arguments.input());
   const auto count = arguments.number_or("files", 1);
-  checkpoint.reshard(*folder, static_cast<int>(count));
-  write_standard_output(fmt::format("{}: {} tensors in {} files\n", *folder, checkpoint.entries().size(), count));
+  checkpoint.reshard(folder, static_cast<int>(count));
+  write_standard_output(fmt::format("{}: {} tensors in {} files\n", folder, checkpoint.entries().size(), count));
   return kGood;
 }
 

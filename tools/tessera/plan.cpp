@@ -126,7 +126,7 @@ const Verb kPlan = {
      {"json", "FILE", "writes the layouts as JSON; - is standard output, instead of the table", {}, true}},
     run,
     "config.json|IN.hlo",
-    "the configuration of a causal language model (gpt2, llama, mixtral), or a file of HLO text",
+    "the configuration of a causal language model (gpt2, llama, mistral, qwen2, qwen3, mixtral), or a file of HLO text",
     /*takes_several=*/false,
     /*takes_program=*/false,
     "table1"};

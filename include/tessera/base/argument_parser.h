@@ -71,6 +71,13 @@ class ArgumentParser {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   /// The name and value of every flag, whether given or not. Omits flags without effect and aliases.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
+  /// The same, in the form of the file that parse() reads. A flag without a value is null.
+  [[nodiscard]] JsonObject json() const;
+  /// Returns every flag with a value as a line `  --name value`, under the titles of the groups. The name that the flag
+  /// has in an override follows in parentheses.
+  [[nodiscard]] std::string configuration() const;
+  /// True when the command line had an override.
+  [[nodiscard]] bool has_overrides() const { return has_overrides_; }
 
  private:
   using Target =
@@ -116,6 +123,7 @@ class ArgumentParser {
   std::vector<Foreign> foreign_;
   std::vector<std::string> notes_;
   std::vector<std::string> absent_;  // the flags that parse() reports as absent
+  bool has_overrides_ = false;
 };
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 // Tables of texts with tabs between the columns, as in GLUE.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,14 +13,21 @@ struct TsvTable {
   std::string name;
   std::vector<std::string> columns;            // of the header
   std::vector<std::vector<std::string>> rows;  // each with as many fields
+  std::int64_t skipped = 0;                    // rows with too few fields
 
   /// The index of a column; -1 if there is none.
   [[nodiscard]] int find(std::string_view column) const;
 };
 
-/// Parses lines of fields; the first line is the header. Quotes have no meaning. Blank lines are skipped. Errors name
-/// `name` and the line: no header, a column that occurs twice, another number of fields than the header has.
-TsvTable parse_tsv(std::string_view text, std::string name);
+struct TsvOptions {
+  std::vector<std::string> columns{};  // of a file without a header; none: the first line is the header
+  bool skips_short_rows = false;       // skip rows with too few fields, and drop fields that have no column
+};
+
+/// Parses lines of fields; the first line is the header. Quotes have no meaning. Blank lines and the byte order mark are
+/// skipped. Errors name `name` and the line: no header, a column that occurs twice, another number of fields than the
+/// header has.
+TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& options = {});
 /// Reads a file. Errors: those of parse_tsv().
 TsvTable read_tsv(const std::string& path);
 

@@ -47,6 +47,90 @@ class Sigmoid : public Callable<Sigmoid> {
   [[nodiscard]] std::string_view class_name() const override { return "Sigmoid"; }
 };
 
+/// leaky_relu().
+class LeakyReLU : public Callable<LeakyReLU> {
+ public:
+  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "LeakyReLU"; }
+
+ private:
+  double negative_slope_;
+};
+
+/// elu().
+class ELU : public Callable<ELU> {
+ public:
+  explicit ELU(double alpha = 1) : alpha_(alpha) {}
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "ELU"; }
+
+ private:
+  double alpha_;
+};
+
+/// selu().
+class SELU : public Callable<SELU> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "SELU"; }
+};
+
+/// softplus(), which needs no threshold.
+class Softplus : public Callable<Softplus> {
+ public:
+  /// Error unless beta > 0.
+  explicit Softplus(double beta = 1);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Softplus"; }
+
+ private:
+  double beta_;
+};
+
+/// hardsigmoid().
+class Hardsigmoid : public Callable<Hardsigmoid> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Hardsigmoid"; }
+};
+
+/// hardswish().
+class Hardswish : public Callable<Hardswish> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Hardswish"; }
+};
+
+/// mish().
+class Mish : public Callable<Mish> {
+ public:
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Mish"; }
+};
+
+/// softmax() along a dim.
+class Softmax : public Callable<Softmax> {
+ public:
+  explicit Softmax(int dim) : dim_(dim) {}
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "Softmax"; }
+
+ private:
+  int dim_;
+};
+
+/// log_softmax() along a dim.
+class LogSoftmax : public Callable<LogSoftmax> {
+ public:
+  explicit LogSoftmax(int dim) : dim_(dim) {}
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "LogSoftmax"; }
+
+ private:
+  int dim_;
+};
+
 class Identity : public Callable<Identity> {
  public:
   Tensor forward(const Tensor& x) { return x; }

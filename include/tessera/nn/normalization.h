@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "tessera/nn/module.h"
 
@@ -74,6 +75,47 @@ class GroupNorm : public Callable<GroupNorm> {
   std::int64_t groups_, channels_;
   double epsilon_;
   Tensor weight_, bias_;
+};
+
+/// Normalizes each channel of each sample of x [n, channels, ...] over all further dims (Ulyanov et al., 2016). With
+/// affine, multiplies by the weight and adds the bias of each channel. Has no running statistics.
+class InstanceNorm : public Callable<InstanceNorm> {
+ public:
+  struct Options {
+    double epsilon = 1e-5;
+    bool affine = false;
+    DType dtype = DType::kF32;
+  };
+  /// Error if the class does not accept the number of dims or channels of x.
+  Tensor forward(const Tensor& x);
+  /// Null without affine.
+  [[nodiscard]] Tensor weight() const { return weight_; }
+  [[nodiscard]] Tensor bias() const { return bias_; }
+
+ protected:
+  InstanceNorm(std::int64_t features, const Options& options, int ndim);
+
+ private:
+  std::int64_t features_;
+  double epsilon_;
+  int ndim_;  // of x
+  Tensor weight_, bias_;
+};
+
+/// Of [n, c, l].
+class InstanceNorm1d : public InstanceNorm {
+ public:
+  explicit InstanceNorm1d(std::int64_t features) : InstanceNorm1d(features, Options()) {}
+  InstanceNorm1d(std::int64_t features, const Options& options) : InstanceNorm(features, options, 3) {}
+  [[nodiscard]] std::string_view class_name() const override { return "InstanceNorm1d"; }
+};
+
+/// Of images [n, c, h, w].
+class InstanceNorm2d : public InstanceNorm {
+ public:
+  explicit InstanceNorm2d(std::int64_t features) : InstanceNorm2d(features, Options()) {}
+  InstanceNorm2d(std::int64_t features, const Options& options) : InstanceNorm(features, options, 4) {}
+  [[nodiscard]] std::string_view class_name() const override { return "InstanceNorm2d"; }
 };
 
 }  // namespace tessera::nn

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools of images [n, c, h, w] with PyTorch's arguments. A size is one number for both dims, or {h, w}.
+// Pools of sequences [n, c, l] and of images [n, c, h, w] with PyTorch's arguments. A size of an image is one number for
+// both dims, or {h, w}.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -9,6 +11,46 @@
 #include "tessera/nn/module.h"
 
 namespace tessera::nn {
+
+/// max_pool1d().
+class MaxPool1d : public Callable<MaxPool1d> {
+ public:
+  /// The default stride is kernel_size.
+  explicit MaxPool1d(std::int64_t kernel_size, std::int64_t stride = 0, std::int64_t padding = 0)
+      : MaxPool1d(Pool1dOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  explicit MaxPool1d(const Pool1dOptions& options) : options_(options) {}
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "MaxPool1d"; }
+
+ private:
+  Pool1dOptions options_;
+};
+
+/// avg_pool1d().
+class AvgPool1d : public Callable<AvgPool1d> {
+ public:
+  /// The default stride is kernel_size.
+  explicit AvgPool1d(std::int64_t kernel_size, std::int64_t stride = 0, std::int64_t padding = 0)
+      : AvgPool1d(Pool1dOptions{.kernel_size = kernel_size, .stride = stride, .padding = padding}) {}
+  explicit AvgPool1d(const Pool1dOptions& options) : options_(options) {}
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "AvgPool1d"; }
+
+ private:
+  Pool1dOptions options_;
+};
+
+/// adaptive_avg_pool1d(): the mean over each of output_size windows, for any length.
+class AdaptiveAvgPool1d : public Callable<AdaptiveAvgPool1d> {
+ public:
+  /// Error unless output_size is positive.
+  explicit AdaptiveAvgPool1d(std::int64_t output_size);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "AdaptiveAvgPool1d"; }
+
+ private:
+  std::int64_t output_size_;
+};
 
 /// max_pool2d().
 class MaxPool2d : public Callable<MaxPool2d> {

@@ -40,6 +40,8 @@ struct TrainingArguments {
   bool pad_to_max_length = false;  // false: pad to the longest sample of a batch
   bool line_by_line = false;       // each line of the text is a sample
   double mlm_probability = 0.15;
+  std::string task_name;  // a task of GLUE: the layout of its files, its labels and its metrics
+  std::string data_dir;   // the folder of its files; "": searched in cache_dir
 
   // Images.
   std::string model = "resnet50";  // resnet18, resnet50, tiny, or a config.json of an image classifier
@@ -143,6 +145,7 @@ struct TrainingArguments {
 
   /// Lines for the user about flags without effect.
   std::vector<std::string> notes;
+  bool has_overrides = false;  // the command line has keys of mmf, so the run prints its configuration, as mmf does
   std::int64_t expected_ranks = 0;  // num_processes of --config_file; 0: any number
 
   /// Binds the fields that `program` uses to their flags.
@@ -151,6 +154,10 @@ struct TrainingArguments {
   void check() const;
   /// Name and value of every flag, as text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
+  /// The same as training_args.json, a file from which a program reads its flags. A flag without a value is null.
+  [[nodiscard]] JsonObject json() const;
+  /// The same as a text for the user: flags with a value in groups, each with the key that mmf has for it.
+  [[nodiscard]] std::string configuration() const;
 
   /// The path of the configuration.
   [[nodiscard]] std::string config_file() const;

@@ -90,13 +90,15 @@ using OnProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 struct LossParts {
   Tensor sum;
   Tensor count;
-  Tensor correct{};  // in evaluation: the number of correct predictions; null if the task does not count them
+  Tensor correct{};      // in evaluation: the number of correct predictions; null if the task does not count them
+  Tensor predictions{};  // in evaluation: of the rows [b], for metrics that are not sums; null: none
 };
 /// The sums over an evaluation.
 struct EvaluationSums {
   double loss = 0;
   double count = 0;
   std::optional<double> correct{};
+  std::vector<double> predictions{};  // of the samples, in their order; empty if the task makes none
 };
 /// The result of an evaluation.
 struct Metrics {

@@ -25,6 +25,7 @@ struct LogEntry {
   std::optional<double> exposed_communication_seconds{};  // of an update; not part of the Trainer's format
   std::optional<double> eval_loss{};
   std::optional<double> eval_accuracy{};
+  std::vector<std::pair<std::string, double>> eval_metrics{};  // further metrics, such as f1; in the file: eval_f1
   std::optional<double> num_input_tokens_seen{};
   // As in mmf's log lines; not part of the Trainer's format.
   std::optional<double> ups{};               // updates per second since the last entry
@@ -34,7 +35,7 @@ struct LogEntry {
 
 /// The values of an entry that were measured, by the names of the file, without the step.
 std::vector<std::pair<std::string, double>> scalars_of(const LogEntry& entry);
-/// The names of all values that an entry can have, without the step.
+/// The names of all values that an entry of any task can have, without the step and eval_metrics.
 std::vector<std::string> scalar_names();
 /// The entry as one line of JSON, with a line break at the end.
 std::string json_line(const LogEntry& entry);

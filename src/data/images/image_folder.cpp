@@ -27,13 +27,18 @@ Literal image_of_size(std::int64_t height, std::int64_t width, int channels, con
   return Literal(Type::array(DType::kU8, {height, width, channels}));
 }
 
+// libpng gives no message for some damages, such as a wrong checksum of the header.
+std::string_view reason_of(const png_image& image) {
+  return image.message[0] != '\0' ? std::string_view(image.message) : "its header is not valid";
+}
+
 // libpng's simplified interface needs no setjmp: its functions return 0 and set a message.
 Literal parse_png(std::string_view bytes, const std::string& name, int channels) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> closer(&image, png_image_free);
   require(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) != 0, "{}: damaged PNG image: {}", name,
-          std::string_view(image.message));
+          reason_of(image));
   // Deflate packs at most 1032 bytes into one, and a byte has at most 8 pixels. A header that states more is wrong.
   constexpr std::int64_t kMostPixelsPerByte = std::int64_t{8} * 1032;
   const std::int64_t pixels = std::int64_t{image.width} * std::int64_t{image.height};
@@ -44,7 +49,7 @@ Literal parse_png(std::string_view bytes, const std::string& name, int channels)
   image.format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   const png_color black{};
   const int is_read = png_image_finish_read(&image, &black, out.mutable_bytes().data(), 0, nullptr);
-  require(is_read != 0 && !PNG_IMAGE_FAILED(image), "{}: damaged PNG image: {}", name, std::string_view(image.message));
+  require(is_read != 0 && !PNG_IMAGE_FAILED(image), "{}: damaged PNG image: {}", name, reason_of(image));
   return out;
 }
 

@@ -15,8 +15,10 @@ int TsvTable::find(std::string_view column) const {
   return found == columns.end() ? -1 : static_cast<int>(found - columns.begin());
 }
 
-TsvTable parse_tsv(std::string_view text, std::string name) {
-  TsvTable out{.name = std::move(name), .columns = {}, .rows = {}};
+TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& options) {
+  TsvTable out{.name = std::move(name), .columns = options.columns, .rows = {}};
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::int64_t number = 0;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -32,6 +34,11 @@ TsvTable parse_tsv(std::string_view text, std::string name) {
       out.columns = std::move(fields);
       continue;
     }
+    if (options.skips_short_rows && fields.size() < out.columns.size()) {
+      ++out.skipped;
+      continue;
+    }
+    if (options.skips_short_rows) fields.resize(out.columns.size());
     require(fields.size() == out.columns.size(),
             "{}, line {}: has {} fields, but the header has {}; fields are separated "
             "by tabs",

@@ -16,10 +16,11 @@
 namespace tessera {
 namespace {
 
-// Runs what was traced: before the call, as a separate step, or by a call that is not compiled.
+// Runs what was traced: before the call, as a separate step, or by a call that is not compiled. Ends the step of ops
+// that eager mode has run.
 void run_what_is_recorded(const std::source_location& where) {
   const SyncScope place("sync::compile");
-  if (!pending_results().nodes.empty()) mark_step(where);
+  if (trace().has_computed() || !pending_results().nodes.empty()) mark_step(where);
 }
 
 bool is_replicated_under(const std::optional<Sharding>& sharding) { return !sharding || sharding->is_replicated(); }

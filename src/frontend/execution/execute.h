@@ -43,7 +43,7 @@ PartitionOptions partition_options();
 
 /// The reason why a program runs, for messages and for the comparison between ranks.
 struct RunReason {
-  enum class Kind : std::uint8_t { kMarkStep, kRead, kInitialize };
+  enum class Kind : std::uint8_t { kMarkStep, kRead, kInitialize, kEager };
   Kind kind = Kind::kMarkStep;
   std::string text;                              // "mark_step at train.cpp:41"
   std::string_view counter = "sync::mark_step";  // of the programs that ran for this kind of reason

@@ -39,14 +39,13 @@ void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) 
       *before, sharding);
 }
 
-bool is_recorded(const Node& node) { return !node.has_data() && !node.is_deferred(); }
-
 // A parameter that is stored sharded and used with fewer axes is gathered, as FSDP gathers it: the mark is an unshard
 // without a unit, so that both give the same program.
 bool is_gathered_parameter(const Tensor& tensor, const Sharding& sharding) {
   const TensorImpl& variable = tensor.impl();
   const auto& stored = variable.node->sharding;
-  if (is_recorded(*variable.node) || variable.unshard || !variable.requires_grad || !stored || !stored->is_tiled())
+  if (trace().is_recorded(*variable.node) || variable.unshard || !variable.requires_grad || !stored ||
+      !stored->is_tiled())
     return false;
   return sharding.is_tiled() && sharding == sharding.closed() && stored->mesh == sharding.mesh &&
          sharding.used_axes().size() < stored->used_axes().size();
@@ -68,7 +67,7 @@ Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::so
     builder.default_notes = before;
     return marked;
   });
-  out.impl().node->sharding = sharding;
+  if (!out.impl().node->has_data()) out.impl().node->sharding = sharding;
   return out;
 }
 
@@ -100,11 +99,11 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
             "{} already has optimizer state; mark shardings before making the optimizer",
             [&] { return what_is(tensor); });
     require(
-        is_recorded(*variable.node) || sharding == sharding.closed(),
+        trace().is_recorded(*variable.node) || sharding == sharding.closed(),
         "{} is a stored tensor: spec {} must close every dim (\"?\" is only for traced tensors)",
         [&] { return what_is(tensor); }, spec);
   });
-  if (is_recorded(*variable.node)) {
+  if (trace().is_recorded(*variable.node)) {
     variable.node = constrained(tensor, sharding, where, false).impl().node;
     return;
   }

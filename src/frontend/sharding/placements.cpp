@@ -128,7 +128,8 @@ Tensor distribute_tensor(const Tensor& tensor, const Mesh& mesh, const Placement
                          std::source_location where) {
   const Sharding sharding = checked_placements("distribute_tensor", tensor, mesh, placements, where);
   const Node& node = *tensor.impl().node;
-  if (!node.has_data()) return with_sharding_constraint(tensor, mesh, spec_of(sharding), where);
+  if (!node.has_data() || trace().is_recorded(node))
+    return with_sharding_constraint(tensor, mesh, spec_of(sharding), where);
   const bool is_divided = node.sharding && !node.sharding->is_replicated();
   if (is_divided || node.is_under_way) return with_sharding_constraint(tensor, mesh, spec_of(sharding), where);
   Tensor out = new_tensor(trace().copy_of(node));

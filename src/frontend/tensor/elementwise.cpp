@@ -119,15 +119,63 @@ Tensor relu(Operand x) {
 Tensor silu(Operand x) {
   return unary(x, "silu", [](Value v) { return ops::multiply(v, ops::logistic(v)); });
 }
+
+namespace {
+
+Value is_positive(Value v) { return ops::compare(v, constant_like(v, 0), CompareDirection::kGt); }
+
+// log(1 + exp(z)) = log(1 + exp(-|z|)) + max(z, 0), with selects, because the gradients of |z| and of the maximum are 0
+// at 0, where the slope is 1/2.
+Value softplus_value(Value z) {
+  const Value selected = is_positive(z);
+  const Value above = ops::select(selected, z, constant_like(z, 0));
+  const Value below = ops::select(selected, constant_like(z, 0), z);
+  return ops::add(ops::log_plus_one(ops::exp(ops::subtract(below, above))), above);
+}
+
+// exp() of the elements that are not selected could overflow, which would make their gradients NaN.
+Value elu_value(Value v, double alpha) {
+  const Value selected = is_positive(v);
+  const Value safe = ops::select(selected, constant_like(v, 0), v);
+  return ops::select(selected, v, ops::multiply(ops::exp_minus_one(safe), constant_like(v, alpha)));
+}
+
+Value hardsigmoid_value(Value v) {
+  const Value zero = constant_like(v, 0), one = constant_like(v, 1);
+  const Value between = ops::add(ops::multiply(v, constant_like(v, 1.0 / 6)), constant_like(v, 0.5));
+  const Value is_above_low = ops::compare(v, constant_like(v, -3), CompareDirection::kGt);
+  const Value is_below_high = ops::compare(v, constant_like(v, 3), CompareDirection::kLt);
+  return ops::select(is_above_low, ops::select(is_below_high, between, one), zero);
+}
+
+}  // namespace
+
 Tensor softplus(Operand x, double beta) {
   return unary(x, "softplus", [&](Value v) {
     require(beta > 0, "beta must be positive, got {}", beta);
-    const Value scaled = beta == 1 ? v : ops::multiply(v, constant_like(v, beta));
-    // log(1 + exp(z)) = log(1 + exp(-|z|)) + max(z, 0)
-    const Value small = ops::log_plus_one(ops::exp(ops::negate(ops::abs(scaled))));
-    const Value out = ops::add(small, ops::maximum(scaled, constant_like(v, 0)));
-    return beta == 1 ? out : ops::divide(out, constant_like(v, beta));
+    if (beta == 1) return softplus_value(v);
+    return ops::divide(softplus_value(ops::multiply(v, constant_like(v, beta))), constant_like(v, beta));
   });
+}
+Tensor leaky_relu(Operand x, double negative_slope) {
+  return unary(x, "leaky_relu", [&](Value v) {
+    return ops::select(is_positive(v), v, ops::multiply(v, constant_like(v, negative_slope)));
+  });
+}
+Tensor elu(Operand x, double alpha) {
+  return unary(x, "elu", [&](Value v) { return elu_value(v, alpha); });
+}
+Tensor selu(Operand x) {
+  constexpr double kAlpha = 1.6732632423543772848170429916717;
+  constexpr double kScale = 1.0507009873554804934193349852946;
+  return unary(x, "selu", [](Value v) { return ops::multiply(elu_value(v, kAlpha), constant_like(v, kScale)); });
+}
+Tensor hardsigmoid(Operand x) { return unary(x, "hardsigmoid", hardsigmoid_value); }
+Tensor hardswish(Operand x) {
+  return unary(x, "hardswish", [](Value v) { return ops::multiply(v, hardsigmoid_value(v)); });
+}
+Tensor mish(Operand x) {
+  return unary(x, "mish", [](Value v) { return ops::multiply(v, ops::tanh(softplus_value(v))); });
 }
 Tensor clamp(Operand x, ClampOptions bounds) {
   return unary(x, "clamp", [&](Value v) {

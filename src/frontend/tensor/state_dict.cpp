@@ -18,12 +18,15 @@ namespace {
 
 constexpr std::size_t kMostListed = 8;
 
-// `  missing: a, b (nearest in the source: "c"), and 3 more`
+// A line for each key, such as `  missing a; did you mean "b"?`. `others` are the keys that may be the same ones, misspelled.
 std::string key_lines(const char* problem, const std::vector<std::string>& keys,
                       const std::vector<std::string>& others) {
   std::string out;
-  for (std::size_t i = 0; i < std::min(keys.size(), kMostListed); ++i)
-    out += fmt::format("\n  {} {}{}", problem, keys[i], suggest_name(keys[i], others));
+  for (std::size_t i = 0; i < std::min(keys.size(), kMostListed); ++i) {
+    const std::string near = nearest_name(keys[i], others);
+    out +=
+        fmt::format("\n  {} {}{}", problem, keys[i], near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+  }
   if (keys.size() > kMostListed) out += fmt::format("\n  and {} more {} names", keys.size() - kMostListed, problem);
   return out;
 }
@@ -39,18 +42,6 @@ std::string mismatch(const NamedTensor& entry, const NamedType& given) {
   return converts ? ""
                   : fmt::format("\n  element type of {}: {} is needed, the source has {}", entry.name, wanted.str(),
                                 given.type.str());
-}
-
-std::vector<std::string> names_of(const std::vector<NamedType>& given) {
-  std::vector<std::string> out;
-  for (const auto& one : given) out.push_back(one.name);
-  return out;
-}
-
-std::vector<std::string> names_of(const StateDict& state) {
-  std::vector<std::string> out;
-  for (const auto& entry : state.entries()) out.push_back(entry.name);
-  return out;
 }
 
 }  // namespace
@@ -93,8 +84,8 @@ std::vector<int> match_state(const StateDict& state, const std::vector<NamedType
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (sources[i] < 0) result.missing_keys.push_back(state.entries()[i].name);
   if (options.strict) {
-    problems += key_lines("missing", result.missing_keys, names_of(given));
-    problems += key_lines("unexpected", result.unexpected_keys, names_of(state));
+    problems += key_lines("missing", result.missing_keys, result.unexpected_keys);
+    problems += key_lines("unexpected", result.unexpected_keys, result.missing_keys);
   }
   if (!problems.empty()) fail("{} does not fit the state that it loads:{}", what, problems);
   return sources;

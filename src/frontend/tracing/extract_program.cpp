@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-/// Copies the instructions that some values need from the computation of a trace into a new program.
+/// Copies the instructions that some values need from the computation of a trace into a new program. Values that eager
+/// mode has computed are inputs of the program.
 class Extractor {
  public:
   Extractor(Trace& trace, const std::string& name, const BackwardOps& backward)
@@ -36,13 +37,15 @@ class Extractor {
     for (const auto& output : outputs)
       if (!output.data) at(needed_, output.value.id) = true;
     for (Id id = source.size() - 1; id >= 0; --id) {
-      if (!at(needed_, id)) continue;
+      if (!at(needed_, id) || trace_.computed(id)) continue;
       for (const Id operand : source[id].operands) at(needed_, operand) = true;
-      for (const Id before : source[id].control_predecessors) at(needed_, before) = true;
+      for (const Id before : source[id].control_predecessors)
+        if (!trace_.computed(before)) at(needed_, before) = true;
     }
   }
 
   Id copy(const Instruction& from, Id id) {
+    if (const auto data = trace_.computed(id)) return input(data).id;
     Instruction made = from;
     if (from.op->role == Role::kParameter) {
       const int input = trace_.input_index(id);
@@ -53,6 +56,7 @@ class Extractor {
       made.sharding = make_sharding(storage_of(*inputs_.back()));
     }
     for (Id& operand : made.operands) operand = at(ids_, operand);
+    std::erase_if(made.control_predecessors, [&](Id before) { return trace_.computed(before) != nullptr; });
     for (Id& before : made.control_predecessors) before = at(ids_, before);
     for (ComputationId& called : made.called) called = copy_computation(called);
     if (!backward_.empty()) made.notes = with_stage(made.notes, id);

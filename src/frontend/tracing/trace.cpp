@@ -7,6 +7,7 @@
 
 #include "execution/execute.h"
 #include "tessera/autodiff/gradients.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/timeline.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -36,7 +37,7 @@ void manual_seed(std::uint64_t seed) { trace().set_seed(seed); }
 RandomState random_state() { return trace().random_state(); }
 void set_random_state(const RandomState& state) { trace().set_random_state(state); }
 
-Trace::Trace() { start(); }
+Trace::Trace() : is_eager_(options().flag("XLA_USE_EAGER_DEBUG_MODE")) { start(); }
 Trace::~Trace() = default;
 
 void Trace::start() {
@@ -92,6 +93,7 @@ Tensor Trace::wrap(Value value, std::optional<Sharding> sharding, std::string na
   node->frame = frames_.empty() ? 0 : frames_.back()->number;
   node->sharding = std::move(sharding);
   recorded_.push_back(node);
+  if (runs_eagerly()) run_at_once(*node);
   auto impl = std::make_shared<TensorImpl>();
   impl->name = node->name;
   impl->node = std::move(node);
@@ -222,6 +224,7 @@ std::vector<std::shared_ptr<Node>> Trace::live_nodes() const {
 }
 
 void Trace::clear(bool next_step) {
+  forget_computed();
   ++epoch_;
   inputs_.clear();
   input_ids_.clear();

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of decoders that several models use.
+// Attention, the context of a call and the language-model head.
+#include "tessera/nn/models/decoder.h"
+
+#include <utility>
+
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
-#include "tessera/nn/models/llama.h"
 
 namespace tessera::nn {
 namespace {
@@ -27,6 +30,8 @@ Tensor within_window(const StepPlace& place, std::int64_t time, std::int64_t slo
   return place.visible.is_null() ? near : (place.visible && near);
 }
 
+Tensor with_norm(const Tensor& x, std::optional<RMSNorm>& norm) { return norm ? (*norm)(x) : x; }
+
 }  // namespace
 
 DecoderAttention::Projection::Projection(const Type& weight, const Type& bias, Dims file_dims, bool has_bias,
@@ -36,9 +41,9 @@ DecoderAttention::Projection::Projection(const Type& weight, const Type& bias, D
   if (has_bias) bias_ = add_parameter("bias", bias, zeros(), {out});
 }
 
-DecoderAttention::DecoderAttention(const DecoderAttentionOptions& options, std::string_view class_name)
+DecoderAttention::DecoderAttention(const DecoderAttentionOptions& options, std::string class_name)
     : options_(options),
-      class_name_(class_name),
+      class_name_(std::move(class_name)),
       q_proj_(heads_type(options, {options.groups, options.heads / options.groups, options.head_size, options.width}),
               heads_type(options, {options.groups, options.heads / options.groups, options.head_size}),
               {options.heads * options.head_size, options.width}, options.bias, options.initializer_range),
@@ -49,12 +54,16 @@ DecoderAttention::DecoderAttention(const DecoderAttentionOptions& options, std::
               heads_type(options, {options.groups, options.head_size}),
               {options.groups * options.head_size, options.width}, options.bias, options.initializer_range),
       o_proj_(heads_type(options, {options.width, options.groups, options.heads / options.groups, options.head_size}),
-              heads_type(options, {options.width}), {options.width, options.heads * options.head_size}, options.bias,
-              options.initializer_range) {
+              heads_type(options, {options.width}), {options.width, options.heads * options.head_size},
+              options.output_bias, options.initializer_range) {
   register_module("q_proj", q_proj_);
   register_module("k_proj", k_proj_);
   register_module("v_proj", v_proj_);
   register_module("o_proj", o_proj_);
+  if (!options.norm_epsilon) return;
+  const RMSNorm::Options norm{.epsilon = *options.norm_epsilon, .dtype = options.dtype};
+  register_module("q_norm", q_norm_.emplace(options.head_size, norm));
+  register_module("k_norm", k_norm_.emplace(options.head_size, norm));
 }
 
 // [b, t, c] -> [b, t, g, ..., d].
@@ -81,8 +90,8 @@ Tensor DecoderAttention::mixed(const Tensor& q, const Tensor& k, const Tensor& v
 
 Tensor DecoderAttention::forward(const Tensor& x, const DecoderContext& context) {
   const Tensor given = gathered(x, split_);
-  const Tensor q = apply_rotary(projected(given, q_proj_), context.rotary);  // [b, t, g, r, d]
-  const Tensor k = apply_rotary(projected(given, k_proj_), context.rotary);  // [b, t, g, d]
+  const Tensor q = apply_rotary(with_norm(projected(given, q_proj_), q_norm_), context.rotary);  // [b, t, g, r, d]
+  const Tensor k = apply_rotary(with_norm(projected(given, k_proj_), k_norm_), context.rotary);  // [b, t, g, d]
   const Tensor heads = mixed(q, k, projected(given, v_proj_), context);
   const Tensor out =
       dot(over_dim(heads, 2, split_), o_proj_.weight(), {.lhs_contracting = {2, 3, 4}, .rhs_contracting = {1, 2, 3}});

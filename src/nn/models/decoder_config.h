@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys that the configurations of decoders with rotary positions have in common.
+// The keys that the configurations of decoders with rotary positions have in common, and the decoder that they describe.
 #pragma once
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "config_form.h"
 #include "tessera/base/text.h"
 #include "tessera/nn/activation.h"
+#include "tessera/nn/models/decoder.h"
 #include "tessera/nn/rotary.h"
 
 namespace tessera::nn {
@@ -30,6 +32,7 @@ void visit_decoder_keys(Config& config, Visit&& visit) {
 /// Reads the keys that may be null, and the positions.
 template <class Config>
 void read_decoder_keys(const JsonObject& json, double default_theta, Config& config) {
+  if (json.is_null("num_key_value_heads")) config.num_key_value_heads = 0;
   for (const char* key : {"num_key_value_heads", "head_dim"}) {
     if (!json.has(key) || json.is_null(key)) continue;
     std::int64_t value = 0;
@@ -41,15 +44,29 @@ void read_decoder_keys(const JsonObject& json, double default_theta, Config& con
   config.rope = RopeConfig::from_json(json, default_theta);
 }
 
+/// Reads sliding_window. Null is read as 0, which means no window.
+template <class Config>
+void read_sliding_window(const JsonObject& json, Config& config) {
+  if (!json.has("sliding_window")) return;
+  config.sliding_window = 0;
+  if (json.is_null("sliding_window")) return;
+  json.read("sliding_window", config.sliding_window);
+  check_config_size(json.origin(), "sliding_window", config.sliding_window);
+}
+
+/// Writes the number, and null instead of 0.
+inline void write_or_null(JsonObject& json, const char* key, std::int64_t value) {
+  if (value != 0) return json.set(key, value);
+  json.set_null(key);
+}
+
 /// Writes them. Keys of the source that still describe the positions are kept.
 template <class Config>
 void write_decoder_keys(const Config& config, double default_theta, JsonObject& json) {
-  const auto set = [&](const char* key, std::int64_t value) {
-    if (value != 0) return json.set(key, value);
-    json.set_null(key);
-  };
-  set("num_key_value_heads", config.num_key_value_heads);
-  set("head_dim", config.head_dim);
+  write_or_null(json, "num_key_value_heads", config.num_key_value_heads);
+  // Not every class of Hugging Face accepts a null head_dim, but each one computes a missing head_dim.
+  const bool is_given = json.has("head_dim") && !json.is_null("head_dim");
+  if (config.head_dim != 0 || is_given) json.set("head_dim", config.head_size());
   if (config.pad_token_id) {
     json.set("pad_token_id", *config.pad_token_id);
   } else {
@@ -86,6 +103,34 @@ void check_decoder(const Config& config, const std::string& origin) {
       !config.pad_token_id || (*config.pad_token_id >= -config.vocab_size && *config.pad_token_id < config.vocab_size),
       "{}: pad_token_id {} is not one of {} tokens", origin, config.pad_token_id.value_or(0), config.vocab_size);
   config.rope.check(origin);
+}
+
+template <class Config>
+void check_sliding_window(const Config& config, const std::string& origin) {
+  require(config.sliding_window >= 0, "{}: sliding_window must not be negative, got {}", origin, config.sliding_window);
+}
+
+/// The decoder of a configuration without biases, norms of heads and windows. `family` is the first part of the names
+/// of its classes.
+template <class Config>
+DecoderOptions decoder_options(const Config& config, std::string family) {
+  return {.family = std::move(family),
+          .vocabulary = config.vocab_size,
+          .positions = config.max_position_embeddings,
+          .layers = config.num_hidden_layers,
+          .inner = config.intermediate_size,
+          .activation = config.hidden_act,
+          .epsilon = config.rms_norm_eps,
+          .tie_word_embeddings = config.tie_word_embeddings,
+          .pad_token_id = config.pad_token_id,
+          .rope = config.rope,
+          .attention = {.width = config.hidden_size,
+                        .heads = config.num_attention_heads,
+                        .groups = config.groups(),
+                        .head_size = config.head_size(),
+                        .dropout = config.attention_dropout,
+                        .initializer_range = config.initializer_range,
+                        .dtype = config.dtype}};
 }
 
 }  // namespace tessera::nn

@@ -172,8 +172,14 @@ GPT2LMHeadModel::GPT2LMHeadModel(const GPT2Config& config)
 }
 
 CausalShape GPT2LMHeadModel::shape() const {
-  return {"GPT-2",        config_.n_layer,    config_.n_embd,     config_.n_head,
-          config_.n_head, config_.vocab_size, config_.n_positions};
+  return {.family = "GPT-2",
+          .layers = config_.n_layer,
+          .width = config_.n_embd,
+          .heads = config_.n_head,
+          .key_heads = config_.n_head,
+          .head_size = config_.n_embd / config_.n_head,
+          .vocabulary = config_.vocab_size,
+          .positions = config_.n_positions};
 }
 
 std::string GPT2LMHeadModel::config_json() const { return config_.to_json(); }

@@ -1,134 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/models/llama.h"
 
-#include "tessera/frontend/sharding/mark_sharding.h"
-#include "tessera/frontend/tensor/functions.h"
-#include "tessera/frontend/tracing/inner.h"
+#include "decoder_config.h"
+#include "tessera/base/files.h"
 
 namespace tessera::nn {
 namespace {
 
-const LlamaConfig& checked_llama(const LlamaConfig& config) {
+constexpr double kLlamaTheta = 10000;
+const ConfigForm kLlamaForm{.class_name = "LlamaConfig",
+                            .model_type = "llama",
+                            .architecture = "LlamaForCausalLM",
+                            .kept =
+                                "pretraining_tp rope_scaling rope_theta rope_parameters num_key_value_heads head_dim "
+                                "pad_token_id"};
+
+template <class Config, class Visit>
+void visit_llama_keys(Config& config, Visit&& visit) {
+  visit_decoder_keys(config, visit);
+  visit("attention_bias", config.attention_bias);
+  visit("mlp_bias", config.mlp_bias);
+}
+
+DecoderOptions options_of(const LlamaConfig& config) {
   config.check();
-  return config;
+  DecoderOptions out = decoder_options(config, "Llama");
+  out.attention.bias = config.attention_bias;
+  out.attention.output_bias = config.attention_bias;
+  out.mlp_bias = config.mlp_bias;
+  return out;
 }
-
-DecoderAttentionOptions attention_of(const LlamaConfig& config) {
-  return {.width = config.hidden_size,
-          .heads = config.num_attention_heads,
-          .groups = config.groups(),
-          .head_size = config.head_size(),
-          .bias = config.attention_bias,
-          .dropout = config.attention_dropout,
-          .initializer_range = config.initializer_range,
-          .dtype = config.dtype};
-}
-
-RMSNorm::Options norm_of(const LlamaConfig& config) { return {.epsilon = config.rms_norm_eps, .dtype = config.dtype}; }
 
 }  // namespace
 
-LlamaDecoderLayer::LlamaDecoderLayer(const LlamaConfig& config)
-    : self_attn_(attention_of(config)),
-      mlp_(config.hidden_size, config.intermediate_size,
-           {.activation = config.hidden_act,
-            .bias = config.mlp_bias,
-            .dtype = config.dtype,
-            .standard_deviation = config.initializer_range}),
-      input_layernorm_(config.hidden_size, norm_of(config)),
-      post_attention_layernorm_(config.hidden_size, norm_of(config)) {
-  register_module("self_attn", self_attn_);
-  register_module("mlp", mlp_);
-  register_module("input_layernorm", input_layernorm_);
-  register_module("post_attention_layernorm", post_attention_layernorm_);
+// Found by read_config() and write_config().
+template <class Visit>
+static void for_each_key(LlamaConfig& config, Visit&& visit) {
+  visit_llama_keys(config, visit);
 }
-
-Tensor LlamaDecoderLayer::forward(const Tensor& x, const DecoderContext& context) {
-  const Tensor attended = x + self_attn_(input_layernorm_(x), context);
-  return attended + mlp_(post_attention_layernorm_(attended));
-}
-
-void LlamaDecoderLayer::shard_tensor_parallel(const ActivationSharding& split) {
-  self_attn_.shard_tensor_parallel(split);
-  mlp_.shard_tensor_parallel(split);
-}
-
-LlamaModel::LlamaModel(const LlamaConfig& config)
-    : positions_(config.max_position_embeddings),
-      embed_tokens_(
-          config.vocab_size, config.hidden_size,
-          {.padding_idx = config.pad_token_id, .standard_deviation = config.initializer_range, .dtype = config.dtype}),
-      norm_(config.hidden_size, norm_of(config)),
-      rotary_(config.head_size(), config.max_position_embeddings, config.rope) {
-  register_module("embed_tokens", embed_tokens_);
-  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) layers_.emplace(config);
-  register_module("layers", layers_);
-  register_module("norm", norm_);
-  register_module("rotary_emb", rotary_);
-}
-
-Tensor LlamaModel::forward(const Tensor& tokens, const CausalInputs& inputs) {
-  Tensor x = over_dim(embed_tokens_(tokens), 1, split_);
-  const DecoderContext context = decoder_context(rotary_, tokens, inputs, positions_, x.dtype());
-  for (auto& layer : layers_) x = (*layer)(x, context);
-  return gathered(norm_(x), split_);
-}
-
-Tensor LlamaModel::step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache) {
-  const TraceScope scope(path(), unit());
-  Tensor x = over_dim(embed_tokens_(tokens), 1, split_);
-  DecoderContext context{.rotary = rotary_(place.positions, x.dtype()), .place = &place, .cache = &cache};
-  for (auto& layer : layers_) {
-    x = (*layer)(x, context);
-    ++context.layer;
-  }
-  return gathered(norm_(x.slice(1, x.dim(1) - 1, x.dim(1))), split_);
-}
-
-void LlamaModel::shard_tensor_parallel(const ActivationSharding& split) {
-  split_ = split;
-  for (auto& layer : layers_) layer->shard_tensor_parallel(split);
-  mark_sharding(embed_tokens_.weight(), split.mesh, {PartitionSpec::Entry(split.axis), PartitionSpec::Entry()});
+template <class Visit>
+static void for_each_key(const LlamaConfig& config, Visit&& visit) {
+  visit_llama_keys(config, visit);
 }
 
 LlamaForCausalLM::LlamaForCausalLM(const LlamaConfig& config)
-    : config_(checked_llama(config)),
-      model_(config),
-      lm_head_(model_.embed_tokens(), config.tie_word_embeddings, config.initializer_range) {
-  register_module("model", model_);
-  register_module("lm_head", lm_head_);
+    : DecoderForCausalLM(options_of(config)), config_(config) {}
+
+void LlamaConfig::check() const { check_decoder(*this, "Llama configuration"); }
+
+LlamaConfig LlamaConfig::from_json(const std::string& text, const std::string& origin) {
+  const JsonObject json = JsonObject::parse(text, origin);
+  auto config = read_config<LlamaConfig>(json, kLlamaForm);
+  read_decoder_keys(json, kLlamaTheta, config);
+  config.source_json = text;
+  check_decoder(config, origin);
+  return config;
 }
 
-CausalShape LlamaForCausalLM::shape() const {
-  return {"Llama",
-          config_.num_hidden_layers,
-          config_.hidden_size,
-          config_.num_attention_heads,
-          config_.groups(),
-          config_.vocab_size,
-          config_.max_position_embeddings};
+LlamaConfig LlamaConfig::from_file(const std::string& path) { return from_json(read_file(path), path); }
+
+std::string LlamaConfig::to_json() const {
+  JsonObject json = write_config(*this, kLlamaForm, source_json);
+  write_decoder_keys(*this, kLlamaTheta, json);
+  return json.str();
 }
 
-CausalLM::Output LlamaForCausalLM::compute(const Tensor& tokens, const CausalInputs& inputs) {
-  return {lm_head_(model_(tokens, inputs))};
+LlamaConfig LlamaConfig::tiny(std::int64_t vocab_size) {
+  LlamaConfig out;
+  out.vocab_size = vocab_size;
+  out.hidden_size = 32;
+  out.intermediate_size = 88;
+  out.num_hidden_layers = 2;
+  out.num_attention_heads = 4;
+  out.num_key_value_heads = 2;
+  out.max_position_embeddings = 128;
+  return out;
 }
 
-Tensor LlamaForCausalLM::step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) {
-  const TraceScope scope(path(), unit());
-  return lm_head_(model_.step(ids, place, cache)).select(1, 0);
+LlamaConfig LlamaConfig::llama2_7b() {
+  LlamaConfig out;
+  out.max_position_embeddings = 4096;
+  out.rms_norm_eps = 1e-5;
+  return out;
 }
 
-CacheSizes LlamaForCausalLM::cache_sizes() const {
-  return {.layers = config_.num_hidden_layers,
-          .key_heads = config_.groups(),
-          .head_size = config_.head_size(),
-          .most_positions = config_.max_position_embeddings,
-          .dtype = config_.dtype};
+LlamaConfig LlamaConfig::llama3_8b() {
+  LlamaConfig out;
+  out.vocab_size = 128256;
+  out.intermediate_size = 14336;
+  out.num_key_value_heads = 8;
+  out.max_position_embeddings = 8192;
+  out.rms_norm_eps = 1e-5;
+  out.rope.theta = 500000;
+  return out;
 }
 
-void LlamaForCausalLM::shard_tensor_parallel(const Mesh& mesh, const std::string& axis) {
-  model_.shard_tensor_parallel({mesh, axis});
-  lm_head_.shard_tensor_parallel({mesh, axis});
+LlamaConfig LlamaConfig::llama32_1b() {
+  LlamaConfig out = llama3_8b();
+  out.hidden_size = 2048;
+  out.intermediate_size = 8192;
+  out.num_hidden_layers = 16;
+  out.head_dim = 64;
+  out.max_position_embeddings = 131072;
+  out.tie_word_embeddings = true;
+  out.rope = {.rope_type = "llama3", .theta = 500000, .factor = 32, .original_max_position_embeddings = 8192};
+  return out;
+}
+
+LlamaConfig LlamaConfig::tiny_llama_1b() {
+  LlamaConfig out;
+  out.hidden_size = 2048;
+  out.intermediate_size = 5632;
+  out.num_hidden_layers = 22;
+  out.num_key_value_heads = 4;
+  out.rms_norm_eps = 1e-5;
+  return out;
 }
 
 }  // namespace tessera::nn

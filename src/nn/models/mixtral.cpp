@@ -115,13 +115,14 @@ MixtralForCausalLM::MixtralForCausalLM(const MixtralConfig& config)
 }
 
 CausalShape MixtralForCausalLM::shape() const {
-  return {"Mixtral",
-          config_.num_hidden_layers,
-          config_.hidden_size,
-          config_.num_attention_heads,
-          config_.groups(),
-          config_.vocab_size,
-          config_.max_position_embeddings};
+  return {.family = "Mixtral",
+          .layers = config_.num_hidden_layers,
+          .width = config_.hidden_size,
+          .heads = config_.num_attention_heads,
+          .key_heads = config_.groups(),
+          .head_size = config_.head_size(),
+          .vocabulary = config_.vocab_size,
+          .positions = config_.max_position_embeddings};
 }
 
 CausalLM::Output MixtralForCausalLM::compute(const Tensor& tokens, const CausalInputs& inputs) {

@@ -37,7 +37,7 @@ void check_mixtral(const MixtralConfig& config, const std::string& origin) {
                                                              {"expert_capacity_factor", config.expert_capacity_factor},
                                                              {"router_z_loss_coef", config.router_z_loss_coef}})
     require(value >= 0, "{}: {} must not be negative, got {}", origin, key, value);
-  require(config.sliding_window >= 0, "{}: sliding_window must not be negative, got {}", origin, config.sliding_window);
+  check_sliding_window(config, origin);
 }
 
 }  // namespace
@@ -58,8 +58,7 @@ MixtralConfig MixtralConfig::from_json(const std::string& text, const std::strin
   const JsonObject json = JsonObject::parse(text, origin);
   auto config = read_config<MixtralConfig>(json, kMixtralForm);
   read_decoder_keys(json, kMixtralTheta, config);
-  if (json.is_null("num_key_value_heads")) config.num_key_value_heads = 0;
-  if (!json.is_null("sliding_window")) json.read("sliding_window", config.sliding_window);
+  read_sliding_window(json, config);
   json.read("expert_capacity_factor", config.expert_capacity_factor);
   json.read("router_z_loss_coef", config.router_z_loss_coef);
   config.source_json = text;
@@ -72,10 +71,7 @@ MixtralConfig MixtralConfig::from_file(const std::string& path) { return from_js
 std::string MixtralConfig::to_json() const {
   JsonObject json = write_config(*this, kMixtralForm, source_json);
   write_decoder_keys(*this, kMixtralTheta, json);
-  if (sliding_window == 0)
-    json.set_null("sliding_window");
-  else
-    json.set("sliding_window", sliding_window);
+  write_or_null(json, "sliding_window", sliding_window);
   if (expert_capacity_factor != 0 || json.has("expert_capacity_factor"))
     json.set("expert_capacity_factor", expert_capacity_factor);
   if (router_z_loss_coef != 0 || json.has("router_z_loss_coef")) json.set("router_z_loss_coef", router_z_loss_coef);

@@ -10,7 +10,9 @@
 #include "tessera/nn/models/bert.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/mistral.h"
 #include "tessera/nn/models/mixtral.h"
+#include "tessera/nn/models/qwen.h"
 #include "tessera/nn/models/resnet.h"
 #include "tessera/nn/models/vit.h"
 
@@ -43,6 +45,9 @@ const std::vector<ModelRow>& model_table() {
   static const std::vector<ModelRow> kTable = {
       {"GPT2LMHeadModel", "gpt2", make_of<GPT2LMHeadModel>},
       {"LlamaForCausalLM", "llama", make_of<LlamaForCausalLM>},
+      {"MistralForCausalLM", "mistral", make_of<MistralForCausalLM>},
+      {"Qwen2ForCausalLM", "qwen2", make_of<Qwen2ForCausalLM>},
+      {"Qwen3ForCausalLM", "qwen3", make_of<Qwen3ForCausalLM>},
       {"MixtralForCausalLM", "mixtral", make_of<MixtralForCausalLM>},
       {"BertForMaskedLM", "bert", make_of<BertForMaskedLM>},
       {"BertForSequenceClassification", "bert", make_of<BertForSequenceClassification>},

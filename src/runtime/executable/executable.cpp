@@ -9,15 +9,13 @@
 #include <new>
 #include <utility>
 
-#include "executable/absent_world.h"
+#include "backend/backend.h"
 #include "executable/memory.h"
 #include "executable/memory_check.h"
 #include "executable/plan.h"
-#include "executable/staged_executable.h"
 #include "metrics/run_records.h"
 #include "tessera/base/files.h"
 #include "tessera/base/instruction_set.h"
-#include "tessera/base/lru_cache.h"
 #include "tessera/base/memory.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
@@ -26,7 +24,6 @@
 #include "tessera/ir/text.h"
 #include "tessera/lowering/execution_plan.h"
 #include "tessera/passes/pipeline.h"
-#include "tessera/passes/stages.h"
 #include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
@@ -295,17 +292,6 @@ class PlannedExecutable final : public Executable {
   RunStatistics last_run_;
 };
 
-void check_device_count(const Program& program, const ProcessGroup& world) {
-  const std::int64_t devices = program.num_partitions * program.replica_count;
-  if (devices == world.size() || (devices == 1 && world.size() == 1)) return;
-  require(devices == 1, "{} is a program for {} devices, the world has {} ranks", program.name, devices, world.size());
-}
-
-// The executables of this rank for each world, by content, options and instruction set.
-struct CompileCache {
-  PerGroup<LruCache<std::size_t, std::shared_ptr<Executable>>> executables;
-};
-
 ExecutionOptions execution_options(const ExecutableOptions& options, const ProcessGroup& world) {
   ExecutionOptions out = ExecutionOptions::from_environment(world.size(), world.nodes());
   const bool may_fuse = options.fuse && !options.reference;
@@ -321,66 +307,27 @@ std::size_t executable_hash(const Program& program, const ExecutableOptions& opt
   return hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_NUM_THREADS")));
 }
 
-// Assembles a value of `type` from the leaves of results.
-Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::size_t& next) {
-  if (!type.is_tuple()) {
-    const DeviceArray& leaf = leaves[next++];
-    return leaf.is_null() ? Literal(type) : leaf.to_literal();
+class KernelBackend final : public Backend {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "CPU"; }
+  [[nodiscard]] std::size_t hash(const Program& program, const ProcessGroup& world,
+                                 const ExecutableOptions& options) const override {
+    return executable_hash(program, options, execution_options(options, world));
   }
-  std::vector<Literal> elements;
-  for (const Type& element : type.elements()) elements.push_back(assemble(element, leaves, next));
-  return Literal::tuple(std::move(elements));
-}
+  [[nodiscard]] std::shared_ptr<Executable> build(const Program& program, ProcessGroup& world,
+                                                  const ExecutableOptions& options, std::size_t hash) const override {
+    ExecutionPlan plan = plan_execution(program, execution_options(options, world));
+    require(plan.program.entry_computation().root_type() == program.entry_computation().root_type(),
+            "{}: the result comes from a start instruction without its done; add the done", program.name);
+    return std::make_shared<PlannedExecutable>(std::move(plan), world, options, hash, dump_folder(program));
+  }
+};
 
 }  // namespace
 
-void check_backend() {
-  const std::string& device = options().text("PJRT_DEVICE");
-  require(device == "CPU", "PJRT_DEVICE={}: unknown backend; known: CPU", device);
-}
-
-std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options) {
-  check_backend();
-  if (const Stages stages = split_stages(program); !stages.stages.empty())
-    return compile_stages(program, stages, world, options);
-  const ExecutionOptions how = execution_options(options, world);
-  const std::size_t hash = executable_hash(program, options, how);
-  auto& cache = RankContext::current().get<CompileCache>().executables.of(world);
-  if (options.use_cache)
-    if (const auto* known = cache.find(hash)) {
-      metrics().count("CachedCompile");
-      return *known;
-    }
-  const TimedScope timed("CompileTime", "compile");
-  metrics().count("UncachedCompile");
-  check_device_count(program, world);
-  ExecutionPlan plan = plan_execution(program, how);
-  require(plan.program.entry_computation().root_type() == program.entry_computation().root_type(),
-          "{}: the result comes from a start instruction without its done; add the done", program.name);
-  auto made = std::make_shared<PlannedExecutable>(std::move(plan), world, options, hash, dump_folder(program));
-  if (options.use_cache) {
-    const auto most = static_cast<std::size_t>(tessera::options().integer("XLA_COMPILATION_CACHE_SIZE"));
-    if (const auto evicted = cache.insert(hash, made, most).size(); evicted > 0)
-      metrics().count("CompileCacheEviction", static_cast<std::int64_t>(evicted));
-  }
-  return made;
-}
-
-ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes) {
-  AbsentWorld world(ranks, nodes);
-  ExecutableOptions options;
-  options.use_cache = false;
-  return compile(program, world, options)->memory();
-}
-
-void clear_compile_cache() { RankContext::current().get<CompileCache>().executables = {}; }
-
-Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
-                    const ExecutableOptions& options) {
-  const auto executable = compile(program, world, options);
-  const std::vector<DeviceArray> results = executable->run(to_device(arguments));
-  std::size_t next = 0;
-  return assemble(program.entry_computation().root_type(), results, next);
+const Backend& kernel_backend() {
+  static const KernelBackend kBackend;
+  return kBackend;
 }
 
 }  // namespace tessera

@@ -44,7 +44,7 @@ class ClmTask final : public Task {
   }
   [[nodiscard]] std::optional<double> flops_of_attention(double units) const override {
     const nn::CausalShape shape = model_.model->shape();
-    return attention_flops(units, static_cast<double>(shape.layers), static_cast<double>(shape.width),
+    return attention_flops(units, static_cast<double>(shape.layers), static_cast<double>(shape.heads * shape.head_size),
                            static_cast<double>(model_.block_size));
   }
 

@@ -97,7 +97,6 @@ constexpr ForeignRow kAbsent[] = {
     {"push_to_hub_organization", "", "nothing is uploaded"},
     {"push_to_hub_token", "", "nothing is uploaded"},
     {"streaming", "false", "use a token file, which is read in parts"},
-    {"task_name", "", "give the TSV files of the task: --train_file and --validation_file"},
     {"test_file", "", "predictions are not written; use --validation_file"},
     {"token", "", "nothing is downloaded"},
     {"trackio_space_id", "trackio", "nothing is uploaded"},
@@ -110,6 +109,7 @@ constexpr ForeignRow kAbsent[] = {
 constexpr std::pair<const char*, const char*> kOverrides[] = {
     {"config", "config_name"},
     {"dataset", "dataset_name"},
+    {"dataset", "task_name"},  // glue_qnli, in run_classification
     {"model", "model_type"},
     {"optimizer.params.lr", "learning_rate"},
     {"training.batch_size", "global_batch_size"},

@@ -31,8 +31,16 @@ JsonObject run_json(const ResumeState& run) {
   out.set("data_seed", run.data_seed);
   out.set("samples_per_epoch", run.samples_per_epoch);
   out.set("data_hash", run.data_hash);
+  out.set("accumulation_steps", run.accumulation_steps);
   for (const auto& [name, value] : run.schedule) out.set(std::string(kSchedule) + name, value);
   return out;
+}
+
+void warn_of_other_accumulation(std::int64_t before, std::int64_t now) {
+  if (before != now && RankContext::current().rank() == 0)
+    log_warning(
+        "the run had {} micro-batches in an update, now they are {}; --gradient_accumulation_steps {} keeps them",
+        before, now, before);
 }
 
 ResumeState read_run(const JsonObject& json, const ResumeState& now) {
@@ -47,6 +55,7 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   json.read("data_seed", out.data_seed);
   json.read("samples_per_epoch", out.samples_per_epoch);
   json.read("data_hash", out.data_hash);
+  json.read("accumulation_steps", out.accumulation_steps);  // missing in older checkpoints
   for (const std::string& key : json.keys())
     if (key.starts_with(kSchedule)) json.read(key, out.schedule[key.substr(kSchedule.size())]);
   const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;
@@ -61,6 +70,7 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
         "the run had other training data or another --train_sampling_strategy: it continues with data that it may have "
         "seen already");
   out.data_hash = now.data_hash;
+  warn_of_other_accumulation(out.accumulation_steps, now.accumulation_steps);
   set_random_state({static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)});
   return out;
 }

@@ -20,13 +20,14 @@ struct ResumeState {
   std::int64_t data_seed = 0;  // of the order of samples
   std::int64_t samples_per_epoch = 0;
   std::int64_t data_hash = 0;                // content_of_inputs(); 0: not known
+  std::int64_t accumulation_steps = 1;       // micro-batches in an update
   std::map<std::string, double> schedule{};  // Schedule::state()
 };
 
 /// The groups model and optimizer, and the documents trainer_state and run_state.
 CheckpointContent checkpoint_of(const TrainingArguments& arguments, const TrainingSetup& setup,
                                 const TrainerState& state, const ResumeState& run);
-/// `run` contains the seed and the samples of this run; a warning says if the checkpoint has others.
+/// `run` contains the seed, the samples and the micro-batches of this run; a warning says if the checkpoint has others.
 /// With --resume_from_checkpoint, gives model, optimizer, random numbers, `state` and `run` the values of the checkpoint,
 /// and returns its folder; else "". Collective.
 std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup, TrainerState& state, ResumeState& run);

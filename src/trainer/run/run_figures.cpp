@@ -45,8 +45,9 @@ std::optional<double> executed_flops(std::int64_t first) {
     step = &program;
   }
   const auto executable = step == nullptr ? nullptr : step->executable.lock();
-  if (!executable) return std::nullopt;
-  return executable->last_run().flops * static_cast<double>(job_info().ranks);
+  const double flops = executable ? executable->last_run().flops : 0;
+  if (flops == 0) return std::nullopt;  // the backend counts none
+  return flops * static_cast<double>(job_info().ranks);
 }
 
 std::optional<double> ExposedCommunication::seconds_per_program(const ExposedCommunication& earlier) const {
@@ -62,15 +63,15 @@ std::optional<double> ExposedCommunication::part_of_time(const ExposedCommunicat
 
 namespace {
 constexpr double kNanosecond = 1e-9;
+}
 
-double seconds_of(const char* metric) {
-  const auto data = metrics().metric_data(metric);
+double seconds_of_metric(std::string_view name) {
+  const auto data = metrics().metric_data(name);
   return data ? data->accumulator * kNanosecond : 0;
 }
-}  // namespace
 
 CommunicationSeconds communication_seconds() {
-  return {seconds_of("ExposedCommunicationTime"), seconds_of("OverlappedCommunicationTime")};
+  return {seconds_of_metric("ExposedCommunicationTime"), seconds_of_metric("OverlappedCommunicationTime")};
 }
 
 std::string overlap_line(const CommunicationSeconds& earlier) {

@@ -45,6 +45,9 @@ struct ExposedCommunication {
 };
 ExposedCommunication exposed_communication();
 
+/// The sum of all samples of a metric of this rank, in seconds. 0 if it has none. Waits for a running step.
+double seconds_of_metric(std::string_view name);
+
 /// The communication of this rank so far, in seconds.
 struct CommunicationSeconds {
   double exposed = 0;     // including the time it waited for other ranks

@@ -34,16 +34,25 @@ extern "C" void note_stop_signal(int signal) {
     first_time = now_in_nanoseconds();
     return;
   }
-  if (signal != first_signal && now_in_nanoseconds() - first_time < kOneRequest) return;
+  const bool may_repeat = signal != first_signal || signal == SIGHUP;
+  if (may_repeat && now_in_nanoseconds() - first_time < kOneRequest) return;
   std::signal(signal, SIG_DFL);
   std::raise(signal);  // delivered when this handler returns
+}
+
+// As by nohup, which keeps a program running when its terminal is closed.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
 
 void watch_stop_signals() {
   leave_signals_to_another_thread();
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe then returns an error
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
+    if (signal == SIGHUP && is_ignored(signal)) continue;
     struct sigaction action {};
     action.sa_handler = note_stop_signal;
     action.sa_flags = SA_RESTART;
@@ -82,6 +91,7 @@ std::string signal_name(int signal) {
     case SIGINT: return "SIGINT";
     case SIGTERM: return "SIGTERM";
     case SIGUSR1: return "SIGUSR1";
+    case SIGHUP: return "SIGHUP";
     default: return fmt::format("signal {}", signal);
   }
 }

@@ -2,22 +2,21 @@
 // Training of a classifier of texts.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
-#include <set>
 
 #include "bert_parts.h"
 #include "flags/input_files.h"
 #include "run/tokenizer_files.h"
 #include "run_task.h"
+#include "tasks/glue_metrics.h"
 #include "tasks/tasks.h"
+#include "tasks/text_samples.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/data/padding.h"
-#include "tessera/data/tsv.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/programs.h"
@@ -26,72 +25,19 @@
 namespace tessera::trainer {
 namespace {
 
-// Which columns of a table are the texts and the label.
-struct TextColumns {
-  int first = -1;
-  int second = -1;  // -1: there is one text
-  int label = -1;
-};
-
-// The texts are the columns that neither are the label nor number the rows.
-TextColumns columns_of(const data::TsvTable& table) {
-  TextColumns out{.label = table.find("label")};
-  require(out.label >= 0, "{}: there is no column label; the columns are {}", table.name,
-          fmt::join(table.columns, ", "));
-  std::vector<int> texts;
-  const std::set<std::string> numbers = {"index", "idx", "id", "qid1", "qid2", "guid"};
-  for (int i = 0; i < isize(table.columns); ++i)
-    if (i != out.label && !numbers.contains(at(table.columns, i))) texts.push_back(i);
-  require(texts.size() == 1 || texts.size() == 2, "{}: needs one or two columns of text besides label, got {}: {}",
-          table.name, texts.size(), fmt::join(table.columns, ", "));
-  out.first = texts.front();
-  if (texts.size() == 2) out.second = texts.back();
-  return out;
-}
-
-std::vector<std::string> labels_of(const data::TsvTable& table) {
-  const int column = columns_of(table).label;
-  std::set<std::string> names;
-  for (const auto& row : table.rows) names.insert(at(row, column));
-  return {names.begin(), names.end()};
-}
-
-// The labels of a plan without a training file.
-std::vector<std::string> numbered_labels(std::int64_t count) {
-  std::vector<std::string> out;
-  for (std::int64_t i = 0; i < count; ++i) out.push_back(fmt::format("LABEL_{}", i));
-  return out;
-}
-
-std::vector<data::Arrays> classified_samples(const data::TsvTable& table, const BertVocabulary& vocabulary,
-                                             const std::vector<std::string>& labels, std::int64_t length) {
-  const TextColumns columns = columns_of(table);
-  std::vector<data::Arrays> out;
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const auto& row = table.rows[i];
-    const auto label = std::find(labels.begin(), labels.end(), at(row, columns.label));
-    require(label != labels.end(), "{}, sample {}: the label \"{}\" is not one of the training file: {}", table.name,
-            i + 1, printable(at(row, columns.label)), fmt::join(labels, ", "));
-    const auto text =
-        vocabulary.encode(at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second), length);
-    const std::int64_t size = isize(text.input_ids);
-    out.push_back({{"input_ids", Literal::from<std::int32_t>({size}, text.input_ids)},
-                   {"token_type_ids", Literal::from<std::int32_t>({size}, text.token_type_ids)},
-                   {"labels", Literal::from<std::int32_t>({}, {static_cast<std::int32_t>(label - labels.begin())})}});
-  }
-  return out;
-}
-
 // The configuration with these labels.
-nn::BertConfig with_labels(const nn::BertConfig& given, const std::vector<std::string>& labels) {
+nn::BertConfig with_labels(const nn::BertConfig& given, const TextLabels& labels, const data::GlueTask* task) {
   JsonObject json = JsonObject::parse(given.to_json("BertForSequenceClassification"));
   JsonObject names, ids;
-  for (int i = 0; i < isize(labels); ++i) {
-    names.set(std::to_string(i), at(labels, i));
-    ids.set(at(labels, i), i);
+  for (int i = 0; i < labels.scores(); ++i) {
+    const std::string name = labels.is_regression ? "LABEL_0" : at(labels.names, i);
+    names.set(std::to_string(i), name);
+    ids.set(name, i);
   }
   json.set("id2label", names);
   json.set("label2id", ids);
+  if (labels.is_regression) json.set("problem_type", "regression");
+  if (task != nullptr) json.set("finetuning_task", task->name);
   return nn::BertConfig::from_json(json.str());
 }
 
@@ -112,10 +58,10 @@ void load_body(ClassificationModel& out, const std::string& folder) {
 }
 
 ClassificationModel make_classification_model(const TrainingArguments& arguments, const std::string& folder,
-                                              const std::vector<std::string>& labels) {
+                                              const TextLabels& labels) {
   ClassificationModel out;
   begin_setup(arguments, out);
-  nn::BertConfig config = with_labels(bert_config(arguments, folder), labels);
+  nn::BertConfig config = with_labels(bert_config(arguments, folder), labels, glue_task_of(arguments));
   config.dtype = weight_dtype(arguments);
   out.model = std::make_unique<nn::BertForSequenceClassification>(config);
   out.network = out.model.get();
@@ -124,16 +70,29 @@ ClassificationModel make_classification_model(const TrainingArguments& arguments
   return out;
 }
 
+// The metrics that need the predictions of all samples; none: the accuracy, which is a sum.
+std::vector<std::string> metrics_of_predictions(const TrainingArguments& arguments) {
+  const data::GlueTask* task = glue_task_of(arguments);
+  if (task == nullptr || task->metrics == std::vector<std::string>{"accuracy"}) return {};
+  return task->metrics;
+}
+
+// The squared errors of logits [b, 1]. Rows that only fill a batch do not count: even their [CLS] has a mask of 0.
+LossParts squared_errors(const Tensor& logits, const Tensor& labels, const Tensor& attention_mask) {
+  const DType dtype = logits.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Tensor scores = logits.squeeze(1).to(dtype);
+  const Tensor is_sample = attention_mask.select(1, 0).to(dtype);
+  return {sum(square(scores - labels.to(dtype)) * is_sample), sum(is_sample), {}, scores};
+}
+
 class ClassificationTask final : public Task {
  public:
   ClassificationTask(const TrainingArguments& arguments, const std::string& folder)
-      : train_(arguments.train_file.empty() ? data::TsvTable{} : data::read_tsv(arguments.train_file)),
-        labels_(arguments.train_file.empty() ? numbered_labels(bert_config(arguments, folder).num_labels)
-                                             : labels_of(train_)),
+      : train_(arguments.train_file.empty() ? data::LabelledTexts{} : read_texts(arguments, arguments.train_file)),
+        labels_(text_labels(arguments, train_, train_.name.empty() ? bert_config(arguments, folder).num_labels : 0)),
+        metrics_(metrics_of_predictions(arguments)),
         vocabulary_(BertVocabulary::of(arguments, folder)),
-        model_((require(labels_.size() >= 2, "{}: needs samples of two labels or more, got {}",
-                        train_.name.empty() ? arguments.config_file() : train_.name, labels_.size()),
-                make_classification_model(arguments, folder, labels_))),
+        model_(make_classification_model(arguments, folder, labels_)),
         length_(sequence_length(arguments, model_.model->config(), 128)) {
     constexpr std::int64_t kMultiple = 8;  // so that few different shapes are compiled
     collator_ = std::make_shared<data::PaddingCollator>(
@@ -141,23 +100,26 @@ class ClassificationTask final : public Task {
                              .max_length = length_,
                              .pad_to_multiple_of = length_ % kMultiple == 0 ? kMultiple : 1,
                              .pad_token_id = vocabulary_.pad()});
+    if (const std::string note = skipped_note(train_); !note.empty()) model_.notes.push_back(note);
     if (arguments.dry_run) return;
     check_vocabulary(vocabulary_, model_.model->config(), arguments);
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;
-    loader_ = make_train_loader(
-        arguments, std::make_shared<MemorySource>(classified_samples(train_, vocabulary_, labels_, length_)),
-        std::move(options));
+    loader_ = make_train_loader(arguments,
+                                std::make_shared<MemorySource>(labelled_samples(train_, vocabulary_, labels_, length_)),
+                                std::move(options));
     if (arguments.validation_file.empty()) return;
-    held_out_ = std::make_shared<MemorySource>(
-        classified_samples(data::read_tsv(arguments.validation_file), vocabulary_, labels_, length_));
+    const data::LabelledTexts held_out = read_texts(arguments, arguments.validation_file);
+    if (const std::string note = skipped_note(held_out); !note.empty()) model_.notes.push_back(note);
+    held_out_ = std::make_shared<MemorySource>(labelled_samples(held_out, vocabulary_, labels_, length_));
   }
 
   TrainingSetup& setup() override { return model_; }
   data::Loader& loader() override { return *loader_; }
   [[nodiscard]] std::string model_text() const override {
-    return fmt::format("{}, {} labels", bert_text(model_.model->config()), labels_.size());
+    const std::string labels = labels_.is_regression ? "regression" : fmt::format("{} labels", labels_.names.size());
+    return fmt::format("{}, {}", bert_text(model_.model->config()), labels);
   }
   [[nodiscard]] std::string rows_text() const override { return fmt::format("texts of at most {} tokens", length_); }
   [[nodiscard]] std::string_view unit() const override { return "samples"; }
@@ -166,8 +128,8 @@ class ClassificationTask final : public Task {
   [[nodiscard]] std::optional<double> flops(double /*units*/) const override { return std::nullopt; }
 
   [[nodiscard]] data::Batch planned_batch(std::int64_t rows) const override {
-    const Literal ids(Type::array(DType::kS32, {length_}));  // as classified_samples()
-    const Literal label(Type::array(DType::kS32, {}));
+    const Literal ids(Type::array(DType::kS32, {length_}));  // as labelled_samples()
+    const Literal label(Type::array(labels_.is_regression ? DType::kF32 : DType::kS32, {}));
     return abstract_batch(model_, batch_sharding(model_),
                           {{"input_ids", ids}, {"token_type_ids", ids}, {"labels", label}}, rows, collator_.get());
   }
@@ -175,8 +137,9 @@ class ClassificationTask final : public Task {
     return static_cast<double>(batch.real_rows);
   }
   Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t /*micro_batches*/) override {
-    const Tensor sum =
-        cross_entropy_parts(model_.model->logits(bert_inputs_of(model_, batch)), input_of(model_, batch, "labels")).sum;
+    const Tensor logits = model_.model->logits(bert_inputs_of(model_, batch));
+    const Tensor sum = labels_.is_regression ? errors_of(logits, batch).sum
+                                             : cross_entropy_parts(logits, input_of(model_, batch, "labels")).sum;
     const Tensor loss = sum / labels.to(sum.dtype());
     loss.backward();
     return loss.to(DType::kF64);
@@ -190,16 +153,35 @@ class ClassificationTask final : public Task {
             .batch_size = rows, .collator = collator_, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
   }
   LossParts record_evaluation(const BatchTensors& batch) override {
-    return classified(model_.model->logits(bert_inputs_of(model_, batch)), input_of(model_, batch, "labels"));
+    const Tensor logits = model_.model->logits(bert_inputs_of(model_, batch));
+    if (labels_.is_regression) return errors_of(logits, batch);
+    LossParts out = classified(logits, input_of(model_, batch, "labels"));
+    if (!metrics_.empty()) out.predictions = argmax(logits, -1);
+    return out;
   }
   void save_tokenizer(const std::string& folder) const override {
     if (!vocabulary_.place().empty()) write_tokenizer(vocabulary_.place(), nullptr, folder);
   }
-  [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override { return classification_metrics(sums); }
+  [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override {
+    if (metrics_.empty()) return classification_metrics(sums);
+    std::vector<double> labels;
+    for (std::int64_t i = 0; i < isize(sums.predictions); ++i)
+      labels.push_back(element_as_double(held_out_->get(i).at("labels"), 0));
+    Metrics out{sums.loss / sums.count, glue_metrics(metrics_, sums.predictions, labels), ""};
+    out.text = fmt::format("loss {:.4f}", out.loss);
+    for (const auto& [name, value] : out.others) out.text += fmt::format(", {} {:.4f}", name, value);
+    out.text += fmt::format(" over {} samples", labels.size());
+    return out;
+  }
 
  private:
-  data::TsvTable train_;  // empty in a dry run without a file
-  std::vector<std::string> labels_;
+  [[nodiscard]] LossParts errors_of(const Tensor& logits, const BatchTensors& batch) const {
+    return squared_errors(logits, input_of(model_, batch, "labels"), input_of(model_, batch, "attention_mask"));
+  }
+
+  data::LabelledTexts train_;  // empty in a dry run without a file
+  TextLabels labels_;
+  std::vector<std::string> metrics_;
   BertVocabulary vocabulary_;
   ClassificationModel model_;
   std::int64_t length_;
@@ -234,8 +216,9 @@ std::unique_ptr<Task> make_classification_task(const TrainingArguments& argument
   return std::make_unique<ClassificationTask>(arguments, model_folder(arguments));
 }
 
-int run_classification(const TrainingArguments& arguments) {
-  check_same_on_all_ranks(arguments.values());
+int run_classification(const TrainingArguments& given) {
+  check_same_on_all_ranks(given.values());
+  const TrainingArguments arguments = with_glue_files(given);
   (void)model_folder(arguments);  // an error before the output folder is created
   check_files_on_all_ranks({{arguments.train_file, "--train_file", ""},
                             {arguments.validation_file, "--validation_file", ""},

@@ -2,8 +2,7 @@
 // The places that make programs run: each has its own counter, and the execution analysis names it.
 #include <gtest/gtest.h>
 
-#include <map>
-
+#include "frontend/execution/sync_counts.h"
 #include "frontend/on_ranks.h"
 #include "frontend/tensors.h"
 #include "support/temporary_folder.h"
@@ -14,7 +13,6 @@
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/optim/optimizer.h"
-#include "tessera/runtime/metrics/metrics.h"
 
 // External linkage, because a stack names exported functions only. Not in the namespace of Tessera, as code of a user.
 [[gnu::noinline]] double read_in_code_of_a_user(const tessera::Tensor& x) { return x.item() + 1; }
@@ -23,26 +21,6 @@ namespace tessera {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-using Counts = std::map<std::string, std::int64_t>;
-
-Counts sync_counts() {
-  Counts out;
-  for (const std::string& name : metrics().counter_names())
-    if (name.starts_with("sync::"))
-      out[name.substr(std::string_view("sync::").size())] = *metrics().counter_value(name);
-  return out;
-}
-
-// The counters that `action` increases, and by how much.
-template <class F>
-Counts increase(F&& action) {
-  Counts before = sync_counts();
-  action();
-  Counts out;
-  for (const auto& [name, count] : sync_counts())
-    if (count > before[name]) out[name] = count - before[name];
-  return out;
-}
 
 class Sync : public ::testing::Test {
  protected:

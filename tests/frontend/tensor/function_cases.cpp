@@ -28,6 +28,14 @@ std::vector<FunctionCase> pointwise_cases() {
   unary("floor", floor);
   unary("ceil", ceil);
   unary("round", tessera::round);
+  // No element is at -3 or 3, where hardsigmoid has no slope.
+  const auto wide = [](double x) { return 5 * x; };
+  unary("selu", selu, wide);
+  unary("hardsigmoid", hardsigmoid, wide);
+  unary("hardswish", hardswish, wide);
+  unary("mish", mish, wide);
+  out.push_back({"leaky_relu", {{5, 3}}, [](Inputs x) { return leaky_relu(x[0], 0.2); }});
+  out.push_back({"elu", {{5, 3}}, [](Inputs x) { return elu(x[0] * 3.0, 0.7); }});
   out.push_back({"softplus", {{7}}, [](Inputs x) { return softplus(x[0] * 9.0); }});
   out.push_back({"softplus_beta", {{7}}, [](Inputs x) { return softplus(x[0], 2.5); }});
   out.push_back({"clamp", {{5, 3}}, [](Inputs x) { return clamp(x[0], -0.5, 0.4); }});

@@ -6,6 +6,7 @@
 
 #include "runtime/close.h"
 #include "support/gated_group.h"
+#include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/runtime/executable/executable.h"
@@ -17,19 +18,22 @@ namespace {
 using testing::close;
 using testing::read;
 
-// Runs on `count` virtual ranks and in lockstep, with different arguments on every device.
+// Runs on `count` virtual ranks with each backend and in lockstep, with different arguments on every device.
 void expect_as_lockstep(const std::string& text, int count) {
   const Program program = read(text);
   std::vector<std::vector<Literal>> arguments;
   for (int device = 0; device < count; ++device)
     arguments.push_back(testing::random_arguments(program, 100 * static_cast<unsigned>(device) + 1));
   const auto expected = evaluate_lockstep(program, arguments);
-  std::vector<Literal> got(static_cast<std::size_t>(count));
-  run_virtual_ranks(count, [&](ProcessGroup& world) {
-    at(got, world.rank()) = run_program(program, world, at(arguments, world.rank()));
-  });
-  for (int device = 0; device < count; ++device)
-    EXPECT_TRUE(close(at(got, device), at(expected, device), 32)) << "device " << device;
+  for (const std::string backend : {"CPU", "REFERENCE"}) {
+    std::vector<Literal> got(static_cast<std::size_t>(count));
+    run_virtual_ranks(count, [&](ProcessGroup& world) {
+      options().set("PJRT_DEVICE", backend);
+      at(got, world.rank()) = run_program(program, world, at(arguments, world.rank()));
+    });
+    for (int device = 0; device < count; ++device)
+      EXPECT_TRUE(close(at(got, device), at(expected, device), 32)) << backend << ", device " << device;
+  }
 }
 
 std::string header(int count) { return fmt::format("HloModule local, num_partitions={}\n", count); }
@@ -250,15 +254,16 @@ TEST(CollectivesOnRanks, DifferentProgramsOnRanksAreAnError) {
            fmt::format(
                "ENTRY %main (x: f32[4]) -> f32[4] {{\n  %x = f32[4] parameter(0)\n  ROOT %y = f32[4] {}(%x)\n}}", op);
   };
-  try {
-    run_virtual_ranks(2, [&](ProcessGroup& world) {
-      const Program program = read(text(world.rank() == 0 ? "negate" : "abs"));
-      run_program(program, world, {testing::random_literal(Type::array(DType::kF32, {4}), 1)});
-    });
-    FAIL() << "two programs ran as one";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("ranks run different programs"), std::string::npos) << error.what();
-  }
+  for (const std::string backend : {"CPU", "REFERENCE"}) try {
+      run_virtual_ranks(2, [&](ProcessGroup& world) {
+        options().set("PJRT_DEVICE", backend);
+        const Program program = read(text(world.rank() == 0 ? "negate" : "abs"));
+        run_program(program, world, {testing::random_literal(Type::array(DType::kF32, {4}), 1)});
+      });
+      FAIL() << "two programs ran as one";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("ranks run different programs"), std::string::npos) << error.what();
+    }
 }
 
 // Ranks 0 and 1 run in one group, and 2 and 3 in another one, which runs more often. Then all ranks run together.

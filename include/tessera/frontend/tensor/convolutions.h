@@ -38,6 +38,20 @@ struct ConvTranspose1dOptions {
 /// The same for x [n, c, l] and weight [c, out / groups, k].
 Tensor conv_transpose1d(Operand x, Operand weight, const ConvTranspose1dOptions& options = {});
 
+struct Pool1dOptions {
+  std::int64_t kernel_size = 1;
+  std::int64_t stride = 0;  // 0: kernel_size
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;      // max_pool1d only; no gradient if dilated
+  bool ceil_mode = false;         // a last window may extend past the end
+  bool count_include_pad = true;  // of avg_pool1d
+};
+/// As max_pool2d and avg_pool2d, for x [n, c, l].
+Tensor max_pool1d(Operand x, const Pool1dOptions& options);
+Tensor avg_pool1d(Operand x, const Pool1dOptions& options);
+/// As adaptive_avg_pool2d, for x [n, c, l] -> [n, c, output_size].
+Tensor adaptive_avg_pool1d(Operand x, std::int64_t output_size);
+
 /// The mean over each of `output_size` windows that together cover the image: window i of a dim of n elements has the
 /// elements from floor(i n / size) to ceil((i + 1) n / size). `output_size` is one number for both dims, or two.
 Tensor adaptive_avg_pool2d(Operand x, const Dims& output_size);

@@ -71,6 +71,19 @@ Tensor silu(Operand x);
 /// log(1 + exp(beta * x)) / beta, without overflow.
 Tensor softplus(Operand x, double beta = 1);
 
+/// x where x > 0, else negative_slope * x.
+Tensor leaky_relu(Operand x, double negative_slope = 0.01);
+/// x where x > 0, else alpha * (exp(x) - 1).
+Tensor elu(Operand x, double alpha = 1);
+/// elu() with the alpha and the factor of Klambauer et al. (2017), which keep mean 0 and variance 1.
+Tensor selu(Operand x);
+/// 0 below -3, 1 above 3, and x / 6 + 1/2 between them. The gradient at -3 and 3 is 0.
+Tensor hardsigmoid(Operand x);
+/// x * hardsigmoid(x).
+Tensor hardswish(Operand x);
+/// x * tanh(softplus(x)).
+Tensor mish(Operand x);
+
 /// The bounds of clamp. A bound without a value has no effect.
 struct ClampOptions {
   std::optional<double> min{};

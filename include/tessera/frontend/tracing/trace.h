@@ -212,6 +212,20 @@ class Trace {
   /// Error if a function is being traced, because `what` is not possible there.
   void require_no_function(std::string_view what) const;
 
+  // ---- eager mode (eager_mode.h) ------------------------------------------------------------------------------------
+
+  [[nodiscard]] bool is_eager() const { return is_eager_; }
+  /// Switches the mode. If it is on, also runs the ops that were traced before.
+  void switch_eager(bool on);
+  /// Switches the mode and runs nothing.
+  void restore_eager(bool on) { is_eager_ = on; }
+  /// The data that eager mode has computed for a value of the entry computation; null if there is none. Its ops stay in
+  /// the trace.
+  [[nodiscard]] std::shared_ptr<Node> computed(Id id) const;
+  [[nodiscard]] bool has_computed() const { return !computed_.data.empty(); }
+  /// True for a value that ops of this trace compute. False for data, except data that eager mode has computed.
+  [[nodiscard]] bool is_recorded(const Node& node) const;
+
   /// Module path and FSDP unit of the ops that are traced now.
   struct Scope {
     std::string path;
@@ -239,7 +253,16 @@ class Trace {
   std::int64_t first_op_at = 0;  // Timeline::now() at the first op since clear(); 0: there is none
 
  private:
+  /// The ops of the entry computation that eager mode has handled since clear().
+  struct Computed {
+    Id next = 0;                                         // all ops before it
+    std::vector<int> regions;                            // for each of them: regions_around()
+    std::unordered_map<Id, std::shared_ptr<Node>> data;  // of the values that are data
+  };
   void start();
+  [[nodiscard]] bool runs_eagerly() const;
+  void run_at_once(Node& node);
+  void forget_computed();
   Value own_value(const std::shared_ptr<Node>& node);
   Value row_of_stack(const TensorImpl& view);
   Id input_of(const std::shared_ptr<Node>& node);
@@ -271,6 +294,8 @@ class Trace {
   std::uint64_t orders_ = 0;
   std::uint64_t epoch_ = 1;
   Capture* capture_ = nullptr;
+  bool is_eager_ = false;
+  Computed computed_;
 };
 
 /// The trace of the current rank.

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/nn/models/llama.h"
+#include "tessera/nn/models/decoder.h"
 #include "tessera/nn/moe.h"
 
 namespace tessera::nn {

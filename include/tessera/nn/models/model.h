@@ -51,6 +51,7 @@ struct CausalShape {
   std::int64_t width = 0;
   std::int64_t heads = 0;
   std::int64_t key_heads = 0;  // the number of groups of heads that share keys
+  std::int64_t head_size = 0;
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;
 };

@@ -24,7 +24,8 @@ struct ExecutableOptions {
   bool fuse = true;
   /// Return the executable of an equal program that this rank compiled before.
   bool use_cache = true;
-  /// Run every op by its reference evaluation, which is slow. For checks.
+  /// Run every op by its reference evaluation, which is slow, in the schedule of the kernels. For checks of lowering and
+  /// schedule. The backend REFERENCE uses neither.
   bool reference = false;
 };
 
@@ -105,7 +106,8 @@ void check_backend();
 /// collectives); there is no code to run an op.
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options = {});
 
-/// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes().
+/// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes(). The backend
+/// REFERENCE plans only arguments and results.
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
 
 /// The bytes that programs may add to the memory of each rank of `world`: what the limits that are checked before a first

@@ -100,6 +100,12 @@ Value window_means(Builder& builder, std::int64_t size, std::int64_t n, DType dt
   return narrowed(ops::constant(builder, Literal::from<double>({size, n}, matrix)), dtype);
 }
 
+// Replaces dim 2 by the means over each of `size` windows. It becomes the last dim.
+Value with_means(Value v, std::int64_t size) {
+  require(size >= 1, "output_size must be at least 1, got {}", size);
+  return ops::dot(v, window_means(*v.builder, size, v.type().dim(2), v.type().dtype()), {{}, {2}, {}, {1}});
+}
+
 }  // namespace
 
 Tensor conv1d(Operand x, Operand weight, const Conv1dOptions& options) {
@@ -145,14 +151,16 @@ Tensor adaptive_avg_pool2d(Operand x, const Dims& output_size) {
   return recorded("adaptive_avg_pool2d", x, [&](Value v) {
     require(v.type().ndim() == 4, "an image [n, c, h, w] is needed, got {}", v.type());
     Value out = widened(v);
-    for (const int d : {2, 3}) {
-      const std::int64_t size = size_of(output_size, "output_size", static_cast<std::size_t>(d - 2));
-      require(size >= 1, "output_size must be at least 1, got {}", size);
-      const Value means = window_means(*v.builder, size, v.type().dim(d), out.type().dtype());
-      // [n, c, h, w] x [h', h] -> [n, c, w, h'], and then [n, c, w, h'] x [w', w] -> [n, c, h', w'].
-      out = ops::dot(out, means, {{}, {2}, {}, {1}});
-    }
+    // [n, c, h, w] -> [n, c, w, h'] -> [n, c, h', w'].
+    for (std::size_t d = 0; d < 2; ++d) out = with_means(out, size_of(output_size, "output_size", d));
     return narrowed(out, v.type().dtype());
+  });
+}
+
+Tensor adaptive_avg_pool1d(Operand x, std::int64_t output_size) {
+  return recorded("adaptive_avg_pool1d", x, [&](Value v) {
+    require(v.type().ndim() == 3, "a sequence [n, c, l] is needed, got {}", v.type());
+    return narrowed(with_means(widened(v), output_size), v.type().dtype());
   });
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools of images [n, c, h, w], and functions of the channels of [n, c, ...].
+// Pools of sequences [n, c, l] and images [n, c, h, w], and functions of the channels of [n, c, ...].
 #include <algorithm>
 
 #include "tensor/size_of.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/tensor/convolutions.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/contraction.h"
@@ -16,6 +17,8 @@ namespace tessera {
 namespace {
 
 void check_image(Value x) { require(x.type().ndim() == 4, "an image [n, c, h, w] is needed, got {}", x.type()); }
+
+void check_sequence(Value x) { require(x.type().ndim() == 3, "a sequence [n, c, l] is needed, got {}", x.type()); }
 
 void check_channels(Value x) { require(x.type().ndim() >= 2, "[n, c, ...] is needed, got {}", x.type()); }
 
@@ -51,9 +54,11 @@ WindowDim pooling_dim(const Pool2dOptions& options, std::int64_t size, std::size
   return w;
 }
 
-WindowDims pooling_window(const Pool2dOptions& options, const Type& image) {
+// Of a sequence or an image.
+WindowDims pooling_window(const Pool2dOptions& options, const Type& type) {
   WindowDims out{{WindowDim{}, WindowDim{}}};
-  for (const int d : {2, 3}) out.dims.push_back(pooling_dim(options, image.dim(d), static_cast<std::size_t>(d - 2)));
+  for (int d = 2; d < type.ndim(); ++d)
+    out.dims.push_back(pooling_dim(options, type.dim(d), static_cast<std::size_t>(d - 2)));
   return out;
 }
 
@@ -78,28 +83,59 @@ Value divided(Value sums, const std::vector<double>& by, int dim) {
   return ops::divide(sums, ops::broadcast(narrowed(vector, sums.type().dtype()), sums.type().dims(), {dim}));
 }
 
+Value window_maximum(Value v, const Pool2dOptions& options) {
+  return ops::reduce_window(v, Reduction::kMax, pooling_window(options, v.type()));
+}
+
+Value window_mean(Value v, const Pool2dOptions& options) {
+  require(options.dilation == Dims({1}), "average pooling does not support dilation");
+  const WindowDims window = pooling_window(options, v.type());
+  Value sums = ops::reduce_window(widened(v), Reduction::kSum, window);
+  for (int d = 2; d < v.type().ndim(); ++d)
+    sums = divided(
+        sums,
+        divisors(at(window.dims, d), v.type().dim(d),
+                 size_of(options.padding, "padding", static_cast<std::size_t>(d - 2)), options.count_include_pad),
+        d);
+  return narrowed(sums, v.type().dtype());
+}
+
+Pool2dOptions of_one_dim(const Pool1dOptions& options) {
+  return {.kernel_size = options.kernel_size,
+          .stride = options.stride == 0 ? Dims{} : Dims{options.stride},
+          .padding = options.padding,
+          .dilation = options.dilation,
+          .ceil_mode = options.ceil_mode,
+          .count_include_pad = options.count_include_pad};
+}
+
 }  // namespace
 
 Tensor max_pool2d(Operand x, const Pool2dOptions& options) {
   return recorded("max_pool2d", x, [&](Value v) {
     check_image(v);
-    return ops::reduce_window(v, Reduction::kMax, pooling_window(options, v.type()));
+    return window_maximum(v, options);
   });
 }
 
 Tensor avg_pool2d(Operand x, const Pool2dOptions& options) {
   return recorded("avg_pool2d", x, [&](Value v) {
     check_image(v);
-    require(options.dilation == Dims({1}), "average pooling does not support dilation");
-    const WindowDims window = pooling_window(options, v.type());
-    Value sums = ops::reduce_window(widened(v), Reduction::kSum, window);
-    for (const int d : {2, 3})
-      sums = divided(
-          sums,
-          divisors(at(window.dims, d), v.type().dim(d),
-                   size_of(options.padding, "padding", static_cast<std::size_t>(d - 2)), options.count_include_pad),
-          d);
-    return narrowed(sums, v.type().dtype());
+    return window_mean(v, options);
+  });
+}
+
+Tensor max_pool1d(Operand x, const Pool1dOptions& options) {
+  return recorded("max_pool1d", x, [&](Value v) {
+    check_sequence(v);
+    return window_maximum(v, of_one_dim(options));
+  });
+}
+
+Tensor avg_pool1d(Operand x, const Pool1dOptions& options) {
+  return recorded("avg_pool1d", x, [&](Value v) {
+    check_sequence(v);
+    return window_mean(v, of_one_dim(options));
   });
 }
 

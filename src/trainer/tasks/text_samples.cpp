@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/text_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/data/tsv.h"
+
+namespace tessera::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Which columns of a table are the texts and the label.
+struct TextColumns {
+  int first = -1;
+  int second = -1;  // -1: there is one text
+  int label = -1;
+};
+
+// The texts are the columns that neither are the label nor number the rows.
+TextColumns columns_of(const data::TsvTable& table) {
+  TextColumns out{.label = table.find("label")};
+  require(out.label >= 0, "{}: there is no column label; the columns are {}", table.name,
+          fmt::join(table.columns, ", "));
+  std::vector<int> texts;
+  const std::set<std::string> numbers = {"index", "idx", "id", "qid1", "qid2", "guid"};
+  for (int i = 0; i < isize(table.columns); ++i)
+    if (i != out.label && !numbers.contains(at(table.columns, i))) texts.push_back(i);
+  require(texts.size() == 1 || texts.size() == 2, "{}: needs one or two columns of text besides label, got {}: {}",
+          table.name, texts.size(), fmt::join(table.columns, ", "));
+  out.first = texts.front();
+  if (texts.size() == 2) out.second = texts.back();
+  return out;
+}
+
+data::LabelledTexts texts_of(const data::TsvTable& table) {
+  const TextColumns columns = columns_of(table);
+  data::LabelledTexts out{.name = table.name, .samples = {}};
+  for (const auto& row : table.rows)
+    out.samples.push_back(
+        {at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second), at(row, columns.label)});
+  return out;
+}
+
+Literal label_value(const std::string& label, const TextLabels& labels, const std::string& place) {
+  // A label of a regression has been checked when the file was read.
+  if (labels.is_regression) return Literal::scalar<float>(std::strtof(label.c_str(), nullptr));
+  const auto found = std::find(labels.names.begin(), labels.names.end(), label);
+  require(found != labels.names.end(), "{}: the label \"{}\" is not one of the training file: {}", place,
+          printable(label), fmt::join(labels.names, ", "));
+  return Literal::scalar<std::int32_t>(static_cast<std::int32_t>(found - labels.names.begin()));
+}
+
+}  // namespace
+
+const data::GlueTask* glue_task_of(const TrainingArguments& arguments) {
+  return arguments.task_name.empty() ? nullptr : &data::glue_task(arguments.task_name);
+}
+
+TrainingArguments with_glue_files(TrainingArguments arguments) {
+  const data::GlueTask* task = glue_task_of(arguments);
+  if (task == nullptr || !arguments.train_file.empty() || (arguments.dry_run && arguments.data_dir.empty()))
+    return arguments;
+  const fs::path folder = data::find_glue_folder(*task, arguments.data_dir, arguments.cache_dir);
+  arguments.train_file = (folder / "train.tsv").string();
+  const std::string held_out = (folder / task->validation_file).string();
+  if (arguments.validation_file.empty() && fs::exists(held_out)) arguments.validation_file = held_out;
+  arguments.data_dir.clear();  // training_args.json has the files
+  return arguments;
+}
+
+data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path) {
+  const data::GlueTask* task = glue_task_of(arguments);
+  return task != nullptr ? data::read_glue(*task, path) : texts_of(data::read_tsv(path));
+}
+
+TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts, std::int64_t count) {
+  TextLabels out;
+  if (const data::GlueTask* task = glue_task_of(arguments); task != nullptr) {
+    out.is_regression = task->is_regression();
+    out.names = task->labels;
+  } else if (texts.name.empty()) {
+    for (std::int64_t i = 0; i < count; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
+  } else {
+    std::set<std::string> names;
+    for (const data::LabelledText& text : texts.samples) names.insert(text.label);
+    out.names.assign(names.begin(), names.end());
+  }
+  require(out.is_regression || out.names.size() >= 2, "{}: needs samples of two labels or more, got {}",
+          texts.name.empty() ? arguments.config_file() : texts.name, out.names.size());
+  return out;
+}
+
+std::vector<data::Arrays> labelled_samples(const data::LabelledTexts& texts, const BertVocabulary& vocabulary,
+                                           const TextLabels& labels, std::int64_t length) {
+  std::vector<data::Arrays> out;
+  for (std::size_t i = 0; i < texts.samples.size(); ++i) {
+    const data::LabelledText& sample = texts.samples[i];
+    const Literal label = label_value(sample.label, labels, fmt::format("{}, sample {}", texts.name, i + 1));
+    const auto text = vocabulary.encode(sample.first, sample.second, length);
+    const std::int64_t size = isize(text.input_ids);
+    out.push_back({{"input_ids", Literal::from<std::int32_t>({size}, text.input_ids)},
+                   {"token_type_ids", Literal::from<std::int32_t>({size}, text.token_type_ids)},
+                   {"labels", label}});
+  }
+  return out;
+}
+
+std::string skipped_note(const data::LabelledTexts& texts) {
+  if (texts.skipped == 0) return "";
+  return fmt::format("{}: rows that lack fields are skipped: {} of {}", texts.name, texts.skipped,
+                     texts.skipped + isize(texts.samples));
+}
+
+}  // namespace tessera::trainer

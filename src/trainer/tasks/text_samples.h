@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The labelled texts of run_classification: from the files of a GLUE task, or from any TSV file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bert_parts.h"
+#include "tessera/data/glue.h"
+
+namespace tessera::trainer {
+
+/// The labels of a classification.
+struct TextLabels {
+  std::vector<std::string> names;  // in the order of their ids
+  bool is_regression = false;      // the label is a number, and there are no names
+
+  /// The scores that a model computes.
+  [[nodiscard]] std::int64_t scores() const { return is_regression ? 1 : static_cast<std::int64_t>(names.size()); }
+};
+
+/// The task of --task_name; null without the flag.
+const data::GlueTask* glue_task_of(const TrainingArguments& arguments);
+/// Replaces an empty --train_file by that of --task_name, and then an empty --validation_file too, if it exists. In a dry
+/// run, files are only searched in --data_dir. Errors: those of find_glue_folder().
+TrainingArguments with_glue_files(TrainingArguments arguments);
+
+/// Reads a file in the layout of --task_name, or any TSV file with a column `label` and one or two columns of text.
+/// Errors: those of read_tsv() and parse_glue(); no such columns.
+data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path);
+/// The labels of --task_name, else those that `texts` has, in alphabetical order. Without texts `count` numbered ones.
+TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts, std::int64_t count);
+/// Tokens and label of each text: `input_ids`, `token_type_ids` and `labels`. Error, with the sample, for a label that
+/// is not one of `labels`.
+std::vector<data::Arrays> labelled_samples(const data::LabelledTexts& texts, const BertVocabulary& vocabulary,
+                                           const TextLabels& labels, std::int64_t length);
+/// The line for the user about rows that were skipped; "" if there are none.
+std::string skipped_note(const data::LabelledTexts& texts);
+
+}  // namespace tessera::trainer

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_classification on the nine tasks of GLUE, started as users of Hugging Face's run_glue.py start it. There is no network: the
+texts are generated, and the folders, the names of files, the headers and the spelling of labels are those of GLUE's archives.
+
+    glue_test.py RUN_CLASSIFICATION MPIEXEC
+"""
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RUN_CLASSIFICATION, MPIEXEC = os.path.abspath(sys.argv[1]), sys.argv[2]
+TRAIN, DEV = 24, 13  # samples
+WORDS = ["rain", "fell", "on", "the", "old", "town", "while", "we", "walked", "home"]
+ENTAILMENT = ["entailment", "not_entailment"]
+# The folder, the header (None: the file has none), the labels in the file, and a row for the texts a and b with a label.
+LAYOUTS = {
+    "cola": ("CoLA", None, ["0", "1"], lambda i, a, b, label: ["gj04", label, "*" if label == "0" else "", a]),
+    "sst2": ("SST-2", "sentence label", ["0", "1"], lambda i, a, b, label: [a + " ", label]),
+    "mrpc": ("MRPC", "Quality|#1 ID|#2 ID|#1 String|#2 String", ["0", "1"], lambda i, a, b, label: [label, str(702 + i), str(902 + i), a, b]),
+    "qqp": ("QQP", "id qid1 qid2 question1 question2 is_duplicate", ["0", "1"], lambda i, a, b, label: [str(i), str(2 * i), str(2 * i + 1), a, b, label]),
+    "stsb": ("STS-B", "index genre filename year old_index source1 source2 sentence1 sentence2 score", ["0.000", "2.400", "3.750", "5.000"],
+             lambda i, a, b, label: [str(i), "main-captions", "MSRvid", "2012test", f"{i:04}", "none", "none", a, b, label]),
+    "mnli": ("MNLI",
+             "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse sentence1 sentence2 label1 gold_label",
+             ["entailment", "neutral", "contradiction"],
+             lambda i, a, b, label: [str(i), str(i), f"{i}e", "fiction", f"( {a} )", f"( {b} )", f"(ROOT {a})", f"(ROOT {b})", a, b, label, label]),
+    "qnli": ("QNLI", "index question sentence label", ENTAILMENT, lambda i, a, b, label: [str(i), a + "?", b, label]),
+    "rte": ("RTE", "index sentence1 sentence2 label", ENTAILMENT, lambda i, a, b, label: [str(i), a, b, label]),
+    "wnli": ("WNLI", "index sentence1 sentence2 label", ["0", "1"], lambda i, a, b, label: [str(i), a, b, label]),
+}
+METRICS = {"cola": ["matthews_correlation"], "mrpc": ["accuracy", "f1", "combined_score"], "qqp": ["accuracy", "f1", "combined_score"],
+           "stsb": ["pearson", "spearmanr", "combined_score"]}
+LABELS = {"cola": ["unacceptable", "acceptable"], "sst2": ["negative", "positive"], "mrpc": ["not_equivalent", "equivalent"],
+          "qqp": ["not_duplicate", "duplicate"], "stsb": ["LABEL_0"], "mnli": ["entailment", "neutral", "contradiction"], "qnli": ENTAILMENT,
+          "rte": ENTAILMENT, "wnli": ENTAILMENT[::-1]}
+
+
+def text(i, step):
+    return " ".join(WORDS[(i * i + step * j) % len(WORDS)] for j in range(3 + i % 4))
+
+
+def write_glue(root):
+    for folder, header, labels, row in LAYOUTS.values():
+        dev = ["dev_matched.tsv", "dev_mismatched.tsv"] if folder == "MNLI" else ["dev.tsv"]
+        for file, count, shift in [("train.tsv", TRAIN, 0), *((name, DEV, 50 + 7 * n) for n, name in enumerate(dev))]:
+            lines = [] if header is None else ["\t".join(header.split("|" if "|" in header else " "))]
+            for i in range(shift, shift + count):
+                lines.append("\t".join(row(i, text(i, 3), text(i + 1, 1), labels[(i * i + i // 3) % len(labels)])))
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            (root / folder / file).write_text("\n".join(lines) + "\n")
+    (root / "CoLA" / "test.tsv").write_text("index\tsentence\n0\tThe rain fell.\n")  # no program reads it
+    with open(root / "QQP" / "train.tsv", "a") as file:
+        file.write("99\t1\t2\tthis row is broken\n")  # as some rows of QQP
+
+
+class Glue(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        write_glue(cls.folder / "glue_data")
+        (cls.folder / "bert.json").write_text(json.dumps({
+            "model_type": "bert", "vocab_size": 261, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 40,
+            "max_position_embeddings": 64, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def run_glue(self, *arguments, ranks=1, status=0):
+        launcher = [MPIEXEC, "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
+        environment = {**os.environ, "HF_HOME": str(self.folder / "huggingface"), "TESSERA_DATA": ""}  # nothing of this machine
+        result = subprocess.run([*launcher, RUN_CLASSIFICATION, *map(str, arguments)], cwd=self.folder, env=environment, capture_output=True, text=True,
+                                timeout=200)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        return result
+
+    def train(self, task, output, *more, ranks=1):
+        """The log of a run, and its output."""
+        result = self.run_glue("--config_name", "bert.json", "--task_name", task, "--do_train", "--do_eval", "--max_seq_length", 48, "--global_batch_size", 6,
+                               "--per_device_eval_batch_size", 2, "--dtype", "float64", "--learning_rate", "5e-3", "--max_steps", 4, "--logging_steps", 1,
+                               "--save_strategy", "no", "--output_dir", output, *more, ranks=ranks)
+        return json.loads((self.folder / output / "trainer_state.json").read_text())["log_history"], result
+
+    def assert_same(self, got, expected):
+        self.assertEqual(len(got), len(expected))
+        for a, b in zip(got, expected):
+            for key in set(a) | set(b):
+                if key in ("loss", "epoch", "step") or key.startswith("eval_"):
+                    self.assertLess(abs(a[key] - b[key]), 1e-9 * (1 + abs(b[key])), f"{key}: {got} instead of {expected}")
+
+    def test_every_task_has_its_labels_and_metrics(self):
+        for task in LAYOUTS:
+            with self.subTest(task):
+                log, result = self.train(task, f"out/{task}", "--cache_dir", self.folder)
+                metrics = METRICS.get(task, ["accuracy"])
+                values = [log[-1][f"eval_{name}"] for name in metrics]
+                self.assertTrue(all(-1 <= value <= 1 for value in values), log[-1])
+                if "combined_score" in metrics:
+                    self.assertAlmostEqual(values[2], (values[0] + values[1]) / 2)
+                shown = ", ".join(f"{name} {value:.4f}" for name, value in zip(metrics, values))
+                self.assertIn(f"held out: loss {log[-1]['eval_loss']:.4f}, {shown} over {DEV} samples\n", result.stdout)
+                config = json.loads((self.folder / f"out/{task}/config.json").read_text())
+                self.assertEqual(list(config["id2label"].values()), LABELS[task])
+                self.assertEqual(config["finetuning_task"], task)
+                self.assertEqual(config.get("problem_type") == "regression", task == "stsb")
+                self.assertEqual("rows that lack fields are skipped: 1 of 25" in result.stdout, task == "qqp", result.stdout)
+                # A classifier that is not trained guesses.
+                first = log[0]["loss"]
+                if task != "stsb":
+                    self.assertLess(abs(first - math.log(len(LABELS[task]))), 0.2, log)
+
+    # Neither 24 nor 13 samples, nor the batches, are divisible by the ranks.
+    def test_metrics_are_equal_on_every_mesh(self):
+        for task in ("mrpc", "stsb"):
+            with self.subTest(task):
+                expected, _ = self.train(task, f"one/{task}", "--data_dir", "glue_data")
+                four, _ = self.train(task, f"four/{task}", "--data_dir", "glue_data", ranks=4)
+                self.assert_same(four, expected)
+                sharded, _ = self.train(task, f"sharded/{task}", "--data_dir", f"glue_data/{LAYOUTS[task][0]}", "--mesh", "fsdp=2,model=2",
+                                        "--virtual_ranks", 4, "--fsdp", "full_shard", "--tensor_parallel", "model")
+                self.assert_same(sharded, expected)
+
+    def test_a_regression_learns_its_scores(self):
+        log, _ = self.train("stsb", "regression", "--data_dir", "glue_data", "--max_steps", 60, "--lr_scheduler_type", "constant")
+        losses = [entry["loss"] for entry in log if "loss" in entry]
+        self.assertLess(sum(losses[-4:]), 0.7 * sum(losses[:4]), losses)  # two epochs of four updates
+
+    def test_the_best_model_is_that_of_the_metric(self):
+        log, result = self.train("mrpc", "best", "--data_dir", "glue_data", "--max_steps", 12, "--eval_strategy", "epoch", "--save_strategy", "epoch",
+                                 "--load_best_model_at_end", "--metric_for_best_model", "f1")
+        scores = [entry["eval_f1"] for entry in log if "eval_f1" in entry]
+        self.assertEqual(len(scores), 3 + 1, log)  # one for each epoch, and that of the best model
+        state = json.loads((self.folder / "best/trainer_state.json").read_text())
+        self.assertEqual(state["best_metric"], max(scores[:3]))
+        self.assertEqual(scores[3], max(scores[:3]))
+        self.assertIn("best model", result.stdout)
+
+    # The command line of Hugging Face's page of run_glue.py, with a folder of the data and a model that the test has trained.
+    def test_the_command_line_of_run_glue(self):
+        self.train("qnli", "model", "--data_dir", "glue_data")
+        result = self.run_glue("--model_name_or_path", "model", "--task_name", "rte", "--do_train", "--do_eval", "--max_seq_length", 48,
+                               "--per_device_train_batch_size", 32, "--learning_rate", "2e-5", "--num_train_epochs", 3, "--output_dir", "tmp/rte/",
+                               "--cache_dir", ".")
+        self.assertRegex(result.stdout, r"held out: loss \d\.\d+, accuracy \d\.\d+ over 13 samples\n")
+        plan = self.run_glue("--config_name", "bert.json", "--task_name", "mnli", "--dry_run", "--max_seq_length", 48)
+        self.assertIn("3 labels", plan.stdout)  # a plan needs no files
+
+    def test_errors(self):
+        common = ["--config_name", "bert.json", "--max_seq_length", 48]
+        unknown = self.run_glue(*common, "--task_name", "qnlli", status=2)
+        self.assertEqual(unknown.stderr, "run_classification: --task_name: there is no GLUE task \"qnlli\"; did you mean \"qnli\"?\n")
+        absent = self.run_glue(*common, "--task_name", "qnli", "--cache_dir", "empty", status=1)
+        self.assertIn("no folder QNLI with the TSV files of the GLUE task qnli; searched empty/glue_data/QNLI, empty/glue/QNLI, empty/QNLI; give the folder: "
+                      "--data_dir", absent.stderr)
+        missing = self.run_glue(*common, "--task_name", "qnli", "--data_dir", "nowhere", status=1, ranks=2)
+        self.assertIn("nowhere/train.tsv", missing.stderr)
+        other = self.run_glue(*common, "--task_name", "rte", "--data_dir", "glue_data/CoLA", status=1)
+        self.assertIn("there is no column sentence1, which files of the GLUE task rte have; the columns are ", other.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
