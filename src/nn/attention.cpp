@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/attention.h"
 
-#include <cmath>
 #include <limits>
 
 #include "tessera/frontend/tensor/attention.h"
@@ -60,24 +59,21 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
           "MultiheadAttention: embed_dim {} is not a multiple of {} heads", embed_dim, num_heads);
   const std::int64_t kdim = options.kdim == 0 ? embed_dim : options.kdim;
   const std::int64_t vdim = options.vdim == 0 ? embed_dim : options.vdim;
-  // PyTorch's xavier_uniform of the matrix.
-  const auto xavier = [](std::int64_t in, std::int64_t out) {
-    const double bound = std::sqrt(6.0 / static_cast<double>(in + out));
-    return uniform(-bound, bound);
-  };
   if (kdim == embed_dim && vdim == embed_dim) {
     in_proj_weight_ = add_parameter("in_proj_weight", Type::array(options.dtype, {3, heads_, head_size_, embed_dim}),
-                                    xavier(embed_dim, 3 * embed_dim), {3 * embed_dim, embed_dim});
+                                    xavier_uniform(embed_dim, 3 * embed_dim), {3 * embed_dim, embed_dim});
   } else {
     const std::int64_t widths[] = {embed_dim, kdim, vdim};
     const char* const names[] = {"q_proj_weight", "k_proj_weight", "v_proj_weight"};
     for (std::size_t i = 0; i < 3; ++i)
       separate_[i] = add_parameter(names[i], Type::array(options.dtype, {heads_, head_size_, widths[i]}),
-                                   xavier(widths[i], embed_dim), {embed_dim, widths[i]});
+                                   xavier_uniform(widths[i], embed_dim), {embed_dim, widths[i]});
   }
-  if (options.bias)
+  if (options.bias) {
     in_proj_bias_ =
         add_parameter("in_proj_bias", Type::array(options.dtype, {3, heads_, head_size_}), zeros(), {3 * embed_dim});
+    set_initializer(out_proj_.bias(), zeros());
+  }
   register_module("out_proj", out_proj_);
 }
 

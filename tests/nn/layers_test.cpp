@@ -281,6 +281,8 @@ TEST(MultiheadAttention, HasPyTorchsParametersAndForms) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"in_proj_weight 18 6", "in_proj_bias 18", "out_proj.weight 6 6",
                                              "out_proj.bias 6"}));
+  for (const char* bias : {"in_proj_bias", "out_proj.bias"})
+    for (const double value : values(attention.parameter(bias))) EXPECT_EQ(value, 0) << bias;
   const Tensor x = numbers({4, 2, 6});  // [time, batch, width]
   EXPECT_EQ(attention(x, x, x).dims(), (Dims{4, 2, 6}));
   // A causal mask, booleans that are true where attention is not allowed, and floats that are added give the same.
