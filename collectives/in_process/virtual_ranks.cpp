@@ -77,19 +77,26 @@ int devices_of_environment() {
   return devices > 1 ? devices : 0;
 }
 
+// The number of processes that mpirun has started; "1" without mpirun.
+std::string_view processes_of_mpirun() {
+  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return started == nullptr ? "1" : started;
+}
+
 }  // namespace
+
+bool mpirun_started_several() { return processes_of_mpirun() != "1"; }
 
 int virtual_rank_count(std::string_view flag, int given) {
   const int devices = devices_of_environment();
   require(given == 0 || devices == 0 || given == devices,
           "{} {} and CPU_NUM_DEVICES={} contradict each other; give one", flag, given, devices);
   const int count = std::max(given, devices);
-  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
   require(
-      count == 0 || started == nullptr || std::string_view(started) == "1",
+      count == 0 || !mpirun_started_several(),
       "{} creates ranks as threads, but mpirun already started {} processes; use one of the two",
       [&] { return given > 0 ? fmt::format("{} {}", flag, given) : fmt::format("CPU_NUM_DEVICES={}", devices); },
-      started == nullptr ? "" : started);
+      processes_of_mpirun());
   return count;
 }
 

@@ -131,6 +131,10 @@ ArgumentParser& ArgumentParser::absent(std::string name, std::string standard, s
   if (find(name) == nullptr) foreign_.push_back({std::move(name), std::move(standard), std::move(reason), true});
   return *this;
 }
+bool ArgumentParser::Exclusive::has(const std::string& value_of_flag) const {
+  if (!value.empty()) return value_of_flag == value;
+  return !value_of_flag.empty() && parse_bool(value_of_flag) != false;
+}
 
 std::string ArgumentParser::value_text(const Target& target) {
   const auto optional_text = [](const auto* value) { return *value ? fmt::format("{}", **value) : std::string(); };
@@ -192,8 +196,7 @@ bool ArgumentParser::parse(int argc, const char* const* argv) {
 bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   for (const auto& argument : arguments)
     if (argument == "--help" || argument == "-h") return false;
-  const bool has_file = !arguments.empty() && arguments[0].ends_with(".json") && !arguments[0].starts_with("--") &&
-                        arguments[0].find('=') == std::string::npos;  // config=c.json is an override
+  const bool has_file = !arguments.empty() && is_file(arguments[0]);
   if (has_file) read_file(arguments[0]);
   if (has_file && arguments.size() == 1) return true;
   CommandWords words = read_command_words({arguments.begin() + (has_file ? 1 : 0), arguments.end()}, syntax());
@@ -201,14 +204,17 @@ bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   has_overrides_ = !words.positional.empty();
   for (const GivenOption& given : words.options) note_foreign(given.name, given.value.value_or("true"));
   report_absent();
+  std::vector<GivenRow> rows;
   for (const GivenOption& given : words.options) {
     if (find_foreign(given.name) != nullptr) continue;
     Row* row = find(given.name);
     if (row == nullptr)
-      assign(*find(given.name.substr(3)), "false");  // --no_NAME
+      rows.emplace_back(find(given.name.substr(3)), "false");  // --no_NAME
     else
-      assign(*row, given.value ? *given.value : *row->bare);
+      rows.emplace_back(row, given.value ? *given.value : *row->bare);
   }
+  if (has_file) reset_excluded(rows);
+  for (const auto& [row, value] : rows) assign(*row, value);
   return true;
 }
 
@@ -251,44 +257,6 @@ void ArgumentParser::report_absent() {
                                fmt::join(absent_, ", ")));
 }
 
-void ArgumentParser::read_value(const JsonObject& json, const std::string& key) {
-  Row& row = *find(key);
-  row.was_given = true;
-  if (auto* text = std::get_if<std::string*>(&row.target); text != nullptr && row.bare && json.is_bool(key)) {
-    bool is_given = false;
-    json.read(key, is_given);
-    **text = is_given ? *row.bare : "";  // as the flag without a value, and as no flag
-    return;
-  }
-  auto* const target = std::get_if<std::string*>(&row.target);
-  if (target != nullptr && json.is_object(key)) {
-    **target = json.text(key);
-    return;
-  }
-  if (row.takes_words) {
-    std::vector<std::string> words;
-    json.read(key, words);
-    **std::get_if<std::string*>(&row.target) = fmt::format("{}", fmt::join(words, " "));
-    return;
-  }
-  std::visit([&](auto* target) { json.read(key, *target); }, row.target);
-  if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target));  // checks the choices
-}
-
-void ArgumentParser::read_file(const std::string& path) {
-  const JsonObject json = JsonObject::from_file(path);
-  std::vector<std::string> known;
-  for (const auto& row : rows_) known.push_back(row.name);
-  for (const auto& [name, of] : aliases_) known.push_back(name);
-  for (const Foreign& flag : foreign_) known.push_back(flag.name);
-  json.require_known(known);
-  for (const auto& key : json.keys())
-    if (!json.is_null(key)) note_foreign(key, json.text(key));
-  report_absent();
-  for (const auto& key : json.keys())
-    if (!json.is_null(key) && find_foreign(key) == nullptr) read_value(json, key);
-}
-
 std::string ArgumentParser::help() const {
   constexpr std::size_t kColumn = 40;
   std::string out = fmt::format("usage: {} [FILE.json] [--flag value]…\n{}\n", program_, about_);
@@ -322,17 +290,6 @@ std::vector<std::string> ArgumentParser::given() const {
 std::vector<std::pair<std::string, std::string>> ArgumentParser::values() const {
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& row : rows_) out.emplace_back(row.name, value_text(row.target));
-  return out;
-}
-
-JsonObject ArgumentParser::json() const {
-  JsonObject out(program_);
-  for (const Row& row : rows_)
-    std::visit(Overloaded{[&](const auto* value) { out.set(row.name, *value); },
-                          [&]<class T>(const std::optional<T>* value) {
-                            *value ? out.set(row.name, **value) : out.set_null(row.name);
-                          }},
-               row.target);
   return out;
 }
 

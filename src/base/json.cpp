@@ -6,6 +6,9 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value_stack.hpp>
 #include <charconv>
+#include <limits>
+#include <unordered_map>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -15,7 +18,47 @@ namespace {
 
 namespace json = boost::json;
 
-/// Builds a value from the parser's events. Its only difference from json::parser is on_double.
+// The words of Python's writer for numbers that JSON does not have.
+struct Word {
+  std::string_view text;
+  std::string_view number;  // as long, and JSON
+  double value;
+};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Word kWords[] = {{"NaN", "0.0", std::numeric_limits<double>::quiet_NaN()},
+                           {"Infinity", "0.000000", kInfinity},
+                           {"-Infinity", "-0.000000", -kInfinity}};
+
+/// A text in which numbers of the same length replace the words, and their values by offset.
+struct WithoutWords {
+  explicit WithoutWords(std::string_view given) {
+    if (given.find("NaN") == std::string_view::npos && given.find("Infinity") == std::string_view::npos) return;
+    text = given;
+    bool in_string = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '"') in_string = !in_string;
+      if (in_string && text[i] == '\\') ++i;
+      if (!in_string) replace_at(i);
+    }
+  }
+  // Whether no part of a number or a name is there.
+  [[nodiscard]] bool is_limit(std::size_t i) const {
+    return i >= text.size() || std::string_view(" \t\r\n,:[]{}").find(text[i]) != std::string_view::npos;
+  }
+  void replace_at(std::size_t& i) {
+    for (const Word& word : kWords)
+      if (text.compare(i, word.text.size(), word.text) == 0 && is_limit(i - 1) && is_limit(i + word.text.size())) {
+        text.replace(i, word.text.size(), word.number);
+        values[i] = word.value;
+        i += word.text.size() - 1;
+        return;
+      }
+  }
+  std::string text;  // empty if there are no words
+  std::unordered_map<std::size_t, double> values;
+};
+
+/// Builds a value from the parser's events. Its differences from json::parser are in on_double.
 struct ExactDoubles {
   using Code = json::error_code;
   static constexpr std::size_t max_object_size = json::object::max_size();
@@ -42,6 +85,9 @@ struct ExactDoubles {
   bool on_double(double approximate, json::string_view s, Code&) {
     double exact = approximate;
     std::from_chars(s.data(), s.data() + s.size(), exact);  // does not change `exact` on overflow
+    if (!words.empty())
+      if (const auto word = words.find(static_cast<std::size_t>(s.data() - begin)); word != words.end())
+        exact = word->second;
     return stack.push_double(exact), true;
   }
   bool on_bool(bool b, Code&) { return stack.push_bool(b), true; }
@@ -50,6 +96,8 @@ struct ExactDoubles {
   static bool on_comment(json::string_view, Code&) { return true; }
 
   json::value_stack stack;
+  const char* begin = nullptr;  // of the text
+  std::unordered_map<std::size_t, double> words;
 };
 
 // Returns "line 3, column 7" for a byte offset.
@@ -62,10 +110,14 @@ std::string position(std::string_view text, std::size_t offset) {
 
 }  // namespace
 
-json::value parse_json(std::string_view text, std::string_view origin) {
+json::value parse_json(std::string_view given, std::string_view origin) {
+  WithoutWords replaced(given);
+  const std::string_view text = replaced.text.empty() ? given : std::string_view(replaced.text);
   json::parse_options options;
   options.max_depth = 200;
   json::basic_parser<ExactDoubles> parser(options);
+  parser.handler().begin = text.data();
+  parser.handler().words = std::move(replaced.values);
   json::error_code code;
   std::size_t read = parser.write_some(/*more=*/false, text.data(), text.size(), code);
   if (!code && read < text.size()) {

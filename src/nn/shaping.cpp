@@ -21,6 +21,8 @@ Tensor Flatten::forward(const Tensor& x) { return flatten(at_call(x), start_dim_
 Tensor Unflatten::forward(const Tensor& x) {
   const int dim = dim_ < 0 ? dim_ + x.ndim() : dim_;
   require(dim >= 0 && dim < x.ndim(), "Unflatten: {} has no dim {}", x.type(), dim_);
+  require(std::all_of(sizes_.begin(), sizes_.end(), [](std::int64_t part) { return part >= -1; }),
+          "Unflatten: a size must be at least 0, or -1 for the rest, got {{{}}}", fmt::join(sizes_, ", "));
   const std::int64_t size = x.dim(dim);
   std::int64_t known = 1;
   for (const std::int64_t part : sizes_) known *= part == -1 ? 1 : part;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "flags/exclusions.h"
 #include "flags/foreign_flags.h"
 #include "program_flags.h"
 #include "tessera/base/error.h"
@@ -177,6 +178,7 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
   add_evaluation_flags(*this, parser);
   add_log_flags(*this, parser);
   add_foreign_flags(parser);
+  add_exclusions(parser);
 }
 
 bool TrainingArguments::reports_to(std::string_view writer) const {
@@ -195,7 +197,7 @@ namespace {
 // Calls `read` with a parser that has the flags of the arguments, and their values.
 template <class Fn>
 auto with_parser(TrainingArguments copy, Fn&& read) {
-  ArgumentParser parser("training_args.json", "");
+  ArgumentParser parser(copy.program_name, "");
   copy.add_flags(parser);
   return read(parser);
 }
@@ -206,11 +208,26 @@ std::vector<std::pair<std::string, std::string>> TrainingArguments::values() con
   return with_parser(*this, [](const ArgumentParser& parser) { return parser.values(); });
 }
 
+namespace {
+
+// Whether the run is continued from a checkpoint of its own. A checkpoint of another run is where this run begins.
+bool continues_itself(const TrainingArguments& arguments) {
+  if (arguments.resume_from_checkpoint == "true") return true;
+  std::error_code error;
+  const auto from = std::filesystem::weakly_canonical(arguments.resume_from_checkpoint, error);
+  return from.parent_path() == std::filesystem::weakly_canonical(arguments.output_dir, error);
+}
+
+}  // namespace
+
 JsonObject TrainingArguments::json() const {
   JsonObject out = with_parser(*this, [](const ArgumentParser& parser) { return parser.json(); });
   // In a file, the name would count as given: the tokenizer of a model's folder would not be used.
   if (out.has("tokenizer_name") && !tokenizer_is_given && tokenizer_name == TrainingArguments{}.tokenizer_name)
     out.set_null("tokenizer_name");
+  for (const std::string& flag : derived_flags) out.set_null(flag);
+  if (continues_itself(*this)) out.set("resume_from_checkpoint", "");
+  out.set("overwrite_output_dir", false);
   return out;
 }
 
@@ -268,6 +285,7 @@ void check_file_of_bytes(const std::string& train_file) {
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
                                                           const std::string& about, TrainingArguments standard) {
   TrainingArguments arguments = std::move(standard);
+  arguments.program_name = program;
   ArgumentParser parser(program, about);
   arguments.add_flags(parser);
   if (!parser.parse(argc, argv)) {
@@ -281,11 +299,13 @@ std::optional<TrainingArguments> parse_training_arguments(int argc, const char* 
   arguments.has_overrides = parser.has_overrides();
   settle_arguments(arguments, parser);
   find_named_models(arguments);
+  arguments.greater_is_better_is_given = parser.was_given("greater_is_better");
   arguments.tokenizer_is_given = parser.was_given("tokenizer_name");
   if (!arguments.tokenizer_is_given)
     use_tokenizer_of_model(arguments);
   else if (arguments.tokenizer_name == "bytes")
     check_file_of_bytes(arguments.train_file);
+  if (!arguments.greater_is_better_is_given) arguments.derived_flags.emplace_back("greater_is_better");
   arguments.check();
   return arguments;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/trainer/callback.h"
 
+#include <cmath>
+
 #include "tessera/base/error.h"
 
 namespace tessera::trainer {
@@ -14,8 +16,9 @@ EarlyStoppingCallback::EarlyStoppingCallback(std::int64_t patience, double thres
 void EarlyStoppingCallback::on_evaluate(const TrainerEvent& event) {
   const double metric = chosen_metric(event.arguments, *event.metrics);
   const double sign = wants_greater(event.arguments) ? 1 : -1;
-  const bool is_progress = !best_ || sign * (metric - *best_) > threshold_;
-  if (!best_ || sign * (metric - *best_) > 0) best_ = metric;
+  const bool is_known = !std::isnan(metric);  // as the correlation of equal scores is not
+  const bool is_progress = is_known && (!best_ || sign * (metric - *best_) > threshold_);
+  if (is_known && (!best_ || sign * (metric - *best_) > 0)) best_ = metric;
   without_progress_ = is_progress ? 0 : without_progress_ + 1;
   if (without_progress_ >= patience_) event.control.should_training_stop = true;
 }
@@ -32,7 +35,7 @@ JsonObject EarlyStoppingCallback::state() const {
 void EarlyStoppingCallback::set_state(const JsonObject& state) {
   state.read("early_stopping_patience_counter", without_progress_);
   double best = 0;
-  if (state.read("best_metric", best)) best_ = best;
+  if (state.read("best_metric", best) && !std::isnan(best)) best_ = best;
 }
 
 }  // namespace tessera::trainer

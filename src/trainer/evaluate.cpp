@@ -87,6 +87,7 @@ std::optional<double> Metrics::find(std::string_view name) const {
 }
 
 bool wants_greater(const TrainingArguments& arguments) {
+  if (arguments.greater_is_better_is_given) return arguments.greater_is_better;
   return arguments.greater_is_better || greater_is_better(arguments.metric_for_best_model);
 }
 

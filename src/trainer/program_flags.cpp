@@ -3,11 +3,13 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <utility>
 
+#include "tasks/glue_metrics.h"
 #include "tessera/base/error.h"
 #include "tessera/data/glue.h"
 #include "tessera/data/tokenizer.h"
@@ -150,17 +152,30 @@ void check_bert_flags(const TrainingArguments& a) {
           *a.max_seq_length);
 }
 
+// Of the evaluation of a classification. The metrics of the other programs are the choices of the flag.
+void check_metric_of_task(const TrainingArguments& a, const data::GlueTask* task) {
+  std::string_view metric = a.metric_for_best_model;
+  if (metric.starts_with("eval_")) metric.remove_prefix(5);
+  const std::vector<std::string> names = evaluation_names(task);
+  require(metric.empty() || std::find(names.begin(), names.end(), metric) != names.end(),
+          "--metric_for_best_model {}: {} has {}", a.metric_for_best_model,
+          task != nullptr ? "the GLUE task " + task->name : "an evaluation without --task_name",
+          fmt::join(names, ", "));
+}
+
 void check_texts_with_labels(const TrainingArguments& a) {
   require(!a.train_file.empty() || !a.task_name.empty() || a.dry_run,
           "--train_file is needed: a TSV file with a header; or --task_name: a task of GLUE");
   require(a.data_dir.empty() || !a.task_name.empty(), "--data_dir {} needs --task_name: the task of GLUE", a.data_dir);
   require(a.data_dir.empty() || a.train_file.empty(), "--data_dir and --train_file exclude each other");
-  if (a.task_name.empty()) return;
+  if (a.task_name.empty()) return check_metric_of_task(a, nullptr);
+  const data::GlueTask* task = nullptr;
   try {
-    (void)data::glue_task(a.task_name);
+    task = &data::glue_task(a.task_name);
   } catch (Error& error) {
     throw error.prefix("--task_name: ");
   }
+  check_metric_of_task(a, task);
 }
 
 void check_images(const TrainingArguments& a) {

@@ -191,7 +191,10 @@ void Trainer::Run::save_tokenizer(const std::string& folder) const {
 void Trainer::Run::save_arguments() const {
   try {
     std::filesystem::create_directories(arguments_.output_dir);
-    arguments_.json().save(arguments_.output_dir + "/training_args.json");
+    TrainingArguments arguments = arguments_;
+    const JobInfo job = job_info();
+    arguments.virtual_ranks = job.is_virtual ? job.ranks : 0;  // launch() has taken the flag
+    arguments.json().save(arguments.output_dir + "/training_args.json");
   } catch (const std::exception& error) {
     log_warning("the arguments are not saved in {}: {}", arguments_.output_dir, error.what());
   }
@@ -226,20 +229,31 @@ bool Trainer::Run::is_due(const std::string& strategy, std::int64_t steps, doubl
 }
 
 void Trainer::Run::evaluate_and_save() {
+  const bool evaluates = control_.should_evaluate && task_.held_out() > 0 && stop_signal_ == 0;
+  const auto saves_at_stop = [&] {
+    return stop_signal_ != 0 && !arguments_.output_dir.empty() && arguments_.save_strategy != "no";
+  };
   bool saves = !arguments_.output_dir.empty() && control_.should_save;
-  if (control_.should_evaluate && task_.held_out() > 0 && stop_signal_ == 0) {
-    take_readings(0);
-    const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
-    if (result && schedule_.needs_metric()) schedule_.note_metric(chosen_metric(arguments_, *result));
-    if (result && arguments_.save_strategy == "best") saves = best_.is_better(*result);
-    if (result && saves && (arguments_.compares_checkpoints() || arguments_.save_strategy == "best"))
-      best_.note(*result);
+  if (!evaluates && !saves && !saves_at_stop()) return;
+  const bool measures = host_.stop();
+  if (evaluates) saves = evaluate_update(saves);
+  if (saves || saves_at_stop()) {
+    save_run();
+    stop_watcher_.ask_next();  // a save may take longer than many updates
+    call(&TrainerCallback::on_save);
   }
-  const bool saves_at_stop = stop_signal_ != 0 && !arguments_.output_dir.empty() && arguments_.save_strategy != "no";
-  if (!saves && !saves_at_stop) return;
-  save_run();
-  stop_watcher_.ask_next();  // a save may take longer than many updates
-  call(&TrainerCallback::on_save);
+  if (measures) host_.start();
+}
+
+// Returns whether the update is then saved.
+bool Trainer::Run::evaluate_update(bool saves) {
+  take_readings(0);
+  const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
+  if (!result) return saves;
+  if (schedule_.needs_metric()) schedule_.note_metric(chosen_metric(arguments_, *result));
+  if (arguments_.save_strategy == "best") saves = best_.is_better(*result);
+  if (saves && (arguments_.compares_checkpoints() || arguments_.save_strategy == "best")) best_.note(*result);
+  return saves;
 }
 
 void Trainer::Run::call(Event event, const LogEntry* log, const Metrics* metrics) {
@@ -251,7 +265,6 @@ void Trainer::Run::call(Event event, const LogEntry* log, const Metrics* metrics
 
 void Trainer::Run::save_run() {
   const profiler::Trace scope("save");
-  const bool measures = host_.stop();
   if (unnoted_steps_ > 0) note_reading(0, false);
   take_readings(0);
   for (const auto& callback : callbacks_)
@@ -262,7 +275,6 @@ void Trainer::Run::save_run() {
   run.unlogged_loss = window_.loss;
   run.unlogged_steps = window_.steps;
   saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
-  if (measures) host_.start();
 }
 
 ResumeState Trainer::Run::state_of_data() const {

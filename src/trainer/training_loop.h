@@ -68,6 +68,7 @@ class Trainer::Run {
   void decide(double epoch_before);
   [[nodiscard]] bool is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const;
   void evaluate_and_save();
+  bool evaluate_update(bool saves);
   void begin_output();
   void save_arguments() const;
   void save_tokenizer(const std::string& folder) const;

@@ -124,6 +124,33 @@ TEST(ArgumentParser, AJsonFileAloneHoldsFlags) {
   EXPECT_EQ(error_of([&] { s.parser.parse({choice}); }), "--kind takes one of a, b, got \"z\"");
 }
 
+TEST(ArgumentParser, AFlagAfterAFileResetsThoseThatItExcludes) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("a.json", R"({"rows": 4, "name": "n", "kind": "b", "max_steps": 3})");
+  Settings s;
+  s.parser.exclude("fast", "rows").exclude("fast", "name").exclude("shard", "kind=b").exclude("fast", "no_such_flag");
+  ASSERT_TRUE(s.parser.parse({file, "--fast", "false", "--shard", "x"}));
+  EXPECT_EQ(s.rows, 4) << "a flag that is false excludes nothing";
+  EXPECT_EQ(s.kind, "a");
+  ASSERT_TRUE(s.parser.parse({file, "--fast", "--name", "m"}));
+  EXPECT_EQ(s.rows, std::nullopt);
+  EXPECT_FALSE(s.parser.was_given("rows"));
+  EXPECT_EQ(s.name, "m") << "the command line has both flags";
+  EXPECT_EQ(s.steps, 3);
+  ASSERT_TRUE(s.parser.parse({"--rows", "2", "--fast"}));
+  EXPECT_EQ(s.rows, 2) << "there is no file";
+}
+
+TEST(ArgumentParser, AFileMayNameItsProgram) {
+  const TemporaryFolder folder;
+  Settings s;
+  EXPECT_EQ(s.parser.json().text("program"), "prog");
+  ASSERT_TRUE(s.parser.parse({folder.write("a.json", R"({"program": "prog", "max_steps": 3})")}));
+  EXPECT_EQ(s.steps, 3);
+  const std::string other = folder.write("b.json", R"({"program": "gorp", "unknown": 3})");
+  EXPECT_EQ(error_of([&] { s.parser.parse({other}); }), other + ": arguments of gorp; this is prog");
+}
+
 TEST(ArgumentParser, SeveralWordsMayFollowAFlagOfWords) {
   std::string fsdp, optim = "adamw";
   ArgumentParser parser("train", "");

@@ -99,6 +99,20 @@ TEST(JsonObject, WritesDoublesThatReadBackUnchanged) {
   odd.set("nan", std::nan(""));
   odd.set("inf", -std::numeric_limits<double>::infinity());
   EXPECT_EQ(odd.str(), "{\n  \"nan\": NaN,\n  \"inf\": -Infinity\n}\n");
+  const JsonObject words = JsonObject::parse(
+      R"({"nan": NaN, "list": [Infinity, 0.5, -Infinity], "NaN": "NaN \\" Infinity", "zero": -0.0, "inf": -Infinity})");
+  double value = 0;
+  EXPECT_TRUE(words.read("nan", value));
+  EXPECT_TRUE(std::isnan(value));
+  EXPECT_TRUE(words.read("inf", value));
+  EXPECT_EQ(value, -std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(words.read("zero", value));
+  EXPECT_EQ(value, 0);
+  EXPECT_EQ(words.text("NaN"), "NaN \" Infinity");
+  EXPECT_EQ(JsonObject::parse(words.str()).str(), words.str());
+  for (const char* text : {R"({"a": NaNs})", R"({"a": -NaN})", R"({"a": Infinity5})", R"({"a": +Infinity})",
+                           R"({"a": 5NaN})", R"({"a": 0.NaN})", R"({NaN: 1})"})
+    EXPECT_THROW((void)JsonObject::parse(text), Error) << text;
 }
 
 }  // namespace

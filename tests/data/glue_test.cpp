@@ -76,6 +76,8 @@ TEST(Glue, RowsThatLackFieldsAreSkippedAndCounted) {
   ASSERT_EQ(texts.samples.size(), 1U);
   EXPECT_EQ(texts.samples[0].second, "Whose?");
   EXPECT_EQ(texts.skipped, 2);
+  EXPECT_EQ(texts.samples[0].line, 3);
+  EXPECT_EQ(texts.columns.size(), 6U);
 }
 
 TEST(Glue, TasksHaveTheMetricsOfTheBenchmark) {
@@ -99,10 +101,23 @@ TEST(Glue, ErrorsNameTheMistake) {
   EXPECT_EQ(error("rte", "index\tsentence1\tlabel\n"),
             "t.tsv: there is no column sentence2, which files of the GLUE task rte have; the columns are index, "
             "sentence1, label");
-  EXPECT_EQ(error("wnli", "sentence1\tsentence2\tlabel\na\tb\t0\na\tb\t2\n"),
-            "t.tsv, sample 2: the label \"2\" is not one of not_entailment, entailment, or their numbers from 0");
-  EXPECT_EQ(error("stsb", "sentence1\tsentence2\tscore\na\tb\thigh\n"),
-            "t.tsv, sample 1: score must be a number, got \"high\"");
+  // The line of the file, also after a row that is skipped and a blank line.
+  EXPECT_EQ(error("wnli", "sentence1\tsentence2\tlabel\na\tb\t0\na\n\na\tb\t2\n"),
+            "t.tsv, line 5: the label \"2\" is not one of not_entailment, entailment, or their numbers from 0");
+  const std::string cola = "the label \"label\" is not one of unacceptable, acceptable, or their numbers from 0";
+  EXPECT_EQ(error("cola", "source\tlabel\tannotation\tsentence\na\t1\t\tb\n"),
+            "t.tsv, line 1: " + cola + "; files of the GLUE task cola have no header line");
+  EXPECT_EQ(error("cola", "a\t1\t\tb\na\tlabel\t\tb\n"), "t.tsv, line 2: " + cola);
+}
+
+TEST(Glue, ScoresAreFromZeroToFive) {
+  const auto error = [](const std::string& score) {
+    const std::string text = "sentence1\tsentence2\tscore\na\tb\t2.5\na\tb\t" + score + "\n";
+    return error_of([&] { (void)parse_glue(glue_task("stsb"), text, "t.tsv"); });
+  };
+  for (const char* score : {"0", "0.000", "5", "5.000"}) EXPECT_EQ(error(score), "no error") << score;
+  for (const char* score : {"high", "5.001", "-0.5", "nan", "inf", "", "4x"})
+    EXPECT_EQ(error(score), fmt::format("t.tsv, line 3: score must be a number from 0 to 5, got \"{}\"", score));
 }
 
 TEST(Glue, FoldersAreFoundUnderTheNamesOfTheArchives) {

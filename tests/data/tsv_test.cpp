@@ -16,6 +16,7 @@ TEST(Tsv, RowsHaveTheFieldsOfTheHeader) {
   ASSERT_EQ(table.rows.size(), 2U);
   EXPECT_EQ(table.rows[0][1], "A \"quoted\" text");
   EXPECT_EQ(table.rows[1][1], "");
+  EXPECT_EQ(table.lines, (std::vector<std::int64_t>{2, 4}));  // line 3 is blank
   EXPECT_EQ(table.find("label"), 2);
   EXPECT_EQ(table.find("labels"), -1);
 }
@@ -28,6 +29,7 @@ TEST(Tsv, FilesMayLackAHeaderOrFields) {
   EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(table.rows, (std::vector<std::vector<std::string>>{{"1", "2"}, {"4", "5"}}));
   EXPECT_EQ(table.skipped, 1);
+  EXPECT_EQ(table.lines, (std::vector<std::int64_t>{1, 3}));
 }
 
 TEST(Tsv, ErrorsNameTheLine) {

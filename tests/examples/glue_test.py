@@ -141,6 +141,45 @@ class Glue(unittest.TestCase):
         self.assertEqual(scores[3], max(scores[:3]))
         self.assertIn("best model", result.stdout)
 
+    def test_a_metric_that_is_no_number_selects_no_model(self):
+        header, row = LAYOUTS["stsb"][1], LAYOUTS["stsb"][3]
+        folder = self.folder / "constant/STS-B"
+        folder.mkdir(parents=True)
+        shutil.copy(self.folder / "glue_data/STS-B/train.tsv", folder)
+        dev = [row(i, text(i, 3), text(i, 1), "2.000") for i in range(DEV)]  # the correlation with a constant is NaN
+        (folder / "dev.tsv").write_text("\n".join("\t".join(fields) for fields in [header.split(" "), *dev]) + "\n")
+        _, result = self.train("stsb", "nan", "--data_dir", "constant", "--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end",
+                               "--metric_for_best_model", "pearson")
+        self.assertIn("--load_best_model_at_end: no complete checkpoint has a number as its pearson; the model of the last update is kept", result.stderr)
+        self.assertNotIn("best model ", result.stdout)
+
+    def test_an_evaluation_without_samples_is_reported(self):
+        folder = self.folder / "train_only/RTE"
+        folder.mkdir(parents=True)
+        shutil.copy(self.folder / "glue_data/RTE/train.tsv", folder)
+        _, result = self.train("rte", "train_only_run", "--data_dir", "train_only")
+        self.assertIn("no dev.tsv in train_only/RTE: no evaluation\n", result.stdout)
+        self.assertNotIn("held out", result.stdout)
+        (folder / "short.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\tno label\n\n1\tno label\n")
+        short = "train_only/RTE/short.tsv: contains no sample; 2 rows lack fields of the 4 that the header has: index, sentence1, sentence2, label"
+        common = ["--config_name", "bert.json", "--task_name", "rte", "--max_seq_length", 48, "--max_steps", 1]
+        given = self.run_glue(*common, "--data_dir", "train_only", "--validation_file", "train_only/RTE/short.tsv", status=1)
+        self.assertIn(short, given.stderr)
+        (folder / "dev.tsv").write_text("index\tsentence1\tsentence2\tlabel\n")
+        _, found = self.train("rte", "no_row_run", "--data_dir", "train_only")
+        self.assertIn("train_only/RTE/dev.tsv: contains no sample: no evaluation\n", found.stdout)
+        train = self.run_glue(*common, "--train_file", "train_only/RTE/short.tsv", status=1)
+        self.assertIn(short, train.stderr)
+
+    def test_the_file_of_a_run_names_the_task_and_not_its_files(self):
+        self.train("mrpc", "given", "--data_dir", "glue_data")
+        values = json.loads((self.folder / "given/training_args.json").read_text())
+        self.assertEqual([values[key] for key in ("task_name", "data_dir", "train_file", "validation_file")], ["mrpc", "glue_data", None, None])
+        rte, _ = self.train("rte", "rte", "--data_dir", "glue_data")
+        for name, more in {"again": [], "folder": ["--data_dir", "glue_data/RTE"]}.items():
+            self.run_glue("given/training_args.json", "--task_name", "rte", "--output_dir", name, *more)
+            self.assert_same(json.loads((self.folder / name / "trainer_state.json").read_text())["log_history"], rte)
+
     # The command line of Hugging Face's page of run_glue.py, with a folder of the data and a model that the test has trained.
     def test_the_command_line_of_run_glue(self):
         self.train("qnli", "model", "--data_dir", "glue_data")
@@ -159,7 +198,11 @@ class Glue(unittest.TestCase):
         self.assertIn("no folder QNLI with the TSV files of the GLUE task qnli; searched empty/glue_data/QNLI, empty/glue/QNLI, empty/QNLI; give the folder: "
                       "--data_dir", absent.stderr)
         missing = self.run_glue(*common, "--task_name", "qnli", "--data_dir", "nowhere", status=1, ranks=2)
-        self.assertIn("nowhere/train.tsv", missing.stderr)
+        self.assertIn("--data_dir: none of 2 ranks can read nowhere/train.tsv", missing.stderr)
+        metric = self.run_glue(*common, "--task_name", "stsb", "--data_dir", "glue_data", "--metric_for_best_model", "accuracy", "--eval_strategy", "epoch",
+                               "--save_strategy", "epoch", "--output_dir", "refused", status=2)
+        self.assertEqual(metric.stderr, "run_classification: --metric_for_best_model accuracy: the GLUE task stsb has loss, pearson, spearmanr, "
+                         "combined_score\n")
         other = self.run_glue(*common, "--task_name", "rte", "--data_dir", "glue_data/CoLA", status=1)
         self.assertIn("there is no column sentence1, which files of the GLUE task rte have; the columns are ", other.stderr)
 

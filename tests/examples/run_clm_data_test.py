@@ -84,10 +84,32 @@ class Data(unittest.TestCase):
         # The file in the output folder starts the same run.
         values = json.loads((self.folder / "overrides" / "training_args.json").read_text())
         self.assertEqual((values["max_steps"], values["dtype"], values["save_total_limit"]), (3, "float64", None))
-        again = subprocess.run([RUN_CLM, "overrides/training_args.json", "--output_dir", "again"], cwd=self.folder, capture_output=True, text=True, timeout=200)
-        self.assertEqual(again.returncode, 0, again.stderr)
-        history = json.loads((self.folder / "again" / "trainer_state.json").read_text())["log_history"]
-        self.assert_close([entry.get("loss", entry.get("eval_loss")) for entry in history], by_flags)
+        self.assert_close(self.losses_again("overrides", "again"), by_flags)
+
+    # What the search found is in the file, and so are the virtual ranks. A run is neither continued nor replaced by its file.
+    def test_the_file_of_a_run_starts_it_again(self):
+        per_device = ["--fake_data", "--fake_data_samples", 20, "--per_device_train_batch_size", 3, *SHORT[:2], *SHORT[4:], "--save_steps", 2]
+        expected, _ = self.losses("auto", *per_device, "--auto_shard", "cpu-node", "--virtual_ranks", 2, "--overwrite_output_dir")
+        self.assert_close(self.losses_again("auto", "again"), expected)
+        values = json.loads((self.folder / "again" / "training_args.json").read_text())
+        self.assertEqual([values[key] for key in ("program", "auto_shard", "virtual_ranks", "global_batch_size", "overwrite_output_dir")],
+                         ["run_clm", "", 2, 6, False])
+        self.assertTrue(values["mesh"])
+        self.assertIsNone(values["per_device_train_batch_size"])
+        # Flags after the file replace it.
+        self.assert_close(self.losses_again("auto", "searched", "--auto_shard", "--virtual_ranks", 1), expected)
+        # The file of a continued run starts it from the beginning.
+        self.losses("auto", *per_device, "--virtual_ranks", 2, "--resume_from_checkpoint", "auto/checkpoint-2")
+        self.assert_close(self.losses_again("auto", "continued"), expected)
+        self.assert_close(self.losses_again("auto", "overridden", "training.batch_size=6"), expected)
+
+    def losses_again(self, before, output, *arguments):
+        """The losses of a run that the file of another run starts."""
+        command = [RUN_CLM, f"{before}/training_args.json", "--output_dir", output, *map(str, arguments)]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=200)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        history = json.loads((self.folder / output / "trainer_state.json").read_text())["log_history"]
+        return [entry.get("loss", entry.get("eval_loss")) for entry in history]
 
     def test_fake_data_excludes_a_text(self):
         result = self.run_clm("--fake_data", "--train_file", "text.txt", status=2)

@@ -223,6 +223,26 @@ TEST(Start, CpuNumDevicesMustAgreeWithTheFlagAndWithMpirun) {
             "two\n");
 }
 
+TEST(Start, AFileWithFlagsMayHaveVirtualRanks) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.write("a.json", R"({"virtual_ranks": 3})");
+  const auto ranks_of = [](const std::vector<std::string>& words) {
+    int ranks = 0;
+    const auto [code, text] = launched(words, [&](int, char**) {
+      if (joined_world()->rank() == 0) ranks = job_info().ranks;
+      return 0;
+    });
+    EXPECT_EQ(code, 0) << text;
+    return ranks;
+  };
+  EXPECT_EQ(ranks_of({"program", file}), 3);
+  EXPECT_EQ(ranks_of({"program", file, "--virtual_ranks", "2"}), 2) << "a flag replaces the value of the file";
+  const std::string wrong = folder.write("b.json", R"({"virtual_ranks": -1})");
+  const auto [code, text] = launched({"program", wrong}, [](int, char**) { return 0; });
+  EXPECT_EQ(code, 2);
+  EXPECT_EQ(text, "error: " + wrong + ": --virtual_ranks needs a number from 1 to 4096, got -1\n");
+}
+
 TEST(Start, CpuNumDevicesNeedsLaunch) {
   const Variable devices("CPU_NUM_DEVICES", "3");
   RankContext context(0, 1);

@@ -190,6 +190,11 @@ TEST(SmallLayers, ErrorsNameTheArgument) {
       },
       "Unflatten: the sizes {4, 2} do not multiply to 6, the size of dim 1 of f64[2,6,3,5]");
   expect_error([&] { (void)Unflatten(4, {4, 2})(image); }, "Unflatten: f64[2,6,3,5] has no dim 4");
+  expect_error(
+      [&] {
+        (void)Unflatten(1, {-2, -3})(image);
+      },
+      "Unflatten: a size must be at least 0, or -1 for the rest, got {-2, -3}");
   expect_error([&] { (void)PixelShuffle(2)(image); },
                "PixelShuffle: the channels must be a multiple of 4, got f64[2,6,3,5]");
   expect_error([] { Upsample({2, 0}); }, "Upsample: scale_factor needs one or two positive integers, got {2, 0}");

@@ -77,6 +77,88 @@ TEST(TrainingArguments, AFileOfTheirValuesGivesTheSameArguments) {
   }
 }
 
+// ---- training_args.json ---------------------------------------------------------------------------------------------------
+
+TrainingArguments parsed_by(const std::string& program, TrainingProgram kind, const std::vector<std::string>& flags) {
+  TrainingArguments standard;
+  standard.program = kind;
+  std::vector<const char*> words = {program.c_str()};
+  for (const std::string& flag : flags) words.push_back(flag.c_str());
+  return *parse_training_arguments(static_cast<int>(words.size()), words.data(), program, "", standard);
+}
+
+// The arguments of a run that is started with the file of a run with the flags `before`, and with the flags `after`.
+TrainingArguments again(std::vector<std::string> before, std::vector<std::string> after,
+                        TrainingProgram program = TrainingProgram::kClm) {
+  const ::tessera::testing::TemporaryFolder folder;
+  const std::string file = folder.file("training_args.json");
+  before.insert(before.begin(), {"--config_name", "c.json"});
+  parsed_by("run", program, before).json().save(file);
+  after.insert(after.begin(), file);
+  return parsed_by("run", program, after);
+}
+
+TEST(TrainingArguments, AFlagAfterAFileReplacesThoseThatItExcludes) {
+  const std::vector<std::string> text = {"--train_file", "t.txt"};
+  const auto with = [](std::vector<std::string> flags, const std::vector<std::string>& more) {
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  };
+  const TrainingArguments global = again(with(text, {"--per_device_train_batch_size", "4"}), {"training.batch_size=2"});
+  EXPECT_TRUE(global.global_batch_size == 2 && !global.per_device_train_batch_size);
+  const TrainingArguments local =
+      again(with(text, {"--global_batch_size", "2"}), {"--per_device_train_batch_size", "4"});
+  EXPECT_TRUE(local.per_device_train_batch_size == 4 && !local.global_batch_size);
+  EXPECT_EQ(again(text, {"--fake_data"}).train_file, "");
+  EXPECT_EQ(again(text, {"--fake_data", "false"}).train_file, "t.txt");
+  EXPECT_FALSE(again({"--fake_data"}, text).fake_data);
+  EXPECT_EQ(again(text, {"--dataset_name", "d"}).train_file, "");
+  EXPECT_FALSE(again(with(text, {"--bf16"}), {"--dtype", "float64"}).bf16);
+  EXPECT_TRUE(again(with(text, {"--bf16"}), {"--dtype", "float32"}).bf16);
+  EXPECT_EQ(again(with(text, {"--optim", "sgd"}), {"--adafactor"}).optim, "adafactor");
+  EXPECT_EQ(again(with(text, {"--adafactor"}), {"--optim", "sgd"}).optim, "sgd");
+  EXPECT_EQ(again(with(text, {"--group_by_length"}), {"--train_sampling_strategy", "random"}).train_sampling_strategy,
+            "random");
+  EXPECT_EQ(again(with(text, {"--mesh", "data=2", "--fsdp", "full_shard"}), {"--auto_shard"}).mesh, "");
+  EXPECT_EQ(again(with({"--task_name", "rte"}, text), {"--data_dir", "d"}, TrainingProgram::kClassification).train_file,
+            "");
+  EXPECT_EQ(error_of([&] {
+              again(text, {"--per_device_train_batch_size", "4", "--global_batch_size", "2"});
+            }),
+            "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data "
+            "shard, the second over all");
+}
+
+TEST(TrainingArguments, TheirFileNeitherContinuesTheRunNorReplacesItsOutput) {
+  TrainingArguments a;
+  a.program = TrainingProgram::kClassification;
+  a.output_dir = "out";
+  a.overwrite_output_dir = true;
+  a.task_name = "mrpc";
+  a.train_file = "glue/MRPC/train.tsv";
+  a.derived_flags = {"train_file"};
+  for (const auto& [from, written] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"true", ""}, {"out/checkpoint-2", ""}, {"base/checkpoint-2", "base/checkpoint-2"}}) {
+    a.resume_from_checkpoint = from;
+    EXPECT_EQ(a.json().text("resume_from_checkpoint"), written);
+  }
+  EXPECT_EQ(a.json().text("overwrite_output_dir"), "false");
+  EXPECT_TRUE(a.json().is_null("train_file")) << "another --task_name after the file would read these texts";
+  EXPECT_EQ(a.json().text("task_name"), "mrpc");
+}
+
+TEST(TrainingArguments, TheirFileIsOneOfItsProgram) {
+  const ::tessera::testing::TemporaryFolder folder;
+  const std::vector<std::string> flags = {"--config_name", "c.json", "--train_file", "t.txt"};
+  const std::string file = folder.file("training_args.json");
+  parsed_by("run_clm", TrainingProgram::kClm, flags).json().save(file);
+  EXPECT_EQ(parsed_by("run_clm", TrainingProgram::kClm, {file}).train_file, "t.txt");
+  EXPECT_EQ(error_of([&] { parsed_by("run_mlm", TrainingProgram::kMlm, {file}); }),
+            file + ": arguments of run_clm; this is run_mlm");
+}
+
+// ---- flags ----------------------------------------------------------------------------------------------------------------
+
 TEST(TrainingArguments, DefaultsAreHuggingFaces) {
   const auto arguments = parsed({});
   EXPECT_EQ(arguments.learning_rate, 5e-5);

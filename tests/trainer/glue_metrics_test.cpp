@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/temporary_folder.h"
@@ -94,6 +95,84 @@ TEST(GlueFlags, ErrorsSayWhatToGive) {
   EXPECT_EQ(error({"--task_name", "rte", "--data_dir", "d", "--train_file", "t"}),
             "--data_dir and --train_file exclude each other");
   EXPECT_EQ(error({"--task_name", "rte"}), "no error");
+}
+
+// Otherwise the first evaluation would end the run.
+TEST(GlueFlags, TheMetricIsOneOfTheTask) {
+  const auto error = [](const std::string& metric, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--config_name", "tiny", "--metric_for_best_model", metric, "--eval_strategy", "epoch",
+                               "--save_strategy", "epoch", "--output_dir", "out"});
+    return error_of([&] { classification(flags).check(); });
+  };
+  EXPECT_EQ(error("accuracy", {"--task_name", "stsb"}),
+            "--metric_for_best_model accuracy: the GLUE task stsb has loss, pearson, spearmanr, combined_score");
+  EXPECT_EQ(error("eval_combined_score", {"--task_name", "cola"}),
+            "--metric_for_best_model eval_combined_score: the GLUE task cola has loss, matthews_correlation");
+  EXPECT_EQ(error("f1", {"--train_file", "t.tsv"}),
+            "--metric_for_best_model f1: an evaluation without --task_name has loss, accuracy");
+  for (const std::string& name : data::glue_task_names())
+    for (const std::string& metric : evaluation_names(&data::glue_task(name))) {
+      EXPECT_EQ(error(metric, {"--task_name", name}), "no error") << name;
+      EXPECT_EQ(error("eval_" + metric, {"--task_name", name}), "no error") << name;
+    }
+  EXPECT_EQ(error("eval_accuracy", {"--train_file", "t.tsv"}), "no error");
+}
+
+// These are the values that an evaluation has.
+TEST(GlueMetrics, NamesAreThoseOfTheValues) {
+  for (const std::string& name : data::glue_task_names()) {
+    Names names = {"loss"};
+    const data::GlueTask& task = data::glue_task(name);
+    for (const auto& [metric, value] : glue_metrics(task.metrics, {1, 0}, {1, 0})) names.push_back(metric);
+    EXPECT_EQ(evaluation_names(&task), names) << name;
+  }
+}
+
+TEST(GlueFlags, AnEvaluationWithoutAFileGetsANote) {
+  const TemporaryFolder folder;
+  (void)folder.write("RTE/train.tsv", "");
+  const std::vector<std::string> flags = {"--task_name", "rte", "--data_dir", folder.path()};
+  const auto notes = [&](std::vector<std::string> more) {
+    more.insert(more.end(), flags.begin(), flags.end());
+    return with_glue_files(classification(more)).notes;
+  };
+  EXPECT_EQ(notes({"--do_eval"}), Names{"no dev.tsv in " + folder.path() + "/RTE: no evaluation"});
+  EXPECT_EQ(notes({"--do_eval", "false"}), Names{});
+  EXPECT_EQ(notes({"--validation_file", "v.tsv"}), Names{});
+  EXPECT_EQ(notes({"--dry_run"}), Names{});  // a plan does not evaluate
+  (void)folder.write("RTE/dev.tsv", "");
+  EXPECT_EQ(notes({"--do_eval"}), Names{});
+}
+
+TEST(GlueFiles, WithoutASampleAreErrors) {
+  const TemporaryFolder folder;
+  const auto error = [&](const char* task, const std::string& text) {
+    const std::string file = folder.write("t.tsv", text);
+    TrainingArguments arguments = classification_defaults();
+    arguments.task_name = task;
+    arguments.train_file = file;
+    const std::string message = error_of([&] { (void)read_training_texts(arguments); });
+    EXPECT_EQ(no_sample_text(arguments, read_texts(arguments, file)), message);
+    EXPECT_TRUE(message.starts_with(file + ": ")) << message;
+    return message.substr(std::min(message.size(), file.size() + 2));
+  };
+  EXPECT_EQ(error("cola", "no\ttab\nhere\n"),
+            "contains no sample; 2 rows lack fields of the 4 that the GLUE task cola has: source, label, annotation, "
+            "sentence");
+  EXPECT_EQ(error("rte", "sentence1\tsentence2\tlabel\na\tb\n"),
+            "contains no sample; 1 row lacks fields of the 3 that the header has: sentence1, sentence2, label");
+  EXPECT_EQ(error("rte", "sentence1\tsentence2\tlabel\n"), "contains no sample");
+  EXPECT_EQ(error("", "sentence\tlabel\n"), "contains no sample");
+}
+
+TEST(GlueFiles, LabelsThatTrainingDoesNotHaveNameTheLine) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("v.tsv", "sentence\tlabel\na\tyes\n\nb\tperhaps\n");
+  const data::LabelledTexts texts = read_texts(classification_defaults(), file);
+  const TextLabels labels{.names = {"no", "yes"}};
+  EXPECT_EQ(
+      error_of([&] { (void)labelled_samples(texts, BertVocabulary::of(classification_defaults(), ""), labels, 8); }),
+      file + ", line 4: the label \"perhaps\" is not one of the training file: no, yes");
 }
 
 TEST(LogEntry, MetricsOfATaskAreReadBack) {

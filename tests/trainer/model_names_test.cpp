@@ -83,6 +83,10 @@ TEST_F(ModelNames, GiveTheTokenizerUnlessAFlagOrATokenFileDoes) {
   (void)cache_.write("models--gpt2/snapshots/abc/tokenizer.json", "{}");
   EXPECT_EQ(tokenizer({}), cache_.file("models--gpt2/snapshots/abc"));
   EXPECT_EQ(tokenizer({"--tokenizer_name", "bytes"}), "bytes");
+  TrainingArguments found;
+  found.model_name_or_path = cache_.file("models--gpt2/snapshots/abc");
+  use_tokenizer_of_model(found);
+  EXPECT_TRUE(found.json().is_null("tokenizer_name")) << "another model after the file has another tokenizer";
   const std::string tokens = cache_.file("t.tokens");
   data::TokenFileWriter writer(tokens, *data::make_tokenizer("bytes", ""));
   writer.append(std::vector<std::int32_t>{1, 2, 3});

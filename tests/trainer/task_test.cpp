@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <tuple>
 
 #include "support/temporary_folder.h"
 #include "tessera/trainer/programs.h"
@@ -88,6 +90,43 @@ TEST(Metrics, AreFoundByName) {
   EXPECT_EQ(metrics.find("perplexity"), std::nullopt);
   EXPECT_TRUE(greater_is_better("eval_accuracy"));
   EXPECT_FALSE(greater_is_better("loss"));
+}
+
+TrainingArguments read_image_flags(const std::vector<std::string>& flags) {
+  std::vector<const char*> words = {"train_imagenet"};
+  for (const std::string& flag : flags) words.push_back(flag.c_str());
+  return *parse_training_arguments(static_cast<int>(words.size()), words.data(), words[0], "", image_defaults());
+}
+
+TEST(Metrics, AGivenDirectionReplacesThatOfTheMetric) {
+  const ::tessera::testing::TemporaryFolder folder;
+  for (const auto& [metric, more, is_greater] :
+       std::initializer_list<std::tuple<const char*, std::vector<std::string>, bool>>{
+           {"accuracy", {}, true},
+           {"accuracy", {"--greater_is_better", "false"}, false},
+           {"accuracy", {"--no_greater_is_better"}, false},
+           {"accuracy", {"--greater_is_better"}, true},
+           {"loss", {}, false},
+           {"loss", {"--greater_is_better"}, true}}) {
+    std::vector<std::string> flags = {"--fake_data", "--output_dir",    folder.path(), "--eval_strategy",
+                                      "epoch",       "--save_strategy", "epoch",       "--metric_for_best_model",
+                                      metric};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const TrainingArguments given = read_image_flags(flags);
+    EXPECT_EQ(wants_greater(given), is_greater) << metric << ::testing::PrintToString(more);
+    // training_args.json keeps the direction, and that it was not given.
+    const std::string file = folder.file("training_args.json");
+    given.json().save(file);
+    EXPECT_EQ(wants_greater(read_image_flags({file})), is_greater) << metric << ::testing::PrintToString(more);
+    const TrainingArguments other = read_image_flags({file, "--metric_for_best_model", "loss"});
+    EXPECT_TRUE(!more.empty() || !wants_greater(other)) << metric;
+  }
+  // Programs that set the fields.
+  TrainingArguments arguments;
+  arguments.metric_for_best_model = "accuracy";
+  EXPECT_TRUE(wants_greater(arguments));
+  arguments.greater_is_better_is_given = true;
+  EXPECT_FALSE(wants_greater(arguments));
 }
 
 TEST(LogEntry, IsOneLineOfJson) {

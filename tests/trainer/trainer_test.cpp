@@ -174,6 +174,27 @@ TEST(EarlyStopping, EndsAfterEvaluationsWithoutProgress) {
   EXPECT_FALSE(evaluated(resumed, 2.0));
 }
 
+TEST(EarlyStopping, AMetricThatIsNotANumberIsNoProgressAndIsNotTheBest) {
+  const TrainingArguments arguments;
+  const TrainerState state;
+  TrainingSetup setup;
+  EarlyStoppingCallback callback(3);
+  const auto evaluated = [&](double loss) {
+    TrainerControl control;
+    const Metrics metrics{loss, {}, ""};
+    callback.on_evaluate({arguments, state, control, setup, nullptr, &metrics});
+    return control.should_training_stop;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(evaluated(nan));
+  EXPECT_FALSE(callback.state().has("best_metric"));
+  EXPECT_FALSE(evaluated(nan));
+  EXPECT_FALSE(evaluated(3.0));  // the first one that is known
+  EXPECT_FALSE(evaluated(nan));
+  EXPECT_FALSE(evaluated(nan));
+  EXPECT_TRUE(evaluated(nan));
+}
+
 TEST(EarlyStopping, OfTheFlagEndsATraining) {
   const FreshRank rank;
   nn::GPT2LMHeadModel model(tiny_config());

@@ -56,11 +56,20 @@ class ArgumentParser {
   /// in one error, except those with the value `standard`.
   ArgumentParser& absent(std::string name, std::string standard, std::string reason);
 
-  /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. If the only argument ends
-  /// in .json, it is the path of a file with flags: {"max_steps": 5, …}. Errors: an unknown flag (with the nearest
-  /// known one), a missing value, a value of another type.
+  /// Declares that only one of the two flags may be given. parse() does not check this; but if a file has one of them
+  /// and the command line the other, the flag of the file gets its default. `dtype=float64` means the flag with this
+  /// value; otherwise a flag excludes the other one unless it is empty, false or 0. Does nothing if there is no such
+  /// flag.
+  ArgumentParser& exclude(std::string_view one, std::string_view other);
+
+  /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. If the first argument ends
+  /// in .json, it is the path of a file with flags: {"max_steps": 5, …}. Flags after it replace its values. The key
+  /// `program` names the program that wrote the file. Errors: an unknown flag (with the nearest known one), a missing
+  /// value, a value of another type, a file of another program.
   bool parse(int argc, const char* const* argv);
   bool parse(const std::vector<std::string>& arguments);
+  /// Whether parse() reads `argument`, the first one of a command line, as a file with flags.
+  [[nodiscard]] static bool is_file(std::string_view argument);
   /// Returns a text with every flag, its default and its meaning.
   [[nodiscard]] std::string help() const;
   /// True when the command line (or file) set the flag.
@@ -71,7 +80,8 @@ class ArgumentParser {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   /// The name and value of every flag, whether given or not. Omits flags without effect and aliases.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
-  /// The same, in the form of the file that parse() reads. A flag without a value is null.
+  /// The same, in the form of the file that parse() reads, with the name of the program. A flag without a value is
+  /// null.
   [[nodiscard]] JsonObject json() const;
   /// Returns every flag with a value as a line `  --name value`, under the titles of the groups. The name that the flag
   /// has in an override follows in parentheses.
@@ -100,6 +110,13 @@ class ArgumentParser {
     std::string reason;
     bool is_absent = false;
   };
+  // A flag that excludes another one.
+  struct Exclusive {
+    std::string name;
+    std::string value;  // only with this value; "": with every value that is not empty, false or 0
+    [[nodiscard]] bool has(const std::string& value_of_flag) const;
+  };
+  using GivenRow = std::pair<Row*, std::string>;  // a flag of the command line with its value
   ArgumentParser& add(std::string name, Target target, std::string help);
   Row* find(std::string_view name);
   [[nodiscard]] const Foreign* find_foreign(std::string_view name) const;
@@ -111,6 +128,9 @@ class ArgumentParser {
   void read_value(const JsonObject& json, const std::string& key);
   [[nodiscard]] std::vector<OptionSyntax> syntax() const;
   void read_file(const std::string& path);
+  // The values of the file that flags of the command line exclude get their defaults.
+  void reset_excluded(const std::vector<GivenRow>& given);
+  static void reset(Row& row);
   static void assign(Row& row, const std::string& value);
   static std::string value_text(const Target& target);
 
@@ -120,6 +140,7 @@ class ArgumentParser {
   std::vector<Row> rows_;
   std::vector<std::pair<std::string, std::string>> aliases_;         // name, and the flag that it means
   std::vector<std::pair<std::string, std::string>> override_names_;  // name, and the flag that it means
+  std::vector<std::pair<Exclusive, Exclusive>> exclusions_;          // the first excludes the second
   std::vector<Foreign> foreign_;
   std::vector<std::string> notes_;
   std::vector<std::string> absent_;  // the flags that parse() reports as absent

@@ -82,7 +82,7 @@ class JsonObject {
   void require_known(const std::vector<std::string>& known) const;
 
   /// Returns the text, one key on each line. Doubles have enough digits to read back unchanged. NaN and infinity are
-  /// written as in Python (`NaN`, `Infinity`).
+  /// written as in Python (`NaN`, `Infinity`), and parse() reads these words.
   [[nodiscard]] std::string str() const;
   /// Writes str() to a temporary file beside `path` and renames it. Errors name the path.
   void save(const std::string& path) const;

@@ -32,6 +32,9 @@ void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>
 /// ranks, but mpirun started several processes.
 int virtual_rank_count(std::string_view flag, int given);
 
+/// Whether mpirun has started several processes.
+bool mpirun_started_several();
+
 /// A world of one rank, without threads or MPI.
 std::shared_ptr<ProcessGroup> make_single_rank_world();
 

@@ -31,14 +31,17 @@ const GlueTask& glue_task(std::string_view name);
 /// One or two texts and their label.
 struct LabelledText {
   std::string first, second, label;
+  std::int64_t line = 0;  // in the file, from 1
 };
 struct LabelledTexts {
   std::string name;  // of the file
   std::vector<LabelledText> samples;
-  std::int64_t skipped = 0;  // rows that lack fields, as some rows of QQP do
+  std::int64_t skipped = 0;            // rows that lack fields, as some rows of QQP do
+  std::vector<std::string> columns{};  // of the file
 };
 /// Parses the text of a file of the task. Labels may be the names or their numbers, and become the names. Errors name
-/// `name` and the row: a missing column, a label that the task does not have, a number that is none.
+/// `name`, and of a row the line: a missing column, a label that the task does not have, a score that is not a number from
+/// 0 to 5. A file without a usable row gives no samples.
 LabelledTexts parse_glue(const GlueTask& task, std::string_view text, std::string name);
 /// Reads a file. Errors: those of parse_glue().
 LabelledTexts read_glue(const GlueTask& task, const std::string& path);

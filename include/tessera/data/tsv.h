@@ -14,6 +14,7 @@ struct TsvTable {
   std::vector<std::string> columns;            // of the header
   std::vector<std::vector<std::string>> rows;  // each with as many fields
   std::int64_t skipped = 0;                    // rows with too few fields
+  std::vector<std::int64_t> lines{};           // of each row in the file, from 1
 
   /// The index of a column; -1 if there is none.
   [[nodiscard]] int find(std::string_view column) const;

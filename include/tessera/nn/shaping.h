@@ -26,7 +26,7 @@ class Flatten : public Callable<Flatten> {
 class Unflatten : public Callable<Unflatten> {
  public:
   Unflatten(int dim, Dims sizes) : dim_(dim), sizes_(std::move(sizes)) {}
-  /// Error unless the sizes multiply to that of the dim.
+  /// Error unless the sizes are at least 0, or -1, and multiply to that of the dim.
   Tensor forward(const Tensor& x);
   [[nodiscard]] std::string_view class_name() const override { return "Unflatten"; }
 

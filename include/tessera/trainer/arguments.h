@@ -120,8 +120,9 @@ struct TrainingArguments {
   bool eval_on_start = false;                           // evaluate before the first update
   std::optional<std::int64_t> eval_steps;               // updates between two evaluations; nullopt: logging_steps
   bool load_best_model_at_end = false;                  // the model of the checkpoint with the best metric
-  std::string metric_for_best_model;                    // loss, perplexity or bits_per_byte
+  std::string metric_for_best_model;                    // loss, perplexity, bits_per_byte, accuracy or one of GLUE
   bool greater_is_better = false;                       // the best checkpoint has the greatest metric
+  bool greater_is_better_is_given = false;              // if not, false is true for accuracy and the metrics of GLUE
   std::optional<std::int64_t> early_stopping_patience;  // evaluations without progress after which training ends
   double early_stopping_threshold = 0;                  // the least improvement that counts as progress
   std::string resume_from_checkpoint;                   // a folder, or "true": the newest one in output_dir
@@ -147,6 +148,9 @@ struct TrainingArguments {
   std::vector<std::string> notes;
   bool has_overrides = false;  // the command line has keys of mmf, so the run prints its configuration, as mmf does
   std::int64_t expected_ranks = 0;  // num_processes of --config_file; 0: any number
+  std::string program_name;         // of the program that read the command line; "": no program did
+  /// The flags whose values the program found itself, such as the files of --task_name.
+  std::vector<std::string> derived_flags;
 
   /// Binds the fields that `program` uses to their flags.
   void add_flags(ArgumentParser& parser);
@@ -154,7 +158,8 @@ struct TrainingArguments {
   void check() const;
   /// Name and value of every flag, as text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
-  /// The same as training_args.json, a file from which a program reads its flags. A flag without a value is null.
+  /// The same as training_args.json, a file with which the program starts the run again. A flag without a value is null,
+  /// as are the derived flags. The file neither continues the run nor replaces its output.
   [[nodiscard]] JsonObject json() const;
   /// The same as a text for the user: flags with a value in groups, each with the key that mmf has for it.
   [[nodiscard]] std::string configuration() const;

@@ -110,7 +110,8 @@ struct Metrics {
 };
 /// True for metrics whose greatest value is the best.
 bool greater_is_better(std::string_view metric);
-/// True if the best model has the greatest --metric_for_best_model.
+/// True if the best model has the greatest --metric_for_best_model: --greater_is_better if it is given, else the kind of
+/// the metric.
 bool wants_greater(const TrainingArguments& arguments);
 /// The value of --metric_for_best_model. Error, with the existing metrics, if there is no such metric.
 double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics);

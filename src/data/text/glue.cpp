@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 
 #include "tessera/base/error.h"
@@ -73,19 +72,25 @@ int column_of(const TsvTable& table, const std::string& name, const GlueTask& ta
   return found;
 }
 
+constexpr double kGreatestScore = 5;  // of STS-B, the only regression
+
 // The name of a label that is given by its name or its number.
-std::string label_name(const GlueTask& task, const std::string& label, const std::string& place) {
+std::string label_name(const GlueTask& task, const std::string& label, const std::string& name, std::int64_t line) {
   if (task.is_regression()) {
     double value = 0;
     const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), value);
-    require(error == std::errc() && end == label.data() + label.size() && std::isfinite(value),
-            "{}: {} must be a number, got \"{}\"", place, task.label, printable(label));
+    const bool is_number = error == std::errc() && end == label.data() + label.size();
+    require(is_number && value >= 0 && value <= kGreatestScore,
+            "{}, line {}: {} must be a number from 0 to {}, got \"{}\"", name, line, task.label, kGreatestScore,
+            printable(label));
     return label;
   }
   for (std::size_t i = 0; i < task.labels.size(); ++i)
     if (label == task.labels[i] || label == std::to_string(i)) return task.labels[i];
-  fail("{}: the label \"{}\" is not one of {}, or their numbers from 0", place, printable(label),
-       fmt::join(task.labels, ", "));
+  const bool may_be_header = !task.columns.empty() && line == 1;
+  fail("{}, line {}: the label \"{}\" is not one of {}, or their numbers from 0{}", name, line, printable(label),
+       fmt::join(task.labels, ", "),
+       may_be_header ? fmt::format("; files of the GLUE task {} have no header line", task.name) : "");
 }
 
 }  // namespace
@@ -108,14 +113,15 @@ const GlueTask& glue_task(std::string_view name) {
 
 LabelledTexts parse_glue(const GlueTask& task, std::string_view text, std::string name) {
   const TsvTable table = parse_tsv(text, std::move(name), {.columns = task.columns, .skips_short_rows = true});
-  LabelledTexts out{.name = table.name, .samples = {}, .skipped = table.skipped};
+  LabelledTexts out{.name = table.name, .samples = {}, .skipped = table.skipped, .columns = table.columns};
   const int first = column_of(table, task.first, task);
   const int second = task.second.empty() ? -1 : column_of(table, task.second, task);
   const int label = column_of(table, task.label, task);
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     const auto& row = table.rows[i];
-    out.samples.push_back({at(row, first), second < 0 ? "" : at(row, second),
-                           label_name(task, at(row, label), fmt::format("{}, sample {}", table.name, i + 1))});
+    const std::int64_t line = table.lines[i];
+    out.samples.push_back(
+        {at(row, first), second < 0 ? "" : at(row, second), label_name(task, at(row, label), table.name, line), line});
   }
   return out;
 }

@@ -44,6 +44,7 @@ TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& op
             "by tabs",
             out.name, number, fields.size(), out.columns.size());
     out.rows.push_back(std::move(fields));
+    out.lines.push_back(number);
   }
   require(!out.columns.empty(), "{}: has no header", out.name);
   return out;

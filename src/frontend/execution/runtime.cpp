@@ -15,6 +15,7 @@
 #include "execution/doctor_record.h"
 #include "execution/execute.h"
 #include "execution/recording.h"
+#include "tessera/base/argument_parser.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
@@ -133,7 +134,20 @@ int rank_count_of(std::string_view flag, const std::string& value) {
   return virtual_rank_count(flag, static_cast<int>(count));
 }
 
-// Removes `--virtual_ranks N` (or =N) from the arguments. Returns N, or CPU_NUM_DEVICES if the flag is absent.
+// The virtual ranks of a file with flags (`program FILE.json`), or 0. Ranks that mpirun has started replace them.
+int virtual_ranks_in_file(const std::vector<char*>& arguments) {
+  if (arguments.size() < 2 || !ArgumentParser::is_file(arguments[1]) || mpirun_started_several()) return 0;
+  std::int64_t count = 0;
+  try {
+    JsonObject::from_file(arguments[1]).read(kVirtualRanks.substr(2), count);
+  } catch (const Error&) {  // the program reports it
+    return 0;
+  }
+  return count == 0 ? 0 : rank_count_of(fmt::format("{}: {}", arguments[1], kVirtualRanks), std::to_string(count));
+}
+
+// Removes `--virtual_ranks N` (or =N) from the arguments. Returns N. If the flag is absent, returns the number of a file
+// with flags, or else CPU_NUM_DEVICES.
 int take_virtual_ranks(std::vector<char*>& arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string text = with_underscores(arguments[i]);
@@ -146,7 +160,8 @@ int take_virtual_ranks(std::vector<char*>& arguments) {
     arguments.erase(first, first + (joined ? 1 : 2));
     return rank_count_of(flag, value);
   }
-  return virtual_rank_count(kVirtualRanks, 0);
+  const int count = virtual_ranks_in_file(arguments);
+  return count > 0 ? count : virtual_rank_count(kVirtualRanks, 0);
 }
 
 // Runs a part of the program. If it fails, the rank writes what it has recorded.

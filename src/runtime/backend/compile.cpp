@@ -34,6 +34,14 @@ Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::
   return Literal::tuple(std::move(elements));
 }
 
+std::shared_ptr<Executable> built(const Backend& backend, const Program& program, ProcessGroup& world,
+                                  const ExecutableOptions& options, std::size_t hash) {
+  const TimedScope timed("CompileTime", "compile");
+  metrics().count("UncachedCompile");
+  check_device_count(program, world);
+  return backend.build(program, world, options, hash);
+}
+
 }  // namespace
 
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options) {
@@ -47,10 +55,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
       metrics().count("CachedCompile");
       return *known;
     }
-  const TimedScope timed("CompileTime", "compile");
-  metrics().count("UncachedCompile");
-  check_device_count(program, world);
-  std::shared_ptr<Executable> made = backend.build(program, world, options, hash);
+  std::shared_ptr<Executable> made = built(backend, program, world, options, hash);
   if (options.use_cache) {
     const auto most = static_cast<std::size_t>(tessera::options().integer("XLA_COMPILATION_CACHE_SIZE"));
     if (const auto evicted = cache.insert(hash, made, most).size(); evicted > 0)
@@ -63,7 +68,9 @@ ExecutableMemory planned_memory(const Program& program, int ranks, const std::ve
   AbsentWorld world(ranks, nodes);
   ExecutableOptions options;
   options.use_cache = false;
-  return compile(program, world, options)->memory();
+  if (!split_stages(program).stages.empty()) return compile(program, world, options)->memory();
+  const Backend& kernels = kernel_backend();  // the plan is theirs, whichever backend runs the program
+  return built(kernels, program, world, options, kernels.hash(program, world, options))->memory();
 }
 
 void clear_compile_cache() { RankContext::current().get<CompileCache>().executables = {}; }

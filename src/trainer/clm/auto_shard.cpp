@@ -40,6 +40,7 @@ TrainingArguments with_best_layout(TrainingArguments arguments) {
   const std::int64_t devices = device_count();
   // The same batch for all meshes.
   if (!arguments.global_batch_size) arguments.global_batch_size = arguments.micro_batch_rows(devices);
+  arguments.per_device_train_batch_size.reset();
   const auto world = joined_world();
   Found found;
   if (world->rank() == 0) found = search(arguments, devices);
@@ -54,6 +55,7 @@ TrainingArguments with_best_layout(TrainingArguments arguments) {
   arguments.notes.push_back(
       fmt::format("--auto_shard {} chose {}, planned with {:.4g} ms for a micro-batch and {} of memory",
                   arguments.auto_shard, found.layout.flags(), 1e3 * found.seconds, memory));
+  arguments.auto_shard.clear();  // as if the user had given the mesh
   return arguments;
 }
 

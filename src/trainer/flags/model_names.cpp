@@ -110,7 +110,10 @@ void use_tokenizer_of_model(TrainingArguments& arguments) {
       data::TokenFile::is_token_file(arguments.train_file))
     return;
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
-    if (is_there(fs::path(folder) / name)) arguments.tokenizer_name = folder;
+    if (is_there(fs::path(folder) / name)) {
+      arguments.tokenizer_name = folder;
+      arguments.derived_flags = {"tokenizer_name"};
+    }
 }
 
 }  // namespace tessera::trainer

@@ -137,6 +137,7 @@ std::int64_t rows_of_checkpoint(const TrainingArguments& arguments) {
 TrainingArguments with_largest_batch(TrainingArguments arguments) {
   if (const std::int64_t rows = rows_of_checkpoint(arguments); rows > 0) {
     arguments.per_device_train_batch_size.reset();
+    arguments.auto_find_batch_size = false;
     arguments.global_batch_size = rows;
     arguments.notes.push_back(fmt::format(
         "--auto_find_batch_size: the run continues with its batches of {} rows over all data shards", rows));

@@ -153,6 +153,7 @@ std::string what_is_recomputed(const BudgetPoint& point) {
 TrainingArguments with_point(TrainingArguments arguments, const BudgetPoint& point) {
   options().set("TESSERA_MEMORY_BUDGET", std::to_string(point.budget));
   arguments.gradient_checkpointing = point.checkpoints_blocks;
+  arguments.derived_flags.emplace_back("gradient_checkpointing");
   arguments.notes.push_back(fmt::format("--max_memory_per_rank {}: {}, planned with {} for a rank",
                                         arguments.max_memory_per_rank, what_is_recomputed(point),
                                         bytes_text(point.held_bytes)));

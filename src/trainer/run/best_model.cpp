@@ -66,15 +66,23 @@ bool BestModel::is_best_of_run(const std::string& checkpoint) const {
 
 std::string BestModel::load(TrainingSetup& setup) const {
   const std::string& folder = state_.best_model_checkpoint;
-  if (folder.empty()) return "";
+  const std::string& name = arguments_.metric_for_best_model;
+  const std::string metric = name.empty() ? "loss" : name;
+  if (folder.empty()) {
+    if (RankContext::current().rank() == 0)
+      log_warning(
+          "--load_best_model_at_end: no complete checkpoint has a number as its {}; the model of the last update is "
+          "kept",
+          metric);
+    return "";
+  }
   if (const std::string reason = damage_of(folder); !reason.empty()) {
     if (RankContext::current().rank() == 0)
       log_warning("--load_best_model_at_end: {}; the model of the last update is kept", reason);
     return "";
   }
   load_checkpoint(folder, {{"model", setup.network->state_dict()}});
-  const std::string& name = arguments_.metric_for_best_model;
-  return fmt::format("best model {}: {} {:.4f}", folder, name.empty() ? "loss" : name, *state_.best_metric);
+  return fmt::format("best model {}: {} {:.4f}", folder, metric, *state_.best_metric);
 }
 
 }  // namespace tessera::trainer

@@ -26,8 +26,8 @@ class BestModel {
   void finish();
   /// After the run was continued from `checkpoint`: finds the best checkpoint beside it, if the folder has been moved.
   void find_beside(const std::string& checkpoint);
-  /// Gives the model the values of the best checkpoint, and returns a line for the user. If the checkpoint is damaged or
-  /// missing, returns "" after a warning, and the model keeps its values. Collective.
+  /// Gives the model the values of the best checkpoint, and returns a line for the user. If there is none, as when every
+  /// metric was NaN, or it is damaged or missing, returns "" after a warning, and the model keeps its values. Collective.
   std::string load(TrainingSetup& setup) const;
 
  private:

@@ -2,6 +2,7 @@
 #include "run/step_runner.h"
 
 #include "tessera/base/text.h"
+#include "tessera/frontend/execution/eager_mode.h"
 #include "tessera/frontend/tensor/functions.h"
 
 namespace tessera::trainer {
@@ -19,7 +20,8 @@ StepRunner::StepRunner(const TrainingArguments& arguments, Task& task)
 void StepRunner::restart_loss_sum() { loss_sum_ = Tensor::scalar(DType::kF64, 0); }
 
 StartedUpdate StepRunner::run(const std::vector<data::Batch>& batches) {
-  StartedUpdate out = batches.size() == 1 ? run_compiled(batches.front()) : run_traced(batches);
+  const bool is_compiled = batches.size() == 1 && !experimental::is_eager_mode();
+  StartedUpdate out = is_compiled ? run_compiled(batches.front()) : run_traced(batches);
   loss_sum_ = out.loss_sum;
   return out;
 }

@@ -2,6 +2,7 @@
 // Training of a classifier of texts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "bert_parts.h"
@@ -88,7 +89,7 @@ LossParts squared_errors(const Tensor& logits, const Tensor& labels, const Tenso
 class ClassificationTask final : public Task {
  public:
   ClassificationTask(const TrainingArguments& arguments, const std::string& folder)
-      : train_(arguments.train_file.empty() ? data::LabelledTexts{} : read_texts(arguments, arguments.train_file)),
+      : train_(arguments.train_file.empty() ? data::LabelledTexts{} : read_training_texts(arguments)),
         labels_(text_labels(arguments, train_, train_.name.empty() ? bert_config(arguments, folder).num_labels : 0)),
         metrics_(metrics_of_predictions(arguments)),
         vocabulary_(BertVocabulary::of(arguments, folder)),
@@ -109,10 +110,7 @@ class ClassificationTask final : public Task {
     loader_ = make_train_loader(arguments,
                                 std::make_shared<MemorySource>(labelled_samples(train_, vocabulary_, labels_, length_)),
                                 std::move(options));
-    if (arguments.validation_file.empty()) return;
-    const data::LabelledTexts held_out = read_texts(arguments, arguments.validation_file);
-    if (const std::string note = skipped_note(held_out); !note.empty()) model_.notes.push_back(note);
-    held_out_ = std::make_shared<MemorySource>(labelled_samples(held_out, vocabulary_, labels_, length_));
+    if (!arguments.validation_file.empty()) read_held_out(arguments);
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -175,6 +173,18 @@ class ClassificationTask final : public Task {
   }
 
  private:
+  // A file that was found, and not given, may be without samples.
+  void read_held_out(const TrainingArguments& arguments) {
+    const data::LabelledTexts texts = read_texts(arguments, arguments.validation_file);
+    if (const std::string reason = no_sample_text(arguments, texts); !reason.empty()) {
+      const auto& derived = arguments.derived_flags;
+      require(std::find(derived.begin(), derived.end(), "validation_file") != derived.end(), "{}", reason);
+      model_.notes.push_back(reason + ": no evaluation");
+      return;
+    }
+    if (const std::string note = skipped_note(texts); !note.empty()) model_.notes.push_back(note);
+    held_out_ = std::make_shared<MemorySource>(labelled_samples(texts, vocabulary_, labels_, length_));
+  }
   [[nodiscard]] LossParts errors_of(const Tensor& logits, const BatchTensors& batch) const {
     return squared_errors(logits, input_of(model_, batch, "labels"), input_of(model_, batch, "attention_mask"));
   }
@@ -220,7 +230,9 @@ int run_classification(const TrainingArguments& given) {
   check_same_on_all_ranks(given.values());
   const TrainingArguments arguments = with_glue_files(given);
   (void)model_folder(arguments);  // an error before the output folder is created
-  check_files_on_all_ranks({{arguments.train_file, "--train_file", ""},
+  const bool is_found = given.train_file.empty();
+  const char* const train_flag = !is_found ? "--train_file" : given.data_dir.empty() ? "--task_name" : "--data_dir";
+  check_files_on_all_ranks({{arguments.train_file, train_flag, ""},
                             {arguments.validation_file, "--validation_file", ""},
                             {arguments.fsdp_config_file(), "--fsdp_config", ""}});
   check_same_inputs(arguments);

@@ -112,4 +112,12 @@ std::vector<std::pair<std::string, double>> glue_metrics(const std::vector<std::
   return out;
 }
 
+std::vector<std::string> evaluation_names(const data::GlueTask* task) {
+  if (task == nullptr) return {"loss", "accuracy"};
+  std::vector<std::string> out = {"loss"};
+  out.insert(out.end(), task->metrics.begin(), task->metrics.end());
+  if (task->metrics.size() > 1) out.emplace_back("combined_score");
+  return out;
+}
+
 }  // namespace tessera::trainer

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/data/glue.h"
+
 namespace tessera::trainer {
 
 /// The fraction of equal values.
@@ -25,5 +27,8 @@ double spearman_of(const std::vector<double>& predictions, const std::vector<dou
 std::vector<std::pair<std::string, double>> glue_metrics(const std::vector<std::string>& names,
                                                          const std::vector<double>& predictions,
                                                          const std::vector<double>& labels);
+/// The names of all values that an evaluation of the task has: loss, its metrics and combined_score. Without a task (null)
+/// loss and accuracy.
+std::vector<std::string> evaluation_names(const data::GlueTask* task);
 
 }  // namespace tessera::trainer

@@ -43,9 +43,11 @@ TextColumns columns_of(const data::TsvTable& table) {
 data::LabelledTexts texts_of(const data::TsvTable& table) {
   const TextColumns columns = columns_of(table);
   data::LabelledTexts out{.name = table.name, .samples = {}};
-  for (const auto& row : table.rows)
-    out.samples.push_back(
-        {at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second), at(row, columns.label)});
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const auto& row = table.rows[i];
+    out.samples.push_back({at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second),
+                           at(row, columns.label), table.lines[i]});
+  }
   return out;
 }
 
@@ -71,14 +73,35 @@ TrainingArguments with_glue_files(TrainingArguments arguments) {
   const fs::path folder = data::find_glue_folder(*task, arguments.data_dir, arguments.cache_dir);
   arguments.train_file = (folder / "train.tsv").string();
   const std::string held_out = (folder / task->validation_file).string();
-  if (arguments.validation_file.empty() && fs::exists(held_out)) arguments.validation_file = held_out;
-  arguments.data_dir.clear();  // training_args.json has the files
+  arguments.derived_flags.emplace_back("train_file");
+  if (arguments.validation_file.empty() && fs::exists(held_out)) {
+    arguments.validation_file = held_out;
+    arguments.derived_flags.emplace_back("validation_file");
+  }
+  if (arguments.validation_file.empty() && arguments.do_eval && !arguments.dry_run)
+    arguments.notes.push_back(fmt::format("no {} in {}: no evaluation", task->validation_file, folder.string()));
   return arguments;
 }
 
 data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path) {
   const data::GlueTask* task = glue_task_of(arguments);
   return task != nullptr ? data::read_glue(*task, path) : texts_of(data::read_tsv(path));
+}
+
+std::string no_sample_text(const TrainingArguments& arguments, const data::LabelledTexts& texts) {
+  if (!texts.samples.empty()) return "";
+  if (texts.skipped == 0) return texts.name + ": contains no sample";
+  const data::GlueTask* task = glue_task_of(arguments);
+  const bool has_header = task == nullptr || task->columns.empty();
+  return fmt::format("{}: contains no sample; {} {} fields of the {} that the {} has: {}", texts.name, texts.skipped,
+                     texts.skipped == 1 ? "row lacks" : "rows lack", texts.columns.size(),
+                     has_header ? "header" : "GLUE task " + task->name, fmt::join(texts.columns, ", "));
+}
+
+data::LabelledTexts read_training_texts(const TrainingArguments& arguments) {
+  data::LabelledTexts out = read_texts(arguments, arguments.train_file);
+  require(!out.samples.empty(), "{}", [&] { return no_sample_text(arguments, out); });
+  return out;
 }
 
 TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts, std::int64_t count) {
@@ -101,9 +124,8 @@ TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledT
 std::vector<data::Arrays> labelled_samples(const data::LabelledTexts& texts, const BertVocabulary& vocabulary,
                                            const TextLabels& labels, std::int64_t length) {
   std::vector<data::Arrays> out;
-  for (std::size_t i = 0; i < texts.samples.size(); ++i) {
-    const data::LabelledText& sample = texts.samples[i];
-    const Literal label = label_value(sample.label, labels, fmt::format("{}, sample {}", texts.name, i + 1));
+  for (const data::LabelledText& sample : texts.samples) {
+    const Literal label = label_value(sample.label, labels, fmt::format("{}, line {}", texts.name, sample.line));
     const auto text = vocabulary.encode(sample.first, sample.second, length);
     const std::int64_t size = isize(text.input_ids);
     out.push_back({{"input_ids", Literal::from<std::int32_t>({size}, text.input_ids)},

@@ -22,16 +22,21 @@ struct TextLabels {
 
 /// The task of --task_name; null without the flag.
 const data::GlueTask* glue_task_of(const TrainingArguments& arguments);
-/// Replaces an empty --train_file by that of --task_name, and then an empty --validation_file too, if it exists. In a dry
-/// run, files are only searched in --data_dir. Errors: those of find_glue_folder().
+/// Replaces an empty --train_file by that of --task_name, and then an empty --validation_file too, if it exists. If it does
+/// not, --do_eval gets a note. These files are derived flags. In a dry run, files are only searched in --data_dir. Errors:
+/// those of find_glue_folder().
 TrainingArguments with_glue_files(TrainingArguments arguments);
 
 /// Reads a file in the layout of --task_name, or any TSV file with a column `label` and one or two columns of text.
 /// Errors: those of read_tsv() and parse_glue(); no such columns.
 data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path);
+/// The error about a file without samples, with the number of rows that lack fields; "" if there are samples.
+std::string no_sample_text(const TrainingArguments& arguments, const data::LabelledTexts& texts);
+/// Reads --train_file as read_texts() does. Error if it has no sample.
+data::LabelledTexts read_training_texts(const TrainingArguments& arguments);
 /// The labels of --task_name, else those that `texts` has, in alphabetical order. Without texts `count` numbered ones.
 TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts, std::int64_t count);
-/// Tokens and label of each text: `input_ids`, `token_type_ids` and `labels`. Error, with the sample, for a label that
+/// Tokens and label of each text: `input_ids`, `token_type_ids` and `labels`. Error, with the line, for a label that
 /// is not one of `labels`.
 std::vector<data::Arrays> labelled_samples(const data::LabelledTexts& texts, const BertVocabulary& vocabulary,
                                            const TextLabels& labels, std::int64_t length);

@@ -106,8 +106,8 @@ void check_backend();
 /// collectives); there is no code to run an op.
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const ExecutableOptions& options = {});
 
-/// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes(). The backend
-/// REFERENCE plans only arguments and results.
+/// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes(). It is
+/// that of the kernels, whichever backend is selected.
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
 
 /// The bytes that programs may add to the memory of each rank of `world`: what the limits that are checked before a first
