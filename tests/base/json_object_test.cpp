@@ -100,7 +100,7 @@ TEST(JsonObject, WritesDoublesThatReadBackUnchanged) {
   odd.set("inf", -std::numeric_limits<double>::infinity());
   EXPECT_EQ(odd.str(), "{\n  \"nan\": NaN,\n  \"inf\": -Infinity\n}\n");
   const JsonObject words = JsonObject::parse(
-      R"({"nan": NaN, "list": [Infinity, 0.5, -Infinity], "NaN": "NaN \\" Infinity", "zero": -0.0, "inf": -Infinity})");
+      R"({"nan": NaN, "list": [Infinity, 0.5, -Infinity], "NaN": "NaN \" Infinity", "zero": -0.0, "inf": -Infinity})");
   double value = 0;
   EXPECT_TRUE(words.read("nan", value));
   EXPECT_TRUE(std::isnan(value));

@@ -139,7 +139,7 @@ std::string find_glue_folder(const GlueTask& task, const std::string& data_dir, 
   for (const std::string& root : {cache_dir, options().text("TESSERA_DATA")})
     for (const char* parent : {"glue_data", "glue", ""}) {
       if (root.empty()) continue;
-      const std::string folder = (fs::path(root) / parent / task.folder).string();
+      std::string folder = (fs::path(root) / parent / task.folder).string();
       if (fs::is_directory(folder)) return folder;
       searched.push_back(folder);
     }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "config_form.h"
 #include "tessera/base/text.h"
@@ -113,8 +112,8 @@ void check_sliding_window(const Config& config, const std::string& origin) {
 /// The decoder of a configuration without biases, norms of heads and windows. `family` is the first part of the names
 /// of its classes.
 template <class Config>
-DecoderOptions decoder_options(const Config& config, std::string family) {
-  return {.family = std::move(family),
+DecoderOptions decoder_options(const Config& config, const std::string& family) {
+  return {.family = family,
           .vocabulary = config.vocab_size,
           .positions = config.max_position_embeddings,
           .layers = config.num_hidden_layers,
