@@ -51,7 +51,7 @@ Tensor PixelShuffle::forward(const Tensor& x) {
   return apart.transpose({0, 1, 4, 2, 5, 3}, where).reshape({n, channels, h * r, w * r}, where);
 }
 
-Upsample::Upsample(Size2d scale_factor) {
+Upsample::Upsample(const Size2d& scale_factor) {
   const Dims& factors = scale_factor;
   const bool is_positive = std::all_of(factors.begin(), factors.end(), [](std::int64_t factor) { return factor >= 1; });
   require((factors.size() == 1 || factors.size() == 2) && is_positive,

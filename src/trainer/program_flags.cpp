@@ -148,8 +148,8 @@ void check_bert_flags(const TrainingArguments& a) {
           "--config_name is needed: the config.json of a BERT, or tiny, bert-base-uncased or bert-large-uncased; or "
           "--model_name_or_path: a folder with config.json and model.safetensors");
   constexpr std::int64_t kLeast = 4;  // the special tokens, and one more
-  require(a.max_seq_length.value_or(kLeast) >= kLeast, "--max_seq_length must be at least {}, got {}", kLeast,
-          *a.max_seq_length);
+  const std::int64_t length = a.max_seq_length.value_or(kLeast);
+  require(length >= kLeast, "--max_seq_length must be at least {}, got {}", kLeast, length);
 }
 
 // Of the evaluation of a classification. The metrics of the other programs are the choices of the flag.

@@ -53,7 +53,7 @@ class PixelShuffle : public Callable<PixelShuffle> {
 class Upsample : public Callable<Upsample> {
  public:
   /// One factor for both dims, or {h, w}. Error unless they are positive.
-  explicit Upsample(Size2d scale_factor);
+  explicit Upsample(const Size2d& scale_factor);
   Tensor forward(const Tensor& x);
   [[nodiscard]] std::string_view class_name() const override { return "Upsample"; }
 
