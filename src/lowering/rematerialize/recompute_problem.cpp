@@ -263,7 +263,7 @@ RecomputeProblem recompute_problem(const Schedule& schedule, const std::vector<L
 solver::Budget recompute_budget(const RecomputeProblem& graph) {
   solver::Budget out;
   out.threads = 2;
-  out.work = 16'000'000 + std::int64_t{10'000} * isize(graph.problem.nodes);
+  out.work = 10'000'000 + std::int64_t{25'000} * isize(graph.problem.nodes);
   return out;
 }
 
