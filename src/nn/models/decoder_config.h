@@ -109,6 +109,20 @@ void check_sliding_window(const Config& config, const std::string& origin) {
   require(config.sliding_window >= 0, "{}: sliding_window must not be negative, got {}", origin, config.sliding_window);
 }
 
+/// The preset tiny(): 2 layers of 32 channels.
+template <class Config>
+Config tiny_decoder(std::int64_t vocab_size) {
+  Config out;
+  out.vocab_size = vocab_size;
+  out.hidden_size = 32;
+  out.intermediate_size = 88;
+  out.num_hidden_layers = 2;
+  out.num_attention_heads = 4;
+  out.num_key_value_heads = 2;
+  out.max_position_embeddings = 128;
+  return out;
+}
+
 /// The decoder of a configuration without biases, norms of heads and windows. `family` is the first part of the names
 /// of its classes.
 template <class Config>

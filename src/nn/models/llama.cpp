@@ -65,17 +65,7 @@ std::string LlamaConfig::to_json() const {
   return json.str();
 }
 
-LlamaConfig LlamaConfig::tiny(std::int64_t vocab_size) {
-  LlamaConfig out;
-  out.vocab_size = vocab_size;
-  out.hidden_size = 32;
-  out.intermediate_size = 88;
-  out.num_hidden_layers = 2;
-  out.num_attention_heads = 4;
-  out.num_key_value_heads = 2;
-  out.max_position_embeddings = 128;
-  return out;
-}
+LlamaConfig LlamaConfig::tiny(std::int64_t vocab_size) { return tiny_decoder<LlamaConfig>(vocab_size); }
 
 LlamaConfig LlamaConfig::llama2_7b() {
   LlamaConfig out;

@@ -64,14 +64,7 @@ std::string MistralConfig::to_json() const {
 }
 
 MistralConfig MistralConfig::tiny(std::int64_t vocab_size) {
-  MistralConfig out;
-  out.vocab_size = vocab_size;
-  out.hidden_size = 32;
-  out.intermediate_size = 88;
-  out.num_hidden_layers = 2;
-  out.num_attention_heads = 4;
-  out.num_key_value_heads = 2;
-  out.max_position_embeddings = 128;
+  MistralConfig out = tiny_decoder<MistralConfig>(vocab_size);
   out.sliding_window = 16;
   return out;
 }

@@ -79,15 +79,9 @@ std::string MixtralConfig::to_json() const {
 }
 
 MixtralConfig MixtralConfig::tiny(std::int64_t vocab_size) {
-  MixtralConfig out;
-  out.vocab_size = vocab_size;
-  out.hidden_size = 32;
+  MixtralConfig out = tiny_decoder<MixtralConfig>(vocab_size);
   out.intermediate_size = 56;
-  out.num_hidden_layers = 2;
-  out.num_attention_heads = 4;
-  out.num_key_value_heads = 2;
   out.num_local_experts = 4;
-  out.max_position_embeddings = 128;
   return out;
 }
 

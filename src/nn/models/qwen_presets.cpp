@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The published sizes. Their files have a sliding window, but do not use it.
+#include "decoder_config.h"
 #include "tessera/nn/models/qwen.h"
 
 namespace tessera::nn {
@@ -24,17 +25,7 @@ Qwen3Config qwen3_base() {
 
 }  // namespace
 
-Qwen2Config Qwen2Config::tiny(std::int64_t vocab_size) {
-  Qwen2Config out;
-  out.vocab_size = vocab_size;
-  out.hidden_size = 32;
-  out.intermediate_size = 88;
-  out.num_hidden_layers = 2;
-  out.num_attention_heads = 4;
-  out.num_key_value_heads = 2;
-  out.max_position_embeddings = 128;
-  return out;
-}
+Qwen2Config Qwen2Config::tiny(std::int64_t vocab_size) { return tiny_decoder<Qwen2Config>(vocab_size); }
 
 Qwen2Config Qwen2Config::qwen2_0_5b() {
   Qwen2Config out = qwen2_base();
@@ -71,15 +62,8 @@ Qwen2Config Qwen2Config::qwen2_7b() {
 }
 
 Qwen3Config Qwen3Config::tiny(std::int64_t vocab_size) {
-  Qwen3Config out;
-  out.vocab_size = vocab_size;
-  out.hidden_size = 32;
-  out.intermediate_size = 88;
-  out.num_hidden_layers = 2;
-  out.num_attention_heads = 4;
-  out.num_key_value_heads = 2;
+  Qwen3Config out = tiny_decoder<Qwen3Config>(vocab_size);
   out.head_dim = 10;
-  out.max_position_embeddings = 128;
   return out;
 }
 
