@@ -20,6 +20,24 @@ bool is_narrow(const Type& type) {
   return type.is_array() && (type.dtype() == DType::kBF16 || type.dtype() == DType::kF16);
 }
 
+// Whether this is an op on narrow numbers that can also be computed in f32.
+bool can_widen(const Computation& computation, Id id) {
+  const Instruction& instruction = computation[id];
+  if (!instruction.op->elementwise || instruction.sharding || !instruction.control_predecessors.empty()) return false;
+  if (instruction.op == &rows::kConvert || !is_narrow(instruction.type)) return false;
+  return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
+    const Type& type = computation[operand].type;
+    return type.dtype() == instruction.type.dtype() || type.dtype() == DType::kPred;
+  });
+}
+
+// A program without such ops need not be scheduled.
+bool has_narrow_ops(const Computation& computation) {
+  for (Id id = 0; id < computation.size(); ++id)
+    if (can_widen(computation, id)) return true;
+  return false;
+}
+
 class GroupWidening {
  public:
   explicit GroupWidening(const Program& program)
@@ -55,16 +73,7 @@ class GroupWidening {
   }
 
  private:
-  // Whether this is an op on narrow numbers that can also be computed in f32.
-  [[nodiscard]] bool widens(Id id) const {
-    const Instruction& instruction = computation_[id];
-    if (!instruction.op->elementwise || instruction.sharding || !instruction.control_predecessors.empty()) return false;
-    if (instruction.op == &rows::kConvert || !is_narrow(instruction.type)) return false;
-    return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
-      const Type& type = computation_[operand].type;
-      return type.dtype() == instruction.type.dtype() || type.dtype() == DType::kPred;
-    });
-  }
+  [[nodiscard]] bool widens(Id id) const { return can_widen(computation_, id); }
   // The operand x if this is a conversion of a narrow x to f32.
   [[nodiscard]] std::optional<Id> is_widening(Id id) const {
     const Instruction& instruction = computation_[id];
@@ -133,9 +142,10 @@ class GroupWidening {
 
 }  // namespace
 
-Program fused_excess_precision(const Program& program) {
+std::optional<Program> fused_excess_precision(const Program& program) {
+  if (!has_narrow_ops(program.entry_computation())) return std::nullopt;
   GroupWidening widening(program);
-  if (!widening.finds_any()) return program;
+  if (!widening.finds_any()) return std::nullopt;
   const Computation* entry = &program.entry_computation();
   return remove_dead_code(rewrite_computations(
       program, [&](ComputationRewriter& rewriter) { widening.rewrite(rewriter); },

@@ -19,7 +19,9 @@ Program with_chunked_logits(Program program, const LoweringOptions& options) {
     if (auto chunked = chunk_logits(program, options.largest_value))
       if (needs_less_memory(*chunked, program)) program = *std::move(chunked);
   program = rematerialize_elementwise(program);
-  return options.excess_precision ? rematerialize_elementwise(fused_excess_precision(program)) : program;
+  if (options.excess_precision)
+    if (auto widened = fused_excess_precision(program)) program = rematerialize_elementwise(*widened);
+  return program;
 }
 
 // Chunked attention costs time, so it is used only if it reduces the planned memory.

@@ -143,9 +143,16 @@ class Recomputing {
   boost::unordered_flat_map<std::pair<int, Id>, Id> made_;  // by step and old id
 };
 
+// Whether an array is large enough to be worth it. A small program has none, so it need not be scheduled.
+bool has_large_values(const Computation& computation) {
+  return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                     [](const Instruction& i) { return i.op->elementwise && i.type.byte_size() >= kSmall; });
+}
+
 }  // namespace
 
 Program rematerialize_elementwise(const Program& program) {
+  if (!has_large_values(program.entry_computation())) return program;
   Recomputing recomputing(program);
   if (!recomputing.find()) return program;
   const Computation* entry = &program.entry_computation();

@@ -17,19 +17,29 @@ class Grouper {
     position_.assign(flow.kinds.size(), -1);
     for (int p = 0; p < isize(order); ++p) at(position_, at(order, p)) = p;
     group_of_.assign(flow.kinds.size(), -1);
+    sources_.resize(flow.kinds.size());
+    for (const Id id : order) {
+      if (!can_join(id)) continue;
+      for (const Id reader : at(flow.consumers, at(flow.first_slot, id))) at(sources_, reader).push_back(id);
+    }
+    is_awaited_.assign(flow.kinds.size(), false);
+    for (const auto& waits : flow.waits)
+      for (const Id before : waits) is_awaited_[static_cast<std::size_t>(before)] = true;
   }
 
   std::vector<std::vector<Id>> run() {
     for (const Id id : order_) {
-      if (add_to_product(id)) continue;
-      if (can_join(id))
-        join(id);
-      else
-        start(id, {});
+      if (!add_to_product(id)) {
+        if (can_join(id))
+          join(id);
+        else
+          start(id, {});
+      }
+      note_reads(id);
     }
     std::vector<std::vector<Id>> steps(order_.size());  // by the position of the last member
-    for (auto& group : groups_)
-      if (!group.empty()) at(steps, at(position_, group.back())) = std::move(group);
+    for (auto& [members, readers, shape, awaited] : groups_)
+      if (!members.empty()) at(steps, at(position_, members.back())) = std::move(members);
     std::erase_if(steps, [](const auto& step) { return step.empty(); });
     return steps;
   }
@@ -49,13 +59,25 @@ class Grouper {
     return b.columns != 0 && a.full * b.columns == b.full ? std::optional(b) : std::nullopt;
   }
 
+  struct Group {
+    std::vector<Id> members;
+    std::vector<Id> readers;  // instructions of other groups, so far, that read members
+    Shape shape;
+    bool awaited = false;  // through a control edge
+  };
+
   bool can_join(Id id) const {
     return at(flow_.kinds, id) == OpKind::kElementwise || columns_of(at(flow_.views, id)) > 0;
   }
   void start(Id id, const Shape& shape) {
     at(group_of_, id) = isize(groups_);
-    groups_.push_back({id});
-    shapes_.push_back(shape);
+    groups_.push_back({{id}, {}, shape, at(is_awaited_, id)});
+  }
+  // Records that `id`, which has a group now, reads values of other groups.
+  void note_reads(Id id) {
+    for (const Id source : at(sources_, id))
+      if (const int group = at(group_of_, source); group >= 0 && group != at(group_of_, id))
+        at(groups_, group).readers.push_back(id);
   }
 
   // Fuses x + dot(..) if neither operand has another reader: the dot adds to x in place.
@@ -70,8 +92,8 @@ class Grouper {
       if (at(flow_.consumers, product.origin).size() != 1 || at(flow_.is_result, product.origin)) continue;
       if (other.view || !dies_at(other.origin, id)) continue;
       const int group = at(group_of_, source);
-      if (group < 0 || at(groups_, group).size() != 1) continue;
-      at(groups_, group).push_back(id);
+      if (group < 0 || at(groups_, group).members.size() != 1) continue;
+      at(groups_, group).members.push_back(id);
       return true;
     }
     return false;
@@ -110,30 +132,37 @@ class Grouper {
 
   void join(Id id) {
     std::vector<int> together = candidates(id);
-    drop_those_read_elsewhere(id, together);
+    drop_those_read_elsewhere(together);
     std::size_t size = 1;
     std::erase_if(together, [&](int group) {
-      if (size + at(groups_, group).size() > kMaxGroup) return true;
-      size += at(groups_, group).size();
+      const std::size_t more = at(groups_, group).members.size();
+      if (size + more > kMaxGroup) return true;
+      size += more;
       return false;
     });
-    drop_those_read_elsewhere(id, together);  // groups that were dropped for their size count as outside readers
-    Shape shape =
+    drop_those_read_elsewhere(together);  // groups that were dropped for their size count as outside readers
+    const Shape shape =
         own_shape(id, [&](int group) { return std::find(together.begin(), together.end(), group) != together.end(); });
     if (together.empty()) return start(id, shape);
-    std::vector<Id> members;
-    for (const int group : together) {
-      const auto both = merged(shape, at(shapes_, group));
+    groups_.push_back(combined(id, together, shape));
+  }
+  // Moves the members of the groups, and `id`, to a new group.
+  Group combined(Id id, const std::vector<int>& together, const Shape& shape) {
+    Group out{{}, {}, shape, at(is_awaited_, id)};
+    for (const int one : together) {
+      Group& group = at(groups_, one);
+      const auto both = merged(out.shape, group.shape);
       ensure(both.has_value(), "groups of other shapes run together");
-      shape = *both;
-      members.insert(members.end(), at(groups_, group).begin(), at(groups_, group).end());
-      at(groups_, group).clear();
+      out.shape = *both;
+      out.members.insert(out.members.end(), group.members.begin(), group.members.end());
+      out.readers.insert(out.readers.end(), group.readers.begin(), group.readers.end());
+      group = {};
     }
-    std::sort(members.begin(), members.end(), [&](Id a, Id b) { return at(position_, a) < at(position_, b); });
-    members.push_back(id);
-    for (const Id member : members) at(group_of_, member) = isize(groups_);
-    groups_.push_back(std::move(members));
-    shapes_.push_back(shape);
+    std::sort(out.members.begin(), out.members.end(), [&](Id a, Id b) { return at(position_, a) < at(position_, b); });
+    out.members.push_back(id);
+    for (const Id member : out.members) at(group_of_, member) = isize(groups_);
+    std::erase_if(out.readers, [&](Id reader) { return at(group_of_, reader) == isize(groups_); });
+    return out;
   }
 
   // The groups of operands that are read element by element, or one element per row, and whose shapes fit.
@@ -157,50 +186,34 @@ class Grouper {
     }
     std::erase_if(found, [&](int group) {
       if (std::find(refused.begin(), refused.end(), group) != refused.end()) return true;
-      const auto both = merged(shape, at(shapes_, group));
+      const auto both = merged(shape, at(groups_, group).shape);
       if (both) shape = *both;
       return !both;
     });
     return found;
   }
 
-  // A group may be delayed to `id` only if no outside instruction reads it, or waits for it, before.
-  void drop_those_read_elsewhere(Id id, std::vector<int>& together) const {
-    const auto inside = [&](Id reader) {
-      return std::find(together.begin(), together.end(), at(group_of_, reader)) != together.end();
+  // A group may be delayed to the next instruction only if no instruction outside read it, or waits for it, before.
+  void drop_those_read_elsewhere(std::vector<int>& together) const {
+    const auto is_read_outside = [&](int group) {
+      const auto& readers = at(groups_, group).readers;
+      return std::any_of(readers.begin(), readers.end(), [&](Id reader) {
+        return std::find(together.begin(), together.end(), at(group_of_, reader)) == together.end();
+      });
     };
-    const auto reads_members = [&](int group) {
-      for (const Id member : at(groups_, group))
-        for (const Id reader : at(flow_.consumers, at(flow_.first_slot, member)))
-          if (at(position_, reader) >= 0 && at(position_, reader) < at(position_, id) && !inside(reader)) return true;
-      return false;
-    };
-    while (std::erase_if(together, reads_members) > 0) {
-    }
     // A group that others await through a control edge stays at its place.
-    std::erase_if(together, [&](int group) {
-      return std::any_of(at(groups_, group).begin(), at(groups_, group).end(),
-                         [&](Id member) { return is_awaited(member); });
-    });
-    while (std::erase_if(together, reads_members) > 0) {
+    std::erase_if(together, [&](int group) { return at(groups_, group).awaited; });
+    while (std::erase_if(together, is_read_outside) > 0) {
     }
-  }
-  bool is_awaited(Id id) const {
-    if (awaited_.empty()) {
-      awaited_.assign(flow_.kinds.size(), false);
-      for (const auto& waits : flow_.waits)
-        for (const Id before : waits) awaited_[static_cast<std::size_t>(before)] = true;
-    }
-    return at(awaited_, id);
   }
 
   const Flow& flow_;
   const std::vector<Id>& order_;
   std::vector<int> position_;
-  std::vector<int> group_of_;
-  std::vector<std::vector<Id>> groups_;
-  std::vector<Shape> shapes_;  // per group
-  mutable std::vector<bool> awaited_;
+  std::vector<int> group_of_;             // per instruction; -1 for sums that dots compute
+  std::vector<std::vector<Id>> sources_;  // per instruction: the members of groups that it reads
+  std::vector<bool> is_awaited_;          // per instruction
+  std::vector<Group> groups_;
 };
 
 }  // namespace

@@ -79,8 +79,8 @@ std::optional<Program> chunk_logits(const Program& program, std::int64_t most_by
 Program rematerialize_elementwise(const Program& program);
 
 /// Keeps 16-bit floats that are computed and read inside of one fused group in f32 (excess precision), if that saves
-/// conversions.
-Program fused_excess_precision(const Program& program);
+/// conversions. nullopt if there is no such value.
+std::optional<Program> fused_excess_precision(const Program& program);
 
 /// Computes or gathers values of the forward pass again in the backward pass, so that the program needs at most
 /// `most_bytes` (Schedule::peak_bytes). With `offload`, it may also write them to a file and read them back. Chooses the
