@@ -134,7 +134,9 @@ int run(int argc, char** argv) {
   a.options.known_tokens = std::min<std::int64_t>(tokenizer->vocab_size(), model->shape().vocabulary);
   a.options.seed = static_cast<std::uint64_t>(a.seed);
   if (const auto end = tokenizer->end_of_text(); end && !a.report) a.options.stop_tokens = {*end};
-  const std::vector<ts::nn::Tokens> prompts(static_cast<std::size_t>(a.batch), tokenizer->encode(a.prompt));
+  ts::nn::Tokens prompt = tokenizer->document_prefix();
+  for (const std::int32_t id : tokenizer->encode(a.prompt)) prompt.push_back(id);
+  const std::vector<ts::nn::Tokens> prompts(static_cast<std::size_t>(a.batch), prompt);
   ts::nn::GeneratorOptions placement{.batch = a.batch, .window = a.window, .mesh = mesh};
   if (mesh.has_axis("data")) placement.batch_axes = {"data"};
   ts::nn::Generator generator(*model, placement);

@@ -20,6 +20,7 @@
 #include "tessera/frontend/sharding/placements.h"
 #include "tessera/frontend/sharding/shard_map.h"
 #include "tessera/frontend/sharding/sharded_tensor.h"
+#include "tessera/frontend/sharding/use_spmd.h"
 #include "tessera/frontend/tensor/attention.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tensor/stack.h"

@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "auto_sharding/choose_shardings.h"
+#include "auto_sharding/reshard_costs.h"
 #include "auto_sharding/value_lives.h"
 #include "explain/explain.h"
 #include "normalize/duplicate_cheap_values.h"
+#include "normalize/manual.h"
 #include "pipeline/interner.h"
 #include "tessera/base/text.h"
-#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera {
@@ -22,7 +24,11 @@ namespace tessera {
 class DecisionGraph::Builder {
  public:
   Builder(const Variant& variant, const MachineModel& machine)
-      : program_(variant.program), graph_(variant.graph), machine_(machine), estimator_(machine) {
+      : program_(variant.program),
+        graph_(variant.graph),
+        machine_(machine),
+        estimator_(machine),
+        reshards_(variant.graph.mesh, machine) {
     problem_.name = program_.name;
     const auto counts = run_counts(program_);
     for (const PropagationEdge& edge : graph_.edges)
@@ -30,7 +36,7 @@ class DecisionGraph::Builder {
     find_makers();
     sources_.resize(graph_.slots.size());
     for (int s = 0; s < isize(graph_.slots); ++s)
-      if (is_array(at(graph_.slots, s)) && at(makers_, s) < 0) add_storage(s);
+      if (is_array(at(graph_.slots, s)) && at(makers_, s) < 0 && !is_in_region(at(graph_.slots, s))) add_storage(s);
     for (int e = 0; e < isize(graph_.edges); ++e) add_edge(e);
     tie_aliases();
     add_usages();
@@ -44,7 +50,7 @@ class DecisionGraph::Builder {
     for (int s = 0; s < isize(out); ++s) {
       const Source& source = at(sources_, s);
       if (source.node < 0 || at(out, s).fixed) continue;
-      at(out, s).sharding = shardings_.of(at(*source.shardings, at(choices, source.node)))->front();
+      at(out, s).sharding = reshards_.sharding(at(*source.shardings, at(choices, source.node)));
       for (DimSharding& dim : at(out, s).sharding.dims) dim.open = true;
     }
     return out;
@@ -60,6 +66,15 @@ class DecisionGraph::Builder {
   };
 
   static bool is_array(const PropagationSlot& slot) { return slot.type.is_array(); }
+  // The values of a manual region have the shardings of the region. A border fixes those of its global operand or result,
+  // which its Sharding mark or its result has. So the values outside choose with regard to these, and the ops of regions
+  // are no nodes.
+  static bool is_in_region(const PropagationSlot& slot) {
+    return slot.sharding.kind == Sharding::Kind::kManual || !slot.sharding.manual.empty();
+  }
+  static bool belongs_to_region(const Instruction& instruction) {
+    return manual_border(instruction) != ManualBorder::kNone || is_manual(instruction);
+  }
   static std::int64_t bytes_of(const Type& type, const Sharding& sharding) {
     return shard_type(type, sharding.without_partial()).byte_size();
   }
@@ -97,20 +112,21 @@ class DecisionGraph::Builder {
     for (std::size_t c = 0; c < all.size(); ++c) {
       at(seconds_, node)[c] =
           kMemoryWeight * static_cast<double>(bytes_of(slot.type, all[c])) / machine_.memory_bytes_per_second();
-      ids.push_back(shardings_.id_of(make_sharding(all[c])));
+      ids.push_back(reshards_.id_of(all[c]));
     }
     at(sources_, s) = {node, list_of(std::move(ids))};
   }
 
   const std::vector<OpChoice>& choices_of(const OpSignature& signature) {
     auto& known = choices_[signature.id];
-    if (known.empty()) known = op_choices(graph_.mesh, signature, estimator_, machine_);
+    if (known.empty()) known = op_choices(graph_.mesh, signature, estimator_, reshards_);
     return known;
   }
 
   void add_edge(int e) {
     const PropagationEdge& edge = at(graph_.edges, e);
     if (edge.computation < 0) return add_flow(edge);
+    if (belongs_to_region(*edge.instruction)) return;
     const OpSignature& signature = signatures_.of(program_, program_[edge.computation], *edge.instruction);
     const std::vector<bool> rematerialized = rematerialized_operands(program_[edge.computation], *edge.instruction);
     if (const int followed = followed_operand(edge, rematerialized); followed >= 0)
@@ -138,7 +154,7 @@ class DecisionGraph::Builder {
   template <class F>
   ShardingList ids_of(const std::vector<OpChoice>& choices, const F& sharding) {
     std::vector<int> ids;
-    for (const OpChoice& choice : choices) ids.push_back(shardings_.id_of(make_sharding(sharding(choice))));
+    for (const OpChoice& choice : choices) ids.push_back(reshards_.id_of(sharding(choice)));
     return list_of(std::move(ids));
   }
 
@@ -187,12 +203,12 @@ class DecisionGraph::Builder {
     const Source source = at(sources_, at(edge.operands, followed));
     std::vector<std::vector<int>> needed(edge.operands.size());
     for (std::size_t c = 0; c < source.shardings->size(); ++c) {
-      const Sharding& stored = shardings_.of((*source.shardings)[c])->front();
+      const Sharding& stored = reshards_.sharding((*source.shardings)[c]);
       const Strategy strategy = legal(map, project(map, at(map.operands, followed), stored));
       Shardings operands;
       for (int i = 0; i < isize(edge.operands); ++i) {
         operands.push_back(unproject(graph_.mesh, map, at(map.operands, i), strategy));
-        at(needed, i).push_back(shardings_.id_of(make_sharding(operands.back())));
+        at(needed, i).push_back(reshards_.id_of(operands.back()));
       }
       at(seconds_, source.node)[c] +=
           at(times_, e) * estimator_.of_op(graph_.mesh, signature, operands, {stored}).seconds;
@@ -206,7 +222,7 @@ class DecisionGraph::Builder {
   // ---- costs of reshards --------------------------------------------------------------------------------------------
 
   void read(int slot, const Source& reader, double times) {
-    if (is_array(at(graph_.slots, slot)) && at(sources_, slot).node >= 0)
+    if (is_array(at(graph_.slots, slot)) && at(sources_, slot).node >= 0 && reader.node >= 0)
       connect(at(graph_.slots, slot).type, at(sources_, slot), reader, times);
   }
 
@@ -224,53 +240,9 @@ class DecisionGraph::Builder {
 
   // [choices of from, choices of to]; empty if every entry is 0.
   const std::vector<double>& table_of(const Type& type, ShardingList from, ShardingList to) {
-    const int t = types_.id_of(type);
-    const auto [entry, is_new] = tables_.try_emplace(std::tuple(t, from, to));
-    std::vector<double>& out = entry->second;
-    if (!is_new) return out;
-    out.reserve(from->size() * to->size());
-    for (const int a : *from)
-      for (const int b : *to) out.push_back(seconds_between(type, t, a, b));
-    if (std::all_of(out.begin(), out.end(), [](double x) { return x == 0; })) out.clear();
-    return out;
-  }
-
-  double seconds_between(const Type& type, int t, int from, int to) {
-    if (from == to) return 0;
-    const auto [entry, is_new] = between_.try_emplace(std::vector{t, from, to}, 0.0);
-    if (!is_new) return entry->second;
-    Sharding a = shardings_.of(from)->front();
-    Sharding b = shardings_.of(to)->front();
-    rename_axes(a, b);
-    const std::vector key{t, shardings_.id_of(make_sharding(a)), shardings_.id_of(make_sharding(b))};
-    const auto same = between_.find(key);
-    const double seconds = same != between_.end() && key != std::vector{t, from, to}
-                               ? same->second
-                               : machine_.seconds_of_moved(reshard_cost(type, a, b, machine_.links()));
-    between_[key] = seconds;
-    return between_[{t, from, to}] = seconds;
-  }
-
-  // Axes of equal size with equal links are interchangeable: the one that is used first gets the lowest number.
-  void rename_axes(Sharding& from, Sharding& to) const {
-    const Mesh& mesh = graph_.mesh;
-    if (!(from.mesh == mesh) || !(to.mesh == mesh)) return;  // an annotation may be over another mesh
-    std::vector<int> names(static_cast<std::size_t>(mesh.axis_count()), -1);
-    std::vector<bool> is_taken(names.size(), false);
-    const auto link = [&](int axis) { return machine_.links().link(at(mesh.axes(), axis).name); };
-    for (Sharding* sharding : {&from, &to})
-      for (DimSharding& dim : sharding->dims)
-        for (AxisRef& ref : dim.axes) {
-          int& name = at(names, ref.axis);
-          for (int other = 0; name < 0; ++other) {
-            const bool is_alike =
-                at(mesh.axes(), other).size == at(mesh.axes(), ref.axis).size && link(other) == link(ref.axis);
-            if (!is_alike || is_taken[static_cast<std::size_t>(other)]) continue;
-            is_taken[static_cast<std::size_t>(other)] = true;
-            name = other;
-          }
-          ref.axis = name;
-        }
+    const auto [entry, is_new] = tables_.try_emplace(std::tuple(types_.id_of(type), from, to));
+    if (is_new) entry->second = reshards_.table(type, *from, *to);
+    return entry->second;
   }
 
   // ---- the problem --------------------------------------------------------------------------------------------------
@@ -292,7 +264,7 @@ class DecisionGraph::Builder {
       // The values of a node that are alive one after the other share their place.
       for (std::size_t c = 0; c < source.shardings->size(); ++c) {
         auto& usage = at(usages, source.node)[c];
-        usage = std::max(usage, bytes_of(at(graph_.slots, s).type, shardings_.of((*source.shardings)[c])->front()));
+        usage = std::max(usage, bytes_of(at(graph_.slots, s).type, reshards_.sharding((*source.shardings)[c])));
       }
     }
     for (std::size_t n = 0; n < usages.size(); ++n) problem_.nodes[n].usages = std::move(usages[n]);
@@ -342,12 +314,11 @@ class DecisionGraph::Builder {
   const MachineModel& machine_;
   ProgramEstimator estimator_;
   OpSignatures signatures_;
-  SharedShardings shardings_;
+  ReshardCosts reshards_;
   Interner<Type> types_;
   std::set<std::vector<int>> lists_;
   std::map<int, std::vector<OpChoice>> choices_;  // by signature
   std::map<std::tuple<int, ShardingList, ShardingList>, std::vector<double>> tables_;
-  ByIds<double> between_;
   std::vector<double> times_;                 // how often each edge's op runs
   std::vector<int> makers_;                   // by slot: the op that alone makes it, or -1
   std::vector<Source> sources_;               // by slot

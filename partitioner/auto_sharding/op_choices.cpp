@@ -7,7 +7,6 @@
 
 #include "strategy/strategy.h"
 #include "tessera/base/text.h"
-#include "tessera/partitioner/reshard_planning/plan_reshard.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera {
@@ -64,13 +63,12 @@ std::vector<Sharding> reduced(const Type& type, const Sharding& made) {
 
 class ChoiceMaker {
  public:
-  ChoiceMaker(const Mesh& mesh, const OpSignature& signature, const ProgramEstimator& estimator,
-              const MachineModel& machine)
+  ChoiceMaker(const Mesh& mesh, const OpSignature& signature, const ProgramEstimator& estimator, ReshardCosts& reshards)
       : mesh_(mesh),
         signature_(signature),
         map_(*signature.map),
         estimator_(estimator),
-        machine_(machine),
+        reshards_(reshards),
         result_types_(signature.view.result.leaves()) {}
 
   std::vector<OpChoice> made() && {
@@ -107,7 +105,7 @@ class ChoiceMaker {
 
   void reduce(std::size_t leaf, const Sharding& made, Sharding to, OpChoice& choice) const {
     if (result_types_[leaf].is_array() && made.is_partial())
-      choice.seconds += machine_.seconds_of_moved(reshard_cost(result_types_[leaf], made, to, machine_.links()));
+      choice.seconds += reshards_.seconds(result_types_[leaf], reshards_.id_of(made), reshards_.id_of(to));
     choice.results.push_back(std::move(to));
   }
 
@@ -115,7 +113,7 @@ class ChoiceMaker {
   const OpSignature& signature_;
   const FactorMap& map_;
   const ProgramEstimator& estimator_;
-  const MachineModel& machine_;
+  ReshardCosts& reshards_;
   std::vector<Type> result_types_;
   std::vector<OpChoice> out_;
 };
@@ -123,8 +121,8 @@ class ChoiceMaker {
 }  // namespace
 
 std::vector<OpChoice> op_choices(const Mesh& mesh, const OpSignature& signature, const ProgramEstimator& estimator,
-                                 const MachineModel& machine) {
-  return ChoiceMaker(mesh, signature, estimator, machine).made();
+                                 ReshardCosts& reshards) {
+  return ChoiceMaker(mesh, signature, estimator, reshards).made();
 }
 
 std::vector<Sharding> storage_choices(const Mesh& mesh, const Type& type) {

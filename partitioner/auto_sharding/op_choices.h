@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "auto_sharding/reshard_costs.h"
 #include "strategy/program_estimate.h"
 
 namespace tessera {
@@ -21,7 +22,7 @@ struct OpChoice {
 /// a sharded or replicated result. An axis that divides some factor evenly is not assigned to others that it does not
 /// divide: padding only costs.
 std::vector<OpChoice> op_choices(const Mesh& mesh, const OpSignature& signature, const ProgramEstimator& estimator,
-                                 const MachineModel& machine);
+                                 ReshardCosts& reshards);
 
 /// Every assignment of mesh axes to dims of the type; the first one is replicated.
 std::vector<Sharding> storage_choices(const Mesh& mesh, const Type& type);

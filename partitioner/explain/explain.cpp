@@ -206,6 +206,7 @@ CollectiveNote note_of_part(const Program& program, const Instruction& instructi
   note.source = source_of_part(instruction, part);
   note.from = text(kFromAttribute, "");
   note.to = text(kToAttribute, "");
+  note.next = text(kNextAttribute, "");
   note.remedy = Remedy::from_attribute(explanation(instruction, kRemedyAttribute, part));
   const bool is_of_the_text = explanation(instruction, kReasonAttribute, part).empty();
   note.asked = is_of_the_text || !text(kAskedAttribute, "").empty();

@@ -80,11 +80,9 @@ void check_is_global(const Program& program) {
           program.name, program.replica_count);
 }
 
-// Lets parameters and results have any sharding. A manual region needs the shardings that its annotations give.
+// Lets parameters and results have any sharding.
 Program with_open_borders(Program program, const PartitionOptions& options) {
   if (!options.automatic) return program;
-  require(!has_manual_regions(program),
-          "{} has manual regions: shardings can be chosen automatically only for programs without them", program.name);
   program.propagate_to_parameters = {true};
   program.propagate_to_output = {true};
   return program;
@@ -124,7 +122,10 @@ PartitionedOnce partition_once(const Program& given, const PartitionOptions& opt
                       return found.program;
                     })
       .add_required("insert-reshards",
-                    [&](const Program& p) { return insert_chosen_reshards(p, options.machine, found); })
+                    [&](const Program& p) {
+                      return options.try_remedies ? insert_explained_reshards(p, options.machine, found)
+                                                  : insert_chosen_reshards(p, options.machine, found);
+                    })
       .add_required("record-global", [&](const Program& p) {
         out.global = options.try_remedies ? with_batch_sums_named(p) : p;
         return out.global;

@@ -198,11 +198,20 @@ class Chooser final : public Alternatives {
     return out;
   }
 
+  // The open dims in manual regions follow the shardings that the solver has chosen outside of them.
+  static Slots with_open_regions(const PropagationGraph& graph, const Slots& chosen) {
+    std::vector<PropagationHint> hints;
+    for (int s = 0; s < isize(chosen); ++s)
+      if (!at(chosen, s).fixed && at(chosen, s).type.is_array()) hints.push_back({s, at(chosen, s).sharding});
+    return propagated(graph, PropagationOrder::kGivenFirst, hints);
+  }
+
   // The choice of the solver for all values, and propagation that begins with its choice for the parameters.
   void add_automatic_outcomes(std::vector<Outcome>& out) const {
     const Variant& variant = variants_.front();
     Slots chosen = chosen_shardings(variant, machine_, *memory_share_);
     const Computation& entry = variant.program.entry_computation();
+    if (has_manual_regions(variant.program)) chosen = with_open_regions(variant.graph, chosen);
     std::vector<PropagationHint> hints;
     for (const Id parameter : entry.parameters)
       for (const int slot : at(at(variant.graph.leaf_slots, variant.program.entry), parameter))
@@ -327,6 +336,12 @@ Propagated propagate_at_least_cost(const Program& program, const MachineModel& m
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found) {
   const bool is_found = program.computations == found.program.computations;
   return is_found ? found.resharded : insert_reshards(program, machine, found.choices);
+}
+
+Program insert_explained_reshards(const Program& program, const MachineModel& machine, const Propagated& found) {
+  DecisionMemo memo(machine);
+  memo.explain_choices();
+  return insert_reshards(program, machine, found.choices, memo);
 }
 
 }  // namespace tessera

@@ -74,6 +74,8 @@ struct Propagated {
 };
 /// insert_reshards() with the choices that were found. For the program in `found`, returns the stored result.
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
+/// The same, with explanations that name the next best way to compute an op.
+Program insert_explained_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
 /// Runs propagation in every order and keeps the outcome of least cost on the machine, the first among equals: on equal
 /// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight). It
 /// then tries changes at the most expensive reshards (trials.h). With `memory_share` (auto_sharding/choose_shardings.h),

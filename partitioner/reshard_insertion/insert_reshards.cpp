@@ -268,6 +268,8 @@ class Inserter {
     request.result_may_stay_partial = request.result_may_stay_partial && consumer_shardings_.may_stay_partial(id) &&
                                       !consumer_shardings_.is_reduced_by_constraint(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
+    if (common_.decisions.explains)
+      resharder_.set_next([this, request, decision] { return common_.decisions.next_best(mesh_, request, decision); });
     if (common_.memo != nullptr) common_.memo->compare(mesh_, std::move(request), decision);
 
     for (int i = 0; i < isize(operands); ++i) {

@@ -13,11 +13,12 @@
 namespace tessera {
 
 /// Frontend attributes of an inserted copy: its reason, the consumer that requires it, the origin of both shardings,
-/// and the remedy.
+/// the next best way to compute the op (DecisionMemo::explain_choices), and the remedy.
 inline constexpr std::string_view kReasonAttribute = "tessera.reason";
 inline constexpr std::string_view kConsumerAttribute = "tessera.consumer";
 inline constexpr std::string_view kFromAttribute = "tessera.from";
 inline constexpr std::string_view kToAttribute = "tessera.to";
+inline constexpr std::string_view kNextAttribute = "tessera.next";
 inline constexpr std::string_view kAskedAttribute = "tessera.asked";
 inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
 

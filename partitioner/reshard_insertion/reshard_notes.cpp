@@ -145,6 +145,7 @@ NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason) {
   const std::string target = reason.target.str();
   const std::string name = reason.origins.name(reason.origins.of(before_reshards(reason.made, reason.source)));
   set(*out, kWhyAttribute, std::nullopt);
+  set(*out, kNextAttribute, std::nullopt);
   set(*out, kOriginAttribute, name.empty() ? std::nullopt : std::optional(name));
   set(*out, kManualAxesAttribute, reason.region);
   set(*out, kConsumerAttribute, reason.by);

@@ -33,6 +33,8 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
   const bool by_mark = cause == ReshardCause::kMark && old_[mark].notes;
   copy.notes = reshard_notes(by_mark ? old_[mark].notes : source.notes,
                              {builder_.computation(), origins_, leaf.id, target, by(), cause, mark, region_});
+  const std::string next = next_ ? next_() : "";
+  if (!next.empty()) copy.notes = with_frontend_attribute(copy.notes, kNextAttribute, next);
   Value value = builder_.append(std::move(copy));
   if (leaf.type().ndim() == 0 && sharding_of(leaf).is_partial()) asked(leaf, value);  // no other annotation is possible
   made.emplace_back(target, value);

@@ -31,8 +31,13 @@ class Resharder {
         links_(machine.links()),
         rematerializer_(builder, shardings, machine) {}
 
-  /// The manual axes of the region that is being rewritten.
-  void set_region(std::optional<std::string> axes) { region_ = std::move(axes); }
+  /// Begins another instruction, in a region with these manual axes.
+  void set_region(std::optional<std::string> axes) {
+    region_ = std::move(axes);
+    next_ = nullptr;
+  }
+  /// Describes the next best way to compute the current op. Called only if a reshard is needed.
+  void set_next(std::function<std::string()> next) { next_ = std::move(next); }
 
   /// `leaf` with the sharding `target`: itself if it has that sharding, rematerialized if every device can compute it
   /// without communication (Rematerializer), else a copy.
@@ -59,6 +64,7 @@ class Resharder {
   Rematerializer rematerializer_;
   std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;
   std::optional<std::string> region_;
+  std::function<std::string()> next_;
 };
 
 }  // namespace tessera

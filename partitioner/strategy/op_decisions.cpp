@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "strategy/op_decisions.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "localize/realigned_reshape.h"
@@ -65,7 +68,12 @@ void realign(const OpRequest& request, OpDecision& decision, const CostModel& co
   decision.results = make_sharding(reshape->result);
 }
 
-OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
+struct Asked {
+  StrategyRequest request;
+  PartialChoice partial;
+};
+
+Asked asked_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
   const FactorMap& map = *request.signature.map;
   std::vector<Sharding> operands;
   for (const ShardingRef& operand : request.operands) operands.push_back(operand->front());
@@ -81,16 +89,30 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
     partial = {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
     asked.reserved.clear();
   }
+  return {std::move(asked), std::move(partial)};
+}
+
+// The shardings of the operands, without partial axes.
+std::vector<Sharding> needed_for(const StrategyRequest& asked, const Strategy& strategy, const CostModel& cost) {
+  std::vector<Sharding> out;
+  const auto types = operand_leaves(asked.view);
+  for (int i = 0; i < isize(asked.operands); ++i) {
+    Sharding& needed = out.emplace_back();
+    if (at(types, i).is_array()) needed = needed_of(asked, i, at(types, i), strategy, cost);
+  }
+  return out;
+}
+
+OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
+  const FactorMap& map = *request.signature.map;
+  const auto [asked, partial] = asked_of(mesh, request, strategies);
   const Strategy& strategy = strategies.choose(asked);
-  OpDecision out;
+  OpDecision out{needed_for(asked, strategy, strategies.cost()), nullptr};
   const auto types = operand_leaves(request.signature.view);
   for (int i = 0; i < isize(request.operands); ++i) {
-    Sharding& needed = out.needed.emplace_back();
-    if (!at(types, i).is_array()) continue;
-    needed = needed_of(asked, i, at(types, i), strategy, strategies.cost());
-    if (!at(partial.operand_is_partial, i)) continue;
-    needed.partial = partial.axes;
-    needed.reduction = partial.reduction;
+    if (!at(types, i).is_array() || !at(partial.operand_is_partial, i)) continue;
+    at(out.needed, i).partial = partial.axes;
+    at(out.needed, i).reduction = partial.reduction;
   }
   Shardings results;
   for (int i = 0; i < isize(map.results); ++i) {
@@ -119,6 +141,35 @@ const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request
   OpDecision decision = decision_of(mesh, request, strategies_);
   decision.results = shardings.shared(decision.results);
   return known_.emplace(key_, std::move(decision)).first->second;
+}
+
+namespace {
+
+// What the next best strategy costs more, in words.
+std::string difference_text(const NextStrategy& next, bool counts_bytes) {
+  constexpr double kMilliseconds = 1e3;
+  if (!counts_bytes) return fmt::format("takes {:.6g} ms more (modelled)", kMilliseconds * next.seconds);
+  const auto bytes = static_cast<std::int64_t>(next.bytes);
+  const std::string moved = bytes == 0  ? "costs as many bytes"
+                            : bytes > 0 ? fmt::format("costs {} bytes more", bytes)
+                                        : fmt::format("costs {} bytes less", -bytes);
+  return next.work > 0 ? fmt::format("{} and {:.6g} operations more per device", moved, next.work) : moved;
+}
+
+}  // namespace
+
+std::string OpDecisions::next_best(const Mesh& mesh, const OpRequest& request, const OpDecision& decision) {
+  const auto [asked, partial] = asked_of(mesh, request, strategies_);
+  const CostModel& cost = strategies_.cost();
+  const auto next = next_strategy(asked, cost);
+  const auto same_dims = [](const Sharding& a, const Sharding& b) { return a.dims == b.dims; };
+  const auto chosen = next ? needed_for(asked, next->best, cost) : std::vector<Sharding>();
+  if (!next || !std::equal(chosen.begin(), chosen.end(), decision.needed.begin(), decision.needed.end(), same_dims))
+    return "";
+  std::vector<std::string> operands;
+  for (const Sharding& needed : needed_for(asked, next->next, cost)) operands.push_back(needed.str());
+  return fmt::format("operand{} {}: {}", operands.size() == 1 ? "" : "s", fmt::join(operands, ", "),
+                     difference_text(*next, cost.machine.links().is_uniform()));
 }
 
 void DecisionMemo::compare(const Mesh& mesh, OpRequest request, const OpDecision& decision) {

@@ -3,6 +3,7 @@
 // shardings its results have. Decisions are stored, because the layers of a model repeat the same requests.
 #pragma once
 
+#include <string>
 #include <unordered_map>
 
 #include "propagation/op_signatures.h"
@@ -31,6 +32,11 @@ class OpDecisions {
  public:
   explicit OpDecisions(const CostModel& cost) : strategies_(cost) {}
   const OpDecision& decide(const Mesh& mesh, const OpRequest& request, SharedShardings& shardings);
+  /// The next best way to compute the op, in words: `operands {data,-}, {-,-}: costs 256 bytes more`. "" if the op has no
+  /// other way, or if the decision does not result from comparing strategies.
+  std::string next_best(const Mesh& mesh, const OpRequest& request, const OpDecision& decision);
+  /// Whether inserted reshards have this text.
+  bool explains = false;
 
  private:
   Strategies strategies_;
@@ -56,6 +62,8 @@ class DecisionMemo {
   bool differs_with_least_work = false;
   OpSignatures signatures;
   SharedShardings shardings;
+  /// Lets the explanations of reshards name the next best way to compute the op.
+  void explain_choices() { balanced_.explains = least_work_.explains = true; }
 
  private:
   CostModel balanced_cost_;

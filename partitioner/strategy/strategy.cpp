@@ -231,6 +231,53 @@ double parts_found(const StrategyRequest& request) {
   return parts;
 }
 
+struct Candidates {
+  std::vector<Strategy> all;
+  double parts = 1;  // into which the strategy with idle axes divides the work
+};
+
+Candidates candidates_of(const StrategyRequest& request) {
+  const auto tensors = without_echoes(tensors_of(request));
+  Candidates out;
+  std::vector<FactorMap> maps{request.map};
+  if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
+  const bool some_replicated = std::any_of(request.map.factors.begin(), request.map.factors.end(),
+                                           [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
+  for (const auto& order : orders(tensors))
+    for (const FactorMap& map : maps)
+      for (const auto blocked : {BlockedAxes::kGathered, BlockedAxes::kMoved}) {
+        Strategy candidate = merged_in_order(request, map, tensors, order, blocked);
+        if (std::find(out.all.begin(), out.all.end(), candidate) == out.all.end())
+          out.all.push_back(std::move(candidate));
+        if (!some_replicated) break;
+      }
+  if (auto apart = with_idle_axes(request)) {
+    out.parts = parts_of(request.map, *apart);
+    out.all.push_back(*std::move(apart));
+  }
+  return out;
+}
+
+struct Ranked {
+  StrategyCost cost;
+  Strategy strategy;
+  friend bool operator<(const Ranked& a, const Ranked& b) {
+    return a.cost < b.cost || (a.cost == b.cost && a.strategy < b.strategy);
+  }
+};
+
+std::vector<Ranked> with_costs(const StrategyRequest& request, const Candidates& candidates, const CostModel& cost) {
+  const double flops = flops_of_request(request);
+  double parts = std::max(parts_found(request), candidates.parts);
+  if (cost.least_work)
+    for (const Strategy& candidate : candidates.all) parts = std::max(parts, parts_of(request.map, candidate));
+  const double share = flops / parts;
+  std::vector<Ranked> out;
+  for (const Strategy& candidate : candidates.all)
+    out.push_back({strategy_cost(request, candidate, flops, share, cost), candidate});
+  return out;
+}
+
 }  // namespace
 
 std::vector<Type> operand_leaves(const OpView& view) {
@@ -250,39 +297,29 @@ Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_le
 }
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) {
-  const auto tensors = without_echoes(tensors_of(request));
-  std::vector<Strategy> candidates;
-  std::vector<FactorMap> maps{request.map};
-  if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
-  const bool some_replicated = std::any_of(request.map.factors.begin(), request.map.factors.end(),
-                                           [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
-  for (const auto& order : orders(tensors))
-    for (const FactorMap& map : maps)
-      for (const auto blocked : {BlockedAxes::kGathered, BlockedAxes::kMoved}) {
-        Strategy candidate = merged_in_order(request, map, tensors, order, blocked);
-        if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
-          candidates.push_back(std::move(candidate));
-        if (!some_replicated) break;
-      }
-  const auto apart = with_idle_axes(request);
-  if (apart) candidates.push_back(*apart);
-  if (candidates.empty()) return Strategy(request.map.factors.size());
-  if (candidates.size() == 1) return candidates.front();
-  const double flops = flops_of_request(request);
-  double parts = std::max(parts_found(request), apart ? parts_of(request.map, *apart) : 1);
-  if (cost.least_work)
-    for (const Strategy& candidate : candidates) parts = std::max(parts, parts_of(request.map, candidate));
-  const double share = flops / parts;
-  std::size_t best = 0;
-  StrategyCost least = strategy_cost(request, candidates[0], flops, share, cost);
-  for (std::size_t i = 1; i < candidates.size(); ++i) {
-    const StrategyCost here = strategy_cost(request, candidates[i], flops, share, cost);
-    if (here < least || (here == least && candidates[i] < candidates[best])) {
-      best = i;
-      least = here;
-    }
-  }
-  return candidates[best];
+  const Candidates candidates = candidates_of(request);
+  if (candidates.all.empty()) return Strategy(request.map.factors.size());
+  if (candidates.all.size() == 1) return candidates.all.front();
+  const std::vector<Ranked> all = with_costs(request, candidates, cost);
+  return std::min_element(all.begin(), all.end())->strategy;
+}
+
+std::optional<NextStrategy> next_strategy(const StrategyRequest& request, const CostModel& cost) {
+  std::vector<Ranked> all = with_costs(request, candidates_of(request), cost);
+  std::sort(all.begin(), all.end());
+  all.erase(
+      std::unique(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.strategy == b.strategy; }),
+      all.end());  // the one with idle axes may be equal to another
+  if (all.size() < 2) return std::nullopt;
+  const StrategyCost& best = all[0].cost;
+  const StrategyCost& next = all[1].cost;
+  NextStrategy out{all[0].strategy, all[1].strategy};
+  if (!cost.machine.links().is_uniform())
+    out.seconds = next.seconds - best.seconds;
+  else
+    out.bytes = next.moved - best.moved;
+  out.work = next.surplus - best.surplus;
+  return out;
 }
 
 const Strategy& Strategies::choose(const StrategyRequest& request) {

@@ -3,6 +3,7 @@
 // per device and of resharding its result to the sharding that propagation found.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "pipeline/interner.h"
@@ -37,6 +38,17 @@ struct StrategyRequest {
 };
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
+
+/// The second best strategy, and what it costs more than the best one.
+struct NextStrategy {
+  Strategy best;
+  Strategy next;
+  double seconds = 0;  // modelled, if links differ or have a latency
+  double bytes = 0;    // else; less than 0 if only the work of the best one is less
+  double work = 0;     // operations beyond the share of a device
+};
+/// Nullopt if there is only one candidate.
+std::optional<NextStrategy> next_strategy(const StrategyRequest& request, const CostModel& cost = {});
 
 /// choose_strategy with stored results: the layers of a model repeat the same requests.
 class Strategies {

@@ -7,8 +7,12 @@
 #include <boost/json/value_stack.hpp>
 #include <charconv>
 #include <limits>
+#include <optional>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -58,6 +62,8 @@ struct WithoutWords {
   std::unordered_map<std::size_t, double> values;
 };
 
+enum class Keys { kMayRepeat, kUnique };  // in one object
+
 /// Builds a value from the parser's events. Its differences from json::parser are in on_double.
 struct ExactDoubles {
   using Code = json::error_code;
@@ -71,12 +77,32 @@ struct ExactDoubles {
     return true;
   }
   static bool on_document_end(Code&) { return true; }
-  static bool on_object_begin(Code&) { return true; }
-  bool on_object_end(std::size_t n, Code&) { return stack.push_object(n), true; }
+  bool on_object_begin(Code&) {
+    if (has_unique_keys) keys.emplace_back();
+    return true;
+  }
+  bool on_object_end(std::size_t n, Code&) {
+    if (has_unique_keys) keys.pop_back();
+    return stack.push_object(n), true;
+  }
   static bool on_array_begin(Code&) { return true; }
   bool on_array_end(std::size_t n, Code&) { return stack.push_array(n), true; }
-  bool on_key_part(json::string_view s, std::size_t, Code&) { return stack.push_chars(s), true; }
-  bool on_key(json::string_view s, std::size_t, Code&) { return stack.push_key(s), true; }
+  bool on_key_part(json::string_view s, std::size_t, Code&) {
+    if (has_unique_keys) key += s;
+    return stack.push_chars(s), true;
+  }
+  bool on_key(json::string_view s, std::size_t, Code& code) {
+    stack.push_key(s);
+    if (!has_unique_keys) return true;
+    key += s;
+    if (!keys.back().insert(key).second) {
+      repeated = key;
+      code = json::error::syntax;
+      return false;
+    }
+    key.clear();
+    return true;
+  }
   bool on_string_part(json::string_view s, std::size_t, Code&) { return stack.push_chars(s), true; }
   bool on_string(json::string_view s, std::size_t, Code&) { return stack.push_string(s), true; }
   static bool on_number_part(json::string_view, Code&) { return true; }
@@ -98,6 +124,10 @@ struct ExactDoubles {
   json::value_stack stack;
   const char* begin = nullptr;  // of the text
   std::unordered_map<std::size_t, double> words;
+  bool has_unique_keys = false;
+  std::vector<std::unordered_set<std::string>> keys;  // of the objects around the current position
+  std::string key;                                    // the parts of the current key that were read
+  std::optional<std::string> repeated;
 };
 
 // Returns "line 3, column 7" for a byte offset.
@@ -108,9 +138,7 @@ std::string position(std::string_view text, std::size_t offset) {
   return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1, column);
 }
 
-}  // namespace
-
-json::value parse_json(std::string_view given, std::string_view origin) {
+json::value parse_text(std::string_view given, std::string_view origin, Keys keys) {
   WithoutWords replaced(given);
   const std::string_view text = replaced.text.empty() ? given : std::string_view(replaced.text);
   json::parse_options options;
@@ -118,14 +146,27 @@ json::value parse_json(std::string_view given, std::string_view origin) {
   json::basic_parser<ExactDoubles> parser(options);
   parser.handler().begin = text.data();
   parser.handler().words = std::move(replaced.values);
+  parser.handler().has_unique_keys = keys == Keys::kUnique;
   json::error_code code;
   std::size_t read = parser.write_some(/*more=*/false, text.data(), text.size(), code);
   if (!code && read < text.size()) {
     read = std::min(text.find_first_not_of(" \t\r\n", read), text.size());
     if (read < text.size()) code = json::error::extra_data;
   }
+  if (const auto& key = parser.handler().repeated)
+    fail("{}: the key {} occurs twice in an object", origin, quote(*key));
   if (code) fail("{}: not JSON at {}: {}", origin, position(text, std::min(read, text.size())), code.message());
   return parser.handler().stack.release();
+}
+
+}  // namespace
+
+json::value parse_json(std::string_view text, std::string_view origin) {
+  return parse_text(text, origin, Keys::kMayRepeat);
+}
+
+json::value parse_json_with_unique_keys(std::string_view text, std::string_view origin) {
+  return parse_text(text, origin, Keys::kUnique);
 }
 
 const json::value* find_member(const json::value& object, std::string_view key) {

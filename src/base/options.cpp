@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "tessera/base/error.h"
 #include "tessera/base/log.h"
@@ -93,6 +94,11 @@ constexpr OptionRow kTable[] = {
     {"XLA_COMPILATION_CACHE_SIZE", kInteger, "1024",
      "compiled programs that a rank keeps; beyond this, it compiles the least recently used ones again when they are "
      "needed"},
+    {"XLA_AUTO_SPMD", kFlag, "0", "1 chooses the shardings of tensors without annotation, as use_spmd(automatic)"},
+    {"XLA_AUTO_SPMD_MESH", kText, "",
+     "the mesh of auto mode: the sizes of its axes, as in 2,4, or names and sizes, as in data=2,model=4"},
+    {"TESSERA_MACHINE", kText, "cpu-node",
+     "the machine for which auto mode chooses shardings: a preset, or a profile that tessera calibrate has written"},
     {"TESSERA_DATA", kText, "", "a folder of data sets, searched after the cache folder"},
     {"HF_HOME", kText, "~/.cache/huggingface",
      "the folder of Hugging Face's tools; models are searched in its folder hub"},
@@ -216,8 +222,9 @@ std::int64_t number_of(const OptionRow& row, std::string_view value) {
 Options::Options() {
   for (const OptionRow& row : kTable) {
     const char* given = std::getenv(std::string(row.name).c_str());
-    if (given != nullptr) check(row, given);
-    const std::string_view value = given != nullptr ? std::string_view(given) : row.standard;
+    const bool is_set = given != nullptr && *given != '\0';  // scripts clear a variable with NAME=
+    if (is_set) check(row, given);
+    const std::string_view value = is_set ? std::string_view(given) : row.standard;
     values_.push_back({std::string(value), number_of(row, value)});
   }
 }
@@ -273,12 +280,22 @@ namespace {
 // A user who sets a variable with such a name expects an effect.
 constexpr std::string_view kOurs[] = {"TESSERA_", "PT_XLA_", "XLA_METRICS_"};
 constexpr std::string_view kOfTheBuild = "TESSERA_CCACHE";  // tools/configure.sh
-constexpr std::string_view kOfXrt[] = {"TPU_IP_ADDRESS", "XRT_TPU_CONFIG"};
+
+// Variables of PyTorch/XLA that users expect to have an effect, and why they have none or what replaces them.
+constexpr std::string_view kOfXrt = "it belongs to the XRT runtime; here addresses come from MPI";
+constexpr std::string_view kAllShardings = "auto mode considers all shardings of an op";
+constexpr std::string_view kBf16 = "use --bf16 or autocast to compute in bfloat16";
+constexpr std::string_view kDumps = "use TESSERA_DUMP_DIR, or dump_ir and dump_hlo, to see programs";
+constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {
+    {"TPU_IP_ADDRESS", kOfXrt},        {"XRT_TPU_CONFIG", kOfXrt}, {"XLA_AUTO_USE_GROUP_SHARDING", kAllShardings},
+    {"XLA_DOWNCAST_BF16", kBf16},      {"XLA_USE_BF16", kBf16},    {"XLA_SAVE_HLO_FILE", kDumps},
+    {"XLA_SAVE_TENSORS_FILE", kDumps},
+};
 
 // Returns the warning about a variable, or "" if there is none.
 std::string complaint(std::string_view name, const std::vector<std::string>& known) {
-  if (std::find(std::begin(kOfXrt), std::end(kOfXrt), name) != std::end(kOfXrt))
-    return fmt::format("{} is ignored: it belongs to the XRT runtime; here addresses come from MPI", name);
+  for (const auto& [other, reason] : kIgnored)
+    if (name == other) return fmt::format("{} is ignored: {}", name, reason);
   const bool is_ours =
       std::any_of(std::begin(kOurs), std::end(kOurs), [&](auto start) { return name.starts_with(start); });
   if (!is_ours || name == kOfTheBuild || std::find(known.begin(), known.end(), name) != known.end()) return "";

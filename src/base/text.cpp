@@ -58,6 +58,24 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string escape_controls(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    std::size_t length = printable_length(text);
+    // U+0080 to U+009F are control characters, too.
+    if (text.size() > 1 && text[0] == '\xc2' && static_cast<unsigned char>(text[1]) < 0xa0) length = 0;
+    if (length == 1 && (text[0] == '\n' || text[0] == '\t')) {
+      out += text[0] == '\n' ? "\\n" : "\\t";
+    } else if (length == 0) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
+}
+
 std::string quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {

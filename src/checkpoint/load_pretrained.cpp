@@ -14,6 +14,7 @@
 #include "files/read_elements.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/json.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
@@ -48,13 +49,15 @@ void check_file_name(const std::string& name, const std::string& index) {
   require(!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
               name.find('\0') == std::string::npos,
           "{}: weight_map names the file \"{}\"; it must be the name of a file in the folder of the index", index,
-          name);
+          escape_controls(name));
 }
 
 std::vector<Source> sources_of_index(const std::string& folder) {
   const std::string path = folder + "/" + kIndexFile;
   (void)InputFile(std::string(path));  // refuses pipes, which would wait for a writer
-  const JsonObject index = JsonObject::from_file(path);
+  const std::string text = read_file(path);
+  (void)parse_json_with_unique_keys(text, path);  // a repeated name would be in two files
+  const JsonObject index = JsonObject::parse(text, path);
   JsonObject map;
   require(index.read("weight_map", map), "{}: weight_map is missing", path);
   std::map<std::string, std::string> file_of;
@@ -77,7 +80,8 @@ std::vector<Source> sources_of_index(const std::string& folder) {
   }
   require(
       file_of.empty(), "{}: {} should be in {}, but that file does not contain it", path,
-      [&] { return file_of.begin()->first; }, [&] { return file_of.begin()->second; });
+      [&] { return escape_controls(file_of.begin()->first); },
+      [&] { return escape_controls(file_of.begin()->second); });
   return out;
 }
 

@@ -119,8 +119,8 @@ ExecutionOptions ExecutionOptions::for_plan(int ranks) {
 
 std::size_t ExecutionOptions::hash() const {
   std::size_t out = hash_mix(lowering.hash(), schedule.fuse ? 1U : 0U);
-  out = hash_mix(out, (schedule.look_through_views ? 1U : 0U) + (schedule.overlap ? 2U : 0U) +
-                          (schedule.reorder ? 4U : 0U));
+  out = hash_mix(out,
+                 (schedule.look_through_views ? 1U : 0U) + (schedule.overlap ? 2U : 0U) + (schedule.reorder ? 4U : 0U));
   out = hash_mix(out, static_cast<std::size_t>(schedule.overlapped_bytes));
   return hash_mix(out, static_cast<std::size_t>(schedule.overlap_memory));
 }

@@ -15,15 +15,32 @@ namespace {
 
 const std::vector<std::string> kRopeTypes{"default", "linear", "dynamic", "llama3", "yarn"};
 
+void check_rope_type(const std::string& type, const std::string& origin) {
+  require(std::find(kRopeTypes.begin(), kRopeTypes.end(), type) != kRopeTypes.end(),
+          "{}: rope_type \"{}\" is not supported{}", origin, type, [&] { return suggest_name(type, kRopeTypes); });
+}
+
+// Keys that must have one value: `finetuned` is a note, and the others would change the computation.
+void check_fixed_rope_keys(const JsonObject& json) {
+  for (const char* key : {"partial_rotary_factor", "attn_factor"}) {
+    double value = 1;
+    if (!json.is_null(key)) json.read(key, value);
+    require(value == 1, "{}: {} {} is not supported; it must be 1{}", json.origin(), key, value,
+            std::string_view(key) == "attn_factor" ? ", and attention_factor scales the cosines and sines" : "");
+  }
+}
+
 void read_rope_keys(const JsonObject& json, RopeConfig& out) {
-  json.require_known({"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-                      "original_max_position_embeddings", "attention_factor", "mscale", "mscale_all_dim", "beta_fast",
-                      "beta_slow", "truncate", "partial_rotary_factor"});
-  json.read("type", out.rope_type);
-  json.read("rope_type", out.rope_type);
   const auto read = [&](const char* key, auto& value) {
     if (!json.is_null(key)) json.read(key, value);
   };
+  read("type", out.rope_type);
+  read("rope_type", out.rope_type);
+  check_rope_type(out.rope_type, json.origin());  // other types have other keys
+  json.require_known({"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
+                      "original_max_position_embeddings", "attention_factor", "attn_factor", "mscale", "mscale_all_dim",
+                      "beta_fast", "beta_slow", "truncate", "partial_rotary_factor", "finetuned"});
+  check_fixed_rope_keys(json);
   read("rope_theta", out.theta);
   read("factor", out.factor);
   read("low_freq_factor", out.low_freq_factor);
@@ -35,9 +52,6 @@ void read_rope_keys(const JsonObject& json, RopeConfig& out) {
   read("beta_fast", out.beta_fast);
   read("beta_slow", out.beta_slow);
   read("truncate", out.truncate);
-  double part = 1;
-  read("partial_rotary_factor", part);
-  require(part == 1, "{}: partial_rotary_factor {} is not supported; it must be 1", json.origin(), part);
   require(out.rope_type == "default" || json.has("factor"), "{}: rope_type \"{}\" needs a factor", json.origin(),
           out.rope_type);
 }
@@ -141,9 +155,7 @@ JsonObject RopeConfig::to_json() const {
 }
 
 void RopeConfig::check(const std::string& origin) const {
-  require(std::find(kRopeTypes.begin(), kRopeTypes.end(), rope_type) != kRopeTypes.end(),
-          "{}: rope_type \"{}\" is not supported{}", origin, rope_type,
-          [&] { return suggest_name(rope_type, kRopeTypes); });
+  check_rope_type(rope_type, origin);
   require(theta > 0, "{}: rope_theta must be above 0, got {}", origin, theta);
   require(factor >= 1, "{}: the factor of rope_type \"{}\" must be at least 1, got {}", origin, rope_type, factor);
   require(rope_type != "llama3" || (low_freq_factor > 0 && high_freq_factor > low_freq_factor),

@@ -10,9 +10,10 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kSource = "tessera.source";
-constexpr std::array<std::string_view, 10> kExplanations = {
-    "tessera.origin", "tessera.why",   "tessera.reason", "tessera.consumer", "tessera.from", "tessera.to",
-    "tessera.remedy", "tessera.asked", kSource,          "tessera.subject"};
+constexpr std::array<std::string_view, 11> kExplanations = {
+    "tessera.origin", "tessera.why", "tessera.reason", "tessera.consumer",
+    "tessera.from",   "tessera.to",  "tessera.next",   "tessera.remedy",
+    "tessera.asked",  kSource,       "tessera.subject"};
 
 using Attribute = std::pair<std::string, std::string>;
 

@@ -13,6 +13,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -32,7 +33,7 @@ DType type_of(const std::string& word) {
     if (name == word) return type;
     known.emplace_back(name);
   }
-  fail("unknown dtype {}{}", word, suggest_name(word, known));
+  fail("unknown dtype {}{}", escape_controls(word), suggest_name(word, known));
 }
 std::string_view word_of(DType dtype) {
   for (const auto& [name, type] : kTypes)
@@ -94,7 +95,7 @@ std::uint64_t header_length(std::span<const std::byte> bytes, std::uint64_t file
 void read_metadata(const json::value& value, std::map<std::string, std::string>& metadata) {
   require(value.is_object(), "__metadata__ must be an object of strings");
   for (const auto& text : value.get_object()) {
-    require(text.value().is_string(), "__metadata__: {} must be a string", std::string_view(text.key()));
+    require(text.value().is_string(), "__metadata__: {} must be a string", [&] { return escape_controls(text.key()); });
     metadata[text.key()] = text.value().get_string();
   }
 }
@@ -105,15 +106,16 @@ void sort_and_check(std::vector<Entry>& entries, std::uint64_t data_bytes) {
   });
   std::uint64_t end = 0;
   for (const Entry& entry : entries) {
-    require(entry.begin == end, "tensor {} starts at {}, but the previous one ends at {}", entry.name, entry.begin,
-            end);
+    require(
+        entry.begin == end, "tensor {} starts at {}, but the previous one ends at {}",
+        [&] { return escape_controls(entry.name); }, entry.begin, end);
     end = entry.end;
   }
   require(end == data_bytes, "{} bytes of data belong to no tensor", data_bytes - end);
 }
 
 SafetensorsHeader parse_header(std::string_view text, std::uint64_t file_bytes) {
-  const json::value parsed = parse_json(text, "header");
+  const json::value parsed = parse_json_with_unique_keys(text, "header");
   require(parsed.is_object(), "the header is not a JSON object");
   SafetensorsHeader header;
   header.data_begin = kLengthBytes + text.size();
@@ -127,7 +129,7 @@ SafetensorsHeader parse_header(std::string_view text, std::uint64_t file_bytes) 
     try {
       header.tensors.push_back(read_entry(name, member.value(), data_bytes));
     } catch (Error& error) {
-      throw error.prefix(fmt::format("tensor {}: ", name));
+      throw error.prefix(fmt::format("tensor {}: ", escape_controls(name)));
     }
   }
   sort_and_check(header.tensors, data_bytes);
@@ -185,8 +187,9 @@ SafetensorsHeader SafetensorsHeader::of(const std::vector<std::pair<std::string,
   std::set<std::string_view> names;
   std::uint64_t offset = 0;
   for (const auto& [name, type] : tensors) {
-    require(type.is_array(), "safetensors: {} is {}, but only arrays can be written", name, type);
-    require(names.insert(name).second, "safetensors: two tensors are named {}", name);
+    require(type.is_array(), "safetensors: {} is {}, but only arrays can be written", escape_controls(name), type);
+    require(names.insert(name).second, "safetensors: two tensors are named {}",
+            [&, one = name] { return escape_controls(one); });
     const auto bytes = static_cast<std::uint64_t>(type.byte_size());
     out.tensors.push_back({name, type, offset, offset + bytes});
     offset += bytes;

@@ -161,8 +161,9 @@ void add_log_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("tpu_metrics_debug", a.tpu_metrics_debug, "print the metrics with each entry of the log")
       .words_or_bare("debug", a.debug, "", "tpu_metrics_debug: the same as the flag of this name")
       .flag("overwrite_cache", a.overwrite_cache,
-            a.program == TrainingProgram::kClm ? "tokenize the text again, and replace its tokens in cache_dir"
-                                               : "no effect: nothing is cached");
+            a.program == TrainingProgram::kClm || a.program == TrainingProgram::kMlm
+                ? "tokenize the text again, and replace its tokens in cache_dir"
+                : "no effect: nothing is cached");
   if (a.program != TrainingProgram::kClm) return;
   parser.flag("sample_prompt", a.sample_prompt, "beginning of the sample that is printed at the end")
       .flag("sample_tokens", a.sample_tokens, "tokens to sample at the end; 0: none");

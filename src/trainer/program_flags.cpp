@@ -12,6 +12,7 @@
 #include "tasks/glue_metrics.h"
 #include "tessera/base/error.h"
 #include "tessera/data/glue.h"
+#include "tessera/data/padding.h"
 #include "tessera/data/tokenizer.h"
 
 namespace tessera::trainer {
@@ -63,7 +64,10 @@ void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
             "replaces "
             "the default")
       .flag("max_seq_length", a.max_seq_length, "tokens in a sample [the positions of the model, at most 1024]")
-      .flag("pad_to_max_length", a.pad_to_max_length, "pad to max_seq_length, not to the longest sample of a batch");
+      .flag("pad_to_max_length", a.pad_to_max_length, "pad to max_seq_length, not to the longest sample of a batch")
+      .flag("length_buckets", a.length_buckets,
+            "lengths of batches, as in 32,64,128: each is padded to the first that is not below its longest sample, so "
+            "that few programs are compiled; max_seq_length is always one of them");
 }
 
 void add_mlm_flags(TrainingArguments& a, ArgumentParser& parser) {
@@ -143,6 +147,18 @@ void check_clm(const TrainingArguments& a) {
   if (a.tokenizer_name.starts_with("bpe:")) data::check_bpe_name(a.tokenizer_name);
 }
 
+void check_length_buckets(const TrainingArguments& a) {
+  if (a.length_buckets.empty()) return;
+  require(!a.pad_to_max_length, "--length_buckets and --pad_to_max_length exclude each other");
+  require(a.program != TrainingProgram::kMlm || a.line_by_line,
+          "--length_buckets needs --line_by_line: otherwise all samples have max_seq_length tokens");
+  try {
+    (void)data::read_length_buckets(a.length_buckets);
+  } catch (Error& error) {
+    throw error.prefix("--length_buckets: ");
+  }
+}
+
 void check_bert_flags(const TrainingArguments& a) {
   require(!a.config_name.empty() || !a.model_name_or_path.empty(),
           "--config_name is needed: the config.json of a BERT, or tiny, bert-base-uncased or bert-large-uncased; or "
@@ -150,6 +166,7 @@ void check_bert_flags(const TrainingArguments& a) {
   constexpr std::int64_t kLeast = 4;  // the special tokens, and one more
   const std::int64_t length = a.max_seq_length.value_or(kLeast);
   require(length >= kLeast, "--max_seq_length must be at least {}, got {}", kLeast, length);
+  check_length_buckets(a);
 }
 
 // Of the evaluation of a classification. The metrics of the other programs are the choices of the flag.

@@ -10,6 +10,7 @@
 #include "tessera/base/log.h"
 #include "tessera/frontend/execution/profiler.h"
 #include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/execution/step.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/runtime/metrics/metrics.h"
 #include "training_loop.h"
@@ -165,9 +166,11 @@ std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
   const profiler::Trace scope("evaluate");
   const bool measures = host_.stop();
   const TimePoint start = Clock::now();
-  auto result =
-      trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
-                        arguments_.max_eval_samples.value_or(task_.held_out()), showing("held out", "samples"));
+  std::optional<Metrics> result;
+  run_evaluation([&] {
+    result = trainer::evaluate(task_, arguments_.eval_batch_rows(setup_.data_shards),
+                               arguments_.max_eval_samples.value_or(task_.held_out()), showing("held out", "samples"));
+  });
   bar_.erase();
   if (!result) return result;
   print(fmt::format("{}held out: {}", where, result->text));

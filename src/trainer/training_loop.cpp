@@ -108,6 +108,7 @@ void Trainer::Run::save_model(const std::string& folder) {
   const std::string& place = folder.empty() ? arguments_.output_dir : folder;
   save_pretrained(*setup_.network, place);
   if (is_master_) save_tokenizer(place);
+  if (place == arguments_.output_dir) saver_.delete_replaced();
 }
 
 // ---- the loop -------------------------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ void Trainer::Run::begin_output() {
   if (!saves()) return;
   save_arguments();
   if (arguments_.save_strategy != "no") save_tokenizer(arguments_.output_dir);
-  if (resumed_from_.empty()) delete_replaced_checkpoints(arguments_);
+  if (resumed_from_.empty()) saver_.set_replaced(replaced_checkpoints(arguments_));
 }
 
 // What the arguments ask for after an update. Callbacks may change it.

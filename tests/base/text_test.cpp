@@ -15,5 +15,12 @@ TEST(Printable, KeepsCharactersAndReplacesTheOtherBytes) {
   EXPECT_EQ(printable("\xed\xa0\x80 \xf4\x90\x80\x80"), "??? ????") << "a surrogate, and above U+10FFFF";
 }
 
+TEST(EscapeControls, KeepsCharactersAndWritesTheOtherBytesAsEscapes) {
+  EXPECT_EQ(escape_controls("a.weight \xc3\xa9 \xf0\x9f\x98\x80"), "a.weight \xc3\xa9 \xf0\x9f\x98\x80");
+  EXPECT_EQ(escape_controls(std::string_view("\x1b[2J\0\x7f", 6)), "\\x1b[2J\\x00\\x7f");
+  EXPECT_EQ(escape_controls("a\tb\nc\r"), "a\\tb\\nc\\x0d");
+  EXPECT_EQ(escape_controls("\xc2\x9b \xff"), "\\xc2\\x9b \\xff") << "U+009B also begins a command of terminals";
+}
+
 }  // namespace
 }  // namespace tessera

@@ -195,6 +195,12 @@ TEST_F(DamagedFolder, AnIndexMustNotLeaveItsFolder) {
             0U);
 }
 
+TEST_F(DamagedFolder, AnIndexThatNamesATensorTwiceIsRefused) {
+  replace("model.safetensors.index.json", "\"transformer.ln_f.bias\"", "\"transformer.ln_f.weight\"");
+  EXPECT_EQ(error_of_loading(path_),
+            path_ + "/model.safetensors.index.json: the key \"transformer.ln_f.weight\" occurs twice in an object");
+}
+
 TEST_F(DamagedFolder, AMissingFileIsNamed) {
   const std::string file = second_file();
   fs::remove(file);

@@ -96,7 +96,7 @@ TEST(BpeFiles, MalformedVocabulariesGiveErrorsThatNameTheFault) {
   EXPECT_EQ(error_of([] { BpeTokenizer::from_tokenizer_json("{\"model\": {\"type\": \"WordPiece\"}}", "t.json"); }),
             "t.json: model.type must be BPE, got \"WordPiece\"");
   EXPECT_EQ(error_of([] { BpeTokenizer::from_tokenizer_json("{\"model\": {}}", "t.json"); }),
-            "t.json: pre_tokenizer must be ByteLevel without add_prefix_space, got none");
+            "t.json: model must have vocab and merges");
   EXPECT_EQ(error_of([] { BpeTokenizer::from_tokenizer_json(tokenizer_json("[[1, 2]]"), "t.json"); }),
             "t.json: merge 0 is neither a string nor a pair of strings");
   EXPECT_EQ(error_of([] { BpeTokenizer::from_vocab_and_merges("{\"a\": -1}", "a b", "v.json"); }),

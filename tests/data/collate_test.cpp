@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Padding, masked tokens, packing and grouping by length.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,6 +76,41 @@ TEST(Padding, WrongOptionsAreErrors) {
   EXPECT_EQ(error({.padding = "max"}), "padding must be \"longest\" or \"max_length\", got \"max\"");
   EXPECT_EQ(error({.padding = "max_length"}), "padding=\"max_length\" and truncation need max_length");
   EXPECT_EQ(error({.pad_to_multiple_of = 0}), "pad_to_multiple_of must be at least 1, got 0");
+}
+
+TEST(Padding, ToTheFirstBucketThatIsLongEnough) {
+  PaddingOptions options{.length_buckets = {2, 4, 7}};
+  const auto width = [&](std::vector<std::int64_t> lengths) {
+    return first_batch(std::move(lengths), std::make_shared<PaddingCollator>(options)).field("input_ids").type.dim(1);
+  };
+  EXPECT_EQ(width({1, 1}), 2);
+  EXPECT_EQ(width({1, 2}), 2);
+  EXPECT_EQ(width({3, 1}), 4);
+  EXPECT_EQ(width({2, 5}), 7);
+  EXPECT_EQ(error_of([&] { width({8, 1}); }), "a sample has 8 tokens, more than the last of length_buckets, 7");
+  options.max_length = 9;  // is the last bucket
+  EXPECT_EQ(width({8, 1}), 9);
+  options.truncation = true;
+  EXPECT_EQ(width({12, 1}), 9);
+}
+
+TEST(Padding, WrongBucketsAreErrors) {
+  const auto error = [](const PaddingOptions& options) { return error_of([&] { PaddingCollator collator(options); }); };
+  for (const std::vector<std::int64_t>& buckets : std::vector<std::vector<std::int64_t>>{{0, 4}, {4, 4}, {8, 4}})
+    EXPECT_EQ(error({.length_buckets = buckets}),
+              "length_buckets must be at least 1 and increase, got " + fmt::format("{}", fmt::join(buckets, ",")));
+  const std::string others = "length_buckets need padding=\"longest\" without pad_to_multiple_of";
+  EXPECT_EQ(error({.padding = "max_length", .max_length = 8, .length_buckets = {4}}), others);
+  EXPECT_EQ(error({.pad_to_multiple_of = 8, .length_buckets = {4}}), others);
+  EXPECT_EQ(error({.max_length = 8, .length_buckets = {4, 9}}), "length_buckets has 9, more than max_length 8");
+  EXPECT_EQ(read_length_buckets("4,64,128"), (std::vector<std::int64_t>{4, 64, 128}));
+  for (const char* text : {"4,x", "4,", "4 ,8", "4.5"})
+    EXPECT_NE(error_of([&] { (void)read_length_buckets(text); }).find("must be a list of lengths such as 64,128,256"),
+              std::string::npos)
+        << text;
+  for (const char* text : {"8,4", "0", "-1", "4,4"})
+    EXPECT_EQ(error_of([&] { (void)read_length_buckets(text); }),
+              fmt::format("the lengths must be at least 1 and increase, got \"{}\"", text));
 }
 
 std::vector<std::int64_t> varied_lengths() {

@@ -231,6 +231,15 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(err.count("tries again after 0 s"), 2)
         self.assertIn("does not start again: 3 starts in a row made no newer checkpoint", err)
 
+    def test_a_host_whose_name_is_wrong_is_an_error_before_the_first_start(self):
+        hosts = self.folder / "hosts"
+        hosts.write_text("localhost slots=1\nwrong-name.invalid slots=1\n")
+        for option, value in (("--host", "localhost:1,wrong-name.invalid:1"), ("--hostfile", hosts)):
+            code, out, err = Job("-np", 2, option, value, "--", "echo", "started").end()
+            self.assertEqual((code, out), (2, ""), err)
+            self.assertRegex(err, "^tessera launch: the name of host wrong-name.invalid cannot be resolved, and it cannot be reached: .*; "
+                                  "correct --host or the hostfile\ntry `tessera launch --help`\n$")
+
     def test_a_restart_waits_for_a_host_that_was_lost(self):
         """Here the launcher fails as mpirun does while a host is down: before it has started a rank."""
         launcher = self.folder / "mpirun"

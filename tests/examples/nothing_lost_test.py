@@ -69,6 +69,18 @@ class NothingLost(unittest.TestCase):
         self.assertFalse((self.folder / "out" / "checkpoint-2").exists())
         self.assertEqual(self.content("out/checkpoint-1/notes.txt"), b"mine")
 
+    def test_a_run_that_fails_before_its_first_checkpoint_deletes_nothing(self):
+        self.run_clm(max_steps="4", save_steps="2", output_dir="out")
+        result = self.run_clm("--overwrite_output_dir", max_steps="9", save_steps="9", learning_rate="1e30", output_dir="out", status=1)
+        self.assertIn("the loss is ", result.stderr)
+        self.assertNotIn("deleted", result.stderr)
+        for step in (2, 4):
+            self.tessera("checkpoint", "verify", f"out/checkpoint-{step}")
+        # The checkpoints of the replaced run have higher numbers, but do not count for --save_total_limit.
+        result = self.run_clm("--overwrite_output_dir", max_steps="3", save_steps="1", save_total_limit="1", output_dir="out")
+        self.assertIn("deleted 2 checkpoints of the run in out", result.stderr)
+        self.assertEqual(sorted(path.name for path in (self.folder / "out").glob("checkpoint-*")), ["checkpoint-3"])
+
     def launch(self, *arguments):
         return subprocess.Popen([TESSERA, "launch", "--launcher", MPIEXEC, "-np", "1", *arguments], cwd=self.folder, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -85,9 +85,17 @@ def mlm():
     run(*common, "--output_dir", FOLDER / "resumed", "--resume_from_checkpoint", FOLDER / "mlm1/checkpoint-2")
     check(values(FOLDER / "resumed", "loss") == values(FOLDER / "mlm1", "loss"), "a continued run has other losses")
     # Lines as samples, with WordPiece, from the saved model.
-    by_line = run(RUN_MLM, "--model_name_or_path", "mlm1", "--cache_dir", FOLDER, "--tokenizer_name", FOLDER / "vocab.txt", "--train_file", FOLDER / "text.txt",
-                  "--line_by_line", "--pad_to_max_length", "--max_seq_length", 12, "--max_steps", 2, "--virtual_ranks", 3)
+    lines = [RUN_MLM, "--model_name_or_path", "mlm1", "--cache_dir", FOLDER, "--tokenizer_name", FOLDER / "vocab.txt", "--train_file", FOLDER / "text.txt",
+             "--line_by_line", "--pad_to_max_length", "--max_seq_length", 12, "--max_steps", 2, "--virtual_ranks", 3]
+    by_line = run(*lines)
     check("vocabulary 261" in by_line.stdout and "held out: loss" in by_line.stdout, by_line.stdout)
+    # The tokens of both texts are kept, and the next run reads them.
+    kept = {path: path.stat().st_mtime_ns for path in (FOLDER / "tessera_tokens").iterdir()}
+    check(len(kept) == 2, kept)
+    held_out = re.search(r"held out: .*", by_line.stdout).group()
+    check(held_out in run(*lines).stdout and all(path.stat().st_mtime_ns == time for path, time in kept.items()), "the tokens are written again")
+    check(held_out in run(*lines, "--overwrite_cache").stdout and all(path.stat().st_mtime_ns > time for path, time in kept.items()),
+          "--overwrite_cache does not replace the tokens")
 
 
 def classification():
@@ -128,6 +136,13 @@ def images():
     result = run(TRAIN_IMAGENET, "--datadir", FOLDER / "folder", "--model", "tiny", "--image_size", 16, "--batch_size", 4, "--num_epochs", 8, "--lr", "0.05",
                  "--virtual_ranks", 2)
     check(re.search(r"2 classes", result.stdout) and re.search(r"accuracy 1.0000 over 12 samples", result.stdout), result.stdout)
+    check("every image has the same label" not in result.stderr, result.stderr)
+    (FOLDER / "misplaced/train").mkdir(parents=True)
+    (FOLDER / "folder/train").rename(FOLDER / "misplaced/train/all")
+    result = run(TRAIN_IMAGENET, "--datadir", FOLDER / "misplaced", "--model", "tiny", "--image_size", 16, "--batch_size", 4, "--max_steps", 1,
+                 "--virtual_ranks", 2)
+    warning = f"warning: {FOLDER}/misplaced/train has one sub-folder, all, so every image has the same label and there is nothing to learn; "
+    check(result.stderr.count(warning) == 1, result.stderr)
 
 
 def errors():

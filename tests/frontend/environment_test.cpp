@@ -158,7 +158,14 @@ TEST(DebugReport, FilesThatCannotBeWrittenCauseOneWarningEach) {
 TEST(Start, UnknownVariablesCauseOneWarningOnRankZero) {
   const Variable wrong("TESSERA_DUMPDIR", "x");
   const Variable old("XRT_TPU_CONFIG", "tpu_worker;0;10.0.0.2:8470");
+  const Variable groups("XLA_AUTO_USE_GROUP_SHARDING", "1");
+  const Variable bf16("XLA_USE_BF16", "1");
+  const Variable dump("XLA_SAVE_TENSORS_FILE", "x");
   const std::string text = errors_of([] { launch_steps(3, 1); });
+  for (const char* line : {"XLA_AUTO_USE_GROUP_SHARDING is ignored: auto mode considers all shardings of an op",
+                           "XLA_USE_BF16 is ignored: use --bf16 or autocast to compute in bfloat16",
+                           "XLA_SAVE_TENSORS_FILE is ignored: use TESSERA_DUMP_DIR, or dump_ir and dump_hlo"})
+    EXPECT_EQ(count_of(text, std::string("warning: ") + line), 1) << text;
   EXPECT_EQ(
       count_of(text, "warning: unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?\n"), 1)
       << text;

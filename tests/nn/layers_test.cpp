@@ -180,6 +180,18 @@ TEST(Rotary, ConfigurationsOfBothFormsAreRead) {
   const RopeConfig now = read(R"({"rope_parameters": {"rope_type": "yarn", "rope_theta": 3.0, "factor": 8.0}})");
   EXPECT_EQ(now.rope_type, "yarn");
   EXPECT_EQ(now.theta, 3);
+  const RopeConfig published = read(R"({"rope_scaling": {"type": "yarn", "rope_type": null, "factor": 16.0,
+      "attn_factor": 1.0, "attention_factor": null, "beta_fast": null, "mscale": 0.7, "mscale_all_dim": 0.5,
+      "original_max_position_embeddings": 8192, "truncate": false, "finetuned": true}})");
+  EXPECT_EQ(published, (RopeConfig{.rope_type = "yarn",
+                                   .theta = 500,
+                                   .factor = 16,
+                                   .original_max_position_embeddings = 8192,
+                                   .mscale = 0.7,
+                                   .mscale_all_dim = 0.5,
+                                   .truncate = false}));
+  EXPECT_NEAR(rope_frequencies(published, 8, 8192).attention_factor,
+              (0.07 * std::log(16.0) + 1) / (0.05 * std::log(16.0) + 1), 1e-12);
   const auto error = [&](const std::string& text) {
     try {
       read(text);
@@ -191,7 +203,12 @@ TEST(Rotary, ConfigurationsOfBothFormsAreRead) {
   EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "linear"}})"),
             "c: rope_scaling: rope_type \"linear\" needs a factor");
   EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}})"),
-            "c: rope_type \"longrope\" is not supported; known: default, linear, dynamic, llama3, yarn");
+            "c: rope_scaling: rope_type \"longrope\" is not supported; known: default, linear, dynamic, llama3, yarn");
+  EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]}})"),
+            "c: rope_scaling: rope_type \"longrope\" is not supported; known: default, linear, dynamic, llama3, yarn");
+  EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attn_factor": 1.5}})"),
+            "c: rope_scaling: attn_factor 1.5 is not supported; it must be 1, and attention_factor scales the cosines "
+            "and sines");
 }
 
 // ---- attention ----------------------------------------------------------------------------------------------------------

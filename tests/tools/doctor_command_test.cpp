@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera doctor` on programs without and with faults, which mpirun starts.
 #include <algorithm>
+#include <csignal>
 #include <map>
 
+#include "doctor/checklist.h"
 #include "tessera/base/json_object.h"
 #include "tools/command_fixture.h"
 
@@ -81,7 +83,63 @@ TEST_F(DoctorCommand, ChecksAProgramThatEndsByItself) {
 TEST_F(DoctorCommand, EndsAProgramThatDoesNotWatchForSignals) {
   const Checked checked = doctor(fmt::format("-np 2 -- {} endless", TESSERA_FAULTY_PROGRAM));
   expect_only(checked, "");
-  EXPECT_EQ(checked.text("program", "evidence"), "ranks: 2, steps: 10, stopped by the doctor");
+  EXPECT_EQ(checked.text("program", "evidence"), "ranks: 2, steps: 10, killed by the SIGTERM of the doctor");
+}
+
+TEST_F(DoctorCommand, DoesNotCountEvaluationsAsSteps) {
+  const Checked checked = doctor(fmt::format("-np 2 -- {} evaluations", TESSERA_FAULTY_PROGRAM));
+  expect_only(checked, "");  // the reads of the evaluations are not those of the steps
+  expect_part(checked.text("program", "evidence"), "ranks: 2, steps: 10, evaluations: 9, ");
+  const std::string config =
+      file("config.json", R"({"model_type": "gpt2", "n_head": 3, "n_embd": 12, "n_layer": 1, "n_positions": 15,)"
+                          R"( "vocab_size": 257})");
+  std::string words;
+  for (int i = 0; i < 500; ++i) words += fmt::format("{} ", i * i % 97);
+  const Checked trained = doctor(
+      fmt::format("--steps 5 -- {} --config_name {} --train_file {} --block_size 15 --global_batch_size 4 --max_steps "
+                  "1000000 --disable_tqdm --sample_tokens 0 --eval_strategy steps --eval_steps 1 --save_strategy no",
+                  TESSERA_RUN_CLM, config, file("text.txt", words)));
+  EXPECT_EQ(trained.text("program", "evidence"), "ranks: 1, steps: 5, evaluations: 4, stopped by the doctor");
+}
+
+TEST_F(DoctorCommand, NamesTheSignalThatKillsTheProgram) {
+  const Checked checked = doctor(fmt::format("-- {} killed", TESSERA_FAULTY_PROGRAM));
+  EXPECT_EQ(checked.text("program", "finding"), "error");
+  EXPECT_EQ(checked.text("program", "evidence"), "ranks: 1, steps: 6, killed by SIGKILL (exit code 137)");
+}
+
+TEST(Checklist, SaysHowTheProgramEnded) {
+  using command::JobEnd;
+  struct Case {
+    JobEnd end;
+    bool has_ended;  // by itself
+    std::string how;
+    std::string_view finding;
+  };
+  const Case cases[] = {
+      {{.status = 0}, true, "ended with exit code 0", "ok"},
+      {{.status = 3}, true, "ended with exit code 3", "error"},
+      {{.status = 139}, false, "killed by SIGSEGV (exit code 139)", "error"},
+      {{.status = 139}, true, "ended with exit code 139", "error"},
+      {{.status = 143, .is_stopped = true}, true, "stopped by the doctor", "ok"},
+      {{.status = 143, .is_stopped = true}, false, "killed by the SIGTERM of the doctor", "ok"},
+      {{.status = 143, .is_stopped = true, .seconds_after_signal = 31},
+       false,
+       "killed 30 s after the SIGTERM of the doctor, because it did not end",
+       "warning"},
+      {{.status = 143, .is_stopped = true, .seconds_after_signal = 29}, true, "stopped by the doctor", "ok"},
+      {{.status = 1, .is_stopped = true}, true, "ended with exit code 1 after the SIGTERM of the doctor", "error"},
+      {{.status = 0, .is_stopped = true}, true, "ended with exit code 0", "ok"},
+      {{.status = 130, .signal = SIGINT}, true, "stopped by SIGINT", "warning"},
+      {{.status = 130, .signal = SIGINT}, false, "killed by SIGINT", "warning"}};
+  for (const auto& [end, has_ended, how, finding] : cases) {
+    const command::Record record{.starts = {JsonObject::parse(R"({"ranks": 1})")},
+                                 .steps = std::vector<command::Record::Step>(1),
+                                 .has_ended = has_ended};
+    const command::Item item = checklist(record, end).front();
+    EXPECT_EQ(item.evidence, "ranks: 1, steps: 1, " + how);
+    EXPECT_EQ(item.finding, finding) << how;
+  }
 }
 
 TEST_F(DoctorCommand, NamesTheCauseOfLateCompilations) {
@@ -116,7 +174,8 @@ TEST_F(DoctorCommand, ProgramsWithoutStepsAndWithErrorsAreErrors) {
   const std::pair<std::string, std::string> cases[] = {
       {"/bin/true", "no rank has used Tessera, ended with exit code 0; call tessera::launch()"},
       {"/bin/false", "no rank has used Tessera, ended with exit code 1; see its messages above"},
-      {fmt::format("'{}' env", TESSERA_COMMAND), "ranks: 2, steps: 0, ended with exit code 0; no step has ended"},
+      {fmt::format("'{}' env", TESSERA_COMMAND),
+       "ranks: 2, steps: 0, ended with exit code 0; no step of the training has ended"},
       {fmt::format("{} error", TESSERA_FAULTY_PROGRAM),
        "ranks: 2, steps: 6, ended with exit code 1; see its messages"}};
   for (const auto& [program, line] : cases) {

@@ -62,6 +62,9 @@ TEST_F(EnvCommand, MistakesAreErrors) {
   const auto backend = run("env", "PJRT_DEVICE=TPU");
   EXPECT_EQ(backend.code, 1);
   EXPECT_EQ(backend.error, "PJRT_DEVICE=TPU: unknown backend; known: CPU, REFERENCE\n");
+  const auto empty = run("env", "PJRT_DEVICE=");
+  EXPECT_EQ(empty.code, 0) << empty.error;
+  EXPECT_TRUE(lines_of(empty.out, "backend").at(0).starts_with("CPU")) << empty.out;
   EXPECT_NE(run("env", "TESSERA_DUMPDIR=x").error.find("did you mean \"TESSERA_DUMP_DIR\"?"), std::string::npos);
   EXPECT_TRUE(run("env --help").out.starts_with("tessera env: prints what a job uses: ")) << run("env --help").out;
   EXPECT_NE(run("env --help").out.find("usage: tessera env [options]\n"), std::string::npos);

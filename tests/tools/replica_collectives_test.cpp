@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives without a channel have groups of replicas. In a program with one replica they change nothing.
+#include "tessera/base/json_object.h"
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {
@@ -91,7 +92,7 @@ ENTRY e { x = f32[4] parameter(0), sharding={replicated} ROOT y = f32[4] sine(x)
       << content(path("out"));
 }
 
-TEST_F(TesseraCommand, LargeCountsOfStatsStayInTheirColumns) {
+TEST_F(TesseraCommand, SumsOfStatsThatAreTooLargeAreLowerBounds) {
   const auto module = file("loop.hlo", R"(HloModule m, num_partitions=2
 more { s = (s64[], f32[6]) parameter(0) i = s64[] get-tuple-element(s), index=0
   n = s64[] constant(9223372036854775807) ROOT go = pred[] compare(i, n), direction=LT }
@@ -103,9 +104,17 @@ ENTRY e { x = f32[6] parameter(0) zero = s64[] constant(0) init = (s64[], f32[6]
   end = (s64[], f32[6]) while(init), condition=more, body=round
   ROOT y = f32[6] get-tuple-element(end), index=1 })");
   const auto stats = run("stats " + module);
-  EXPECT_NE(stats.out.find("  collective-permute        1 9223372036854775807  run about 9.22e+18 times\n"),
+  EXPECT_NE(stats.out.find("  collective-permute        1 at least 9223372036854775807  run about 9.22e+18 times\n"
+                           "total_collective_bytes  at least 9223372036854775807\n"),
             std::string::npos)
       << stats.out << stats.error;
+  const JsonObject json = JsonObject::parse(run("stats --json - " + module).out, "stats");
+  JsonObject collectives;
+  JsonObject permute;
+  ASSERT_TRUE(json.read("collectives", collectives) && collectives.read("collective-permute", permute));
+  EXPECT_EQ(permute.text("bytes_exact"), "false");
+  EXPECT_EQ(json.text("total_collective_bytes_exact"), "false");
+  EXPECT_FALSE(json.has("peak_bytes_per_device_exact"));
 }
 
 }  // namespace

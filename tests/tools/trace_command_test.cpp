@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tessera trace: the sums of the events of a trace.
+#include <cstdint>
+
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {
@@ -48,6 +50,23 @@ TEST_F(TesseraCommand, TraceOfOneRankAndAsJson) {
   const auto json = run("trace --json " + trace);
   for (const char* part : {"\"ranks\": 2", "\"dropped_events\": 5", "\"name\": \"dot\"", "\"count\": 3"})
     EXPECT_NE(json.out.find(part), std::string::npos) << part << ": " << json.out;
+}
+
+TEST_F(TesseraCommand, TraceReadsOnlyTheBeginningOfATooLongLine) {
+  const std::string endless = file("endless.json", R"({"traceEvents":[)");
+  fs::resize_file(endless, std::uintmax_t{1} << 40U);  // one line, without data, and longer than any memory
+  const auto outcome = run("trace " + endless);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.error, fmt::format("tessera trace: {}, line 1: has more than 1048576 bytes; a trace of Tessera has "
+                                       "one event per line\n",
+                                       endless));
+  const std::string line = R"({"name":"a","cat":"op","ph":"X","pid":1,"tid":1,"ts":0.000,"dur":2000.000})";
+  const std::string longest(std::size_t{1} << 20U, ' ');
+  const auto allowed = file("longest.json", R"({"traceEvents":[)" + std::string("\n") + longest + "\n" + line);
+  EXPECT_NE(run("trace " + allowed).out.find(": 1 events of 1 rank in 2.0 ms"), std::string::npos)
+      << "the last line has no line break";
+  const auto longer = file("longer.json", R"({"traceEvents":[)" + std::string("\n") + longest + " \n" + line);
+  EXPECT_NE(run("trace " + longer).error.find("longer.json, line 2: has more than 1048576 bytes"), std::string::npos);
 }
 
 TEST_F(TesseraCommand, TraceNamesWhatIsWrong) {

@@ -82,6 +82,21 @@ TEST(ProgramFlags, FlagsOfOtherProgramsAreErrors) {
             std::string::npos);
 }
 
+TEST(ProgramFlags, LengthBucketsAreAListForSamplesOfDifferentLengths) {
+  const auto error = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--config_name", "tiny", "--train_file", "text.txt"});
+    return error_of([&] { parsed_for(mlm_defaults(), flags).check(); });
+  };
+  EXPECT_EQ(error({"--line_by_line", "--length_buckets", "8,16"}), "no error");
+  EXPECT_NE(error({"--length_buckets", "8,16"}).find("--length_buckets needs --line_by_line"), std::string::npos);
+  EXPECT_NE(error({"--line_by_line", "--pad_to_max_length", "--length_buckets", "8"})
+                .find("--length_buckets and --pad_to_max_length exclude each other"),
+            std::string::npos);
+  EXPECT_NE(error({"--line_by_line", "--length_buckets", "16,8"})
+                .find("--length_buckets: the lengths must be at least 1 and increase, got \"16,8\""),
+            std::string::npos);
+}
+
 TEST(Metrics, AreFoundByName) {
   const Metrics metrics{0.5, {{"accuracy", 0.75}}, ""};
   EXPECT_EQ(metrics.find(""), 0.5);

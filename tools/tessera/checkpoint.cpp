@@ -67,13 +67,15 @@ int inspect(const Arguments& arguments) {
   }
   std::string out = fmt::format("{:<14}{:>8}{:>14}{:>16}\n", "group", "tensors", "elements", "bytes");
   for (const auto& [name, group] : groups_of(checkpoint))
-    out += fmt::format("{:<14}{:>8}{:>14}{:>16}\n", name, group.tensors, group.elements, group.bytes);
+    out += fmt::format("{:<14}{:>8}{:>14}{:>16}\n", escape_controls(name), group.tensors, group.elements, group.bytes);
   out += fmt::format("\n{:<38}{:>14}\n", "file", "bytes");
-  for (const auto& [name, bytes] : checkpoint.files()) out += fmt::format("{:<38}{:>14}\n", name, bytes);
+  for (const auto& [name, bytes] : checkpoint.files())
+    out += fmt::format("{:<38}{:>14}\n", escape_controls(name), bytes);
   if (arguments.has("tensors")) {
     out += fmt::format("\n{:<56}{:<24}{:>6}\n", "tensor", "type", "parts");
     for (const auto& entry : checkpoint.entries())
-      out += fmt::format("{:<56}{:<24}{:>6}\n", entry.group + "/" + entry.name, entry.type.str(), entry.parts);
+      out += fmt::format("{:<56}{:<24}{:>6}\n", escape_controls(entry.group + "/" + entry.name), entry.type.str(),
+                         entry.parts);
   }
   write_standard_output(out);
   return kGood;
@@ -125,10 +127,10 @@ JsonObject json_of(const TensorDifference& one) {
 }
 
 std::string line_of(const TensorDifference& one) {
-  if (!one.first || !one.second)
-    return fmt::format("{:<56}only in the {} one\n", one.name, one.first ? "first" : "second");
-  if (*one.first != *one.second) return fmt::format("{:<56}{} and {}\n", one.name, one.first->str(), one.second->str());
-  return fmt::format("{:<56}{} of {} elements differ, by at most {:.3g}\n", one.name, one.different,
+  const std::string name = escape_controls(one.name);
+  if (!one.first || !one.second) return fmt::format("{:<56}only in the {} one\n", name, one.first ? "first" : "second");
+  if (*one.first != *one.second) return fmt::format("{:<56}{} and {}\n", name, one.first->str(), one.second->str());
+  return fmt::format("{:<56}{} of {} elements differ, by at most {:.3g}\n", name, one.different,
                      one.first->element_count(), one.largest);
 }
 

@@ -55,6 +55,7 @@ std::string general_help() {
       "       tessera visualize SHAPE SHARDING [options]\n"
       "       tessera calibrate OUT.json [options]\n"
       "       tessera launch [options] -- PROGRAM ARGUMENTS...\n"
+      "       tessera hosts [options] -- COMMAND ARGUMENTS...\n"
       "       tessera checkpoint <verb> DIR [options]\n"
       "       tessera tokenize INPUT... -o OUT.tokens [options]\n"
       "       tessera trace FILE.json [options]\n"
@@ -320,6 +321,7 @@ const std::vector<const Verb*>& verbs() {
                                                 &kRun,
                                                 &kPrint,
                                                 &kLaunch,
+                                                &kHosts,
                                                 &kCheckpointInspect,
                                                 &kCheckpointVerify,
                                                 &kCheckpointConsolidate,

@@ -89,6 +89,7 @@ extern const Verb kCheck;
 extern const Verb kRun;
 extern const Verb kPrint;
 extern const Verb kLaunch;
+extern const Verb kHosts;
 extern const Verb kCheckpointInspect;
 extern const Verb kCheckpointVerify;
 extern const Verb kCheckpointConsolidate;

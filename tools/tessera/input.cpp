@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include <cstdio>
+#include <limits>
 #include <set>
 
 #include "on_mesh.h"
@@ -283,12 +284,26 @@ ProgramStats stats_of(const Program& program, const Arguments& arguments) {
   return arguments.has("as-written") ? program_stats(program) : execution_stats(program);
 }
 
+namespace {
+
+// A sum that does not fit in 64 bits is the largest number instead.
+bool is_exact(std::int64_t sum) { return sum < std::numeric_limits<std::int64_t>::max(); }
+
+std::string sum_text(std::int64_t sum) { return is_exact(sum) ? std::to_string(sum) : fmt::format("at least {}", sum); }
+
+void set_sum(JsonObject& object, const std::string& key, std::int64_t sum) {
+  object.set(key, sum);
+  if (!is_exact(sum)) object.set(key + "_exact", false);
+}
+
+}  // namespace
+
 JsonObject stats_json(const ProgramStats& stats) {
   JsonObject collectives;
   for (const auto& kind : stats.collectives) {
     JsonObject one;
     one.set("count", kind.count);
-    one.set("bytes", kind.bytes);
+    set_sum(one, "bytes", kind.bytes);
     if (kind.runs != static_cast<double>(kind.count)) one.set("runs", kind.runs);
     if (!kind.runs_known) one.set("runs_known", kind.runs_known);
     collectives.set(kind.opcode, one);
@@ -296,9 +311,9 @@ JsonObject stats_json(const ProgramStats& stats) {
   JsonObject out;
   out.set("num_partitions", stats.num_partitions);
   out.set("collectives", collectives);
-  out.set("total_collective_bytes", stats.total_collective_bytes);
+  set_sum(out, "total_collective_bytes", stats.total_collective_bytes);
   out.set("flops_per_device", stats.flops_per_device);
-  out.set("peak_bytes_per_device", stats.peak_bytes_per_device);
+  set_sum(out, "peak_bytes_per_device", stats.peak_bytes_per_device);
   return out;
 }
 
@@ -322,10 +337,10 @@ std::string stats_text(const ProgramStats& stats) {
   std::string out = fmt::format("num_partitions          {}\n", stats.num_partitions);
   out += stats.collectives.empty() ? "collectives             none\n" : "collectives             count       bytes\n";
   for (const auto& kind : stats.collectives)
-    out += fmt::format("  {:<22}{:>5} {:>11}{}\n", kind.opcode, kind.count, kind.bytes, runs_text(kind));
-  out += fmt::format("total_collective_bytes  {}\n", stats.total_collective_bytes);
+    out += fmt::format("  {:<22}{:>5} {:>11}{}\n", kind.opcode, kind.count, sum_text(kind.bytes), runs_text(kind));
+  out += fmt::format("total_collective_bytes  {}\n", sum_text(stats.total_collective_bytes));
   out += fmt::format("flops_per_device        {:.0f}\n", stats.flops_per_device);
-  return out + fmt::format("peak_bytes_per_device   {}\n", stats.peak_bytes_per_device);
+  return out + fmt::format("peak_bytes_per_device   {}\n", sum_text(stats.peak_bytes_per_device));
 }
 
 }  // namespace tessera::command

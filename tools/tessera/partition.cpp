@@ -39,6 +39,7 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
     line("at", note.source);
     line("from", note.from);
     line("to", note.to);
+    line("next", note.next);
     line("remedy", note.remedy.text());
   }
   const std::int64_t count = collective_count(partitioned.notes);
@@ -77,6 +78,7 @@ std::string explanation_json(const Partitioned& partitioned) {
     row.set("source", note.source);
     row.set("from", note.from);
     row.set("to", note.to);
+    if (!note.next.empty()) row.set("next", note.next);
     row.set("remedy", note.remedy.text());
     row.set("remedy_fields", remedy_json(note.remedy));
   }

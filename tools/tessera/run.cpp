@@ -58,7 +58,7 @@ bool is_sharded(const Sharding& sharding) { return sharding.is_tiled() && !shard
 std::vector<Literal> arguments_from_file(const Program& program, const std::string& path) {
   const SafetensorsFile file = read_safetensors(path);
   std::vector<std::string> known;
-  for (const auto& [name, tensor] : file.tensors) known.push_back(name);
+  for (const auto& [name, tensor] : file.tensors) known.push_back(escape_controls(name));
   std::vector<Literal> out;
   std::size_t used = 0;
   const Computation& entry = program.entry_computation();

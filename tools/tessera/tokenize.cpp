@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "command_line.h"
 #include "tessera/base/error.h"
@@ -36,10 +37,15 @@ data::TokenFileInfo write_tokens(const std::vector<data::TextInput>& inputs, con
                                  const data::Tokenizer& tokenizer, const std::string& path) {
   data::TokenFileWriter writer(path, tokenizer);
   std::int64_t text_bytes = 0;  // of the document so far
+  std::vector<std::int32_t> suffix = tokenizer.document_suffix();
+  if (!suffix.empty() && suffix.back() == tokenizer.end_of_text()) suffix.pop_back();  // the writer adds it
   for (const auto& input : inputs)
     data::read_documents(input, column, [&](std::string_view text, bool ends_document) {
-      writer.append(tokenizer.encode(text));
+      const bool begins = text_bytes == 0;
+      if (begins && !text.empty()) writer.append(tokenizer.document_prefix());
+      writer.append(begins ? tokenizer.encode(text) : tokenizer.encode_continued(text));
       text_bytes += static_cast<std::int64_t>(text.size());
+      if (ends_document && text_bytes > 0) writer.append(suffix);
       if (ends_document) writer.end_document(std::exchange(text_bytes, 0));
     });
   require(writer.info().tokens > 0, "the input has no text, so {} is not written", path);

@@ -7,8 +7,10 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "command_line.h"
 #include "tessera/base/error.h"
@@ -79,18 +81,43 @@ void add_event(TraceTable& table, const boost::json::value& event, std::int64_t 
   table.last = std::max(table.last, begin + duration);
 }
 
-// Tessera writes one event in each line, so that files of any size can be read.
+// Reads the lines of a file of any size within bounded memory.
+class TraceLines {
+ public:
+  explicit TraceLines(const std::string& path) : path_(path), file_(path), line_(kMostBytes + 1) {}
+
+  /// Returns the next line, which is valid until the next call, or nothing at the end. Error if it is too long.
+  std::optional<std::string_view> next() {
+    file_.getline(line_.data(), isize(line_));
+    ++number_;
+    const auto taken = static_cast<std::size_t>(file_.gcount());  // includes the line break
+    require(!file_.bad(), "{}: cannot be read", [&] { return place(); });
+    if (file_.eof()) return taken == 0 ? std::nullopt : std::optional(std::string_view(line_.data(), taken));
+    require(
+        !file_.fail(), "{}: has more than {} bytes; a trace of Tessera has one event per line", [&] { return place(); },
+        kMostBytes);
+    return std::string_view(line_.data(), taken - 1);
+  }
+  [[nodiscard]] std::string place() const { return fmt::format("{}, line {}", path_, number_); }
+
+ private:
+  // Tessera writes each event on a line of its own, with a few names and numbers: some hundred bytes. A line that is
+  // longer than this limit is from a program that writes all events on one line.
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+
+  const std::string& path_;
+  std::ifstream file_;
+  std::vector<char> line_;  // with the zero that getline() adds
+  std::int64_t number_ = 0;
+};
+
 TraceTable read_trace(const std::string& path, std::int64_t only_rank) {
   check_readable(path);
-  std::ifstream file(path);
-  std::string line;
+  TraceLines lines(path);
   TraceTable out;
   bool is_trace = false;
-  for (std::int64_t number = 1; std::getline(file, line); ++number) {
-    constexpr std::size_t kMostBytes = std::size_t{1} << 20;
-    require(line.size() <= kMostBytes, "{}, line {}: has more than {} bytes; a trace of Tessera has one event per line",
-            path, number, kMostBytes);
-    std::string_view text = trim(line);
+  while (const auto line = lines.next()) {
+    std::string_view text = trim(*line);
     is_trace = is_trace || text.starts_with(R"({"traceEvents":[)");
     if (text.starts_with(R"("otherData":)")) {
       const auto other = parse_json(fmt::format("{{{}", text), path);
@@ -99,7 +126,7 @@ TraceTable read_trace(const std::string& path, std::int64_t only_rank) {
     }
     if (!text.starts_with(R"({"name")")) continue;
     if (text.ends_with(',')) text.remove_suffix(1);
-    const std::string place = fmt::format("{}, line {}", path, number);
+    const std::string place = lines.place();
     const boost::json::value event = parse_json(text, place);
     try {
       add_event(out, event, only_rank);

@@ -24,7 +24,7 @@ struct OptionRow {
 /// The options of a rank.
 class Options {
  public:
-  /// The defaults of the table, overridden by the environment.
+  /// The defaults of the table, overridden by the environment. An empty environment variable counts as not set.
   Options();
 
   /// Error, with the nearest known name, if no row has this name; error if the value does not have the type of the

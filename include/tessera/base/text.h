@@ -10,6 +10,7 @@ namespace tessera {
 using detail::at;
 using detail::bytes_text;
 using detail::ceil_div;
+using detail::escape_controls;
 using detail::format_bytes;
 using detail::hash_bytes;
 using detail::hash_mix;

@@ -25,6 +25,9 @@ std::string unquote(std::string_view text);
 /// Returns `text` in a form that is safe for a terminal: control characters and bytes that are not UTF-8 become `?`;
 /// line breaks and tabs stay.
 std::string printable(std::string_view text);
+/// Returns `text` on one line, for names from files in messages: control characters and bytes that are not UTF-8 become
+/// \n, \t or \xNN.
+std::string escape_controls(std::string_view text);
 
 /// Mixes `value` into `seed` (the finalizer of splitmix64). The order of calls matters.
 constexpr std::size_t hash_mix(std::size_t seed, std::size_t value) {

@@ -18,8 +18,17 @@ namespace tessera::data {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// Accepts any bytes, also bytes that are not UTF-8. decode(encode(text)) == text, except with WordPiece.
+  /// Accepts any bytes, also bytes that are not UTF-8. decode(encode(text)) == text if keeps_text().
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  /// The tokens of a text that continues another one. They differ if a text gets a blank at its begin.
+  [[nodiscard]] virtual std::vector<std::int32_t> encode_continued(std::string_view text) const { return encode(text); }
+  /// The ids that belong before, and after, each document in addition to encode(): the begin of text of Llama, for example.
+  [[nodiscard]] virtual std::vector<std::int32_t> document_prefix() const { return {}; }
+  [[nodiscard]] virtual std::vector<std::int32_t> document_suffix() const { return {}; }
+  /// The tokens of a complete document with the prefix and the suffix, but without an end of text at its end.
+  [[nodiscard]] std::vector<std::int32_t> encode_document(std::string_view text) const;
+  /// Whether decoding gives back each text, byte by byte.
+  [[nodiscard]] virtual bool keeps_text() const { return true; }
   /// Error on an id outside [0, vocab_size).
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   /// The number of ids; they are 0 .. vocab_size-1.

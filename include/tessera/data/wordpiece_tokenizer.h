@@ -63,6 +63,7 @@ class WordPieceTokenizer final : public Tokenizer {
                                           const EncodeOptions& options = {}) const;
   /// Returns the words with blanks between them. Case, accents and blanks of the original text are lost.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override;
+  [[nodiscard]] bool keeps_text() const override { return false; }
   [[nodiscard]] int vocab_size() const override { return static_cast<int>(pieces_.size()); }
   [[nodiscard]] std::optional<std::int32_t> end_of_text() const override { return sep_id_; }
   [[nodiscard]] const std::string& name() const override { return name_; }

@@ -6,10 +6,13 @@
 //   });
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/sharding/meshes.h"
+#include "tessera/frontend/sharding/use_spmd.h"
 #include "tessera/nn/module.h"
 
 namespace tessera::nn {
@@ -32,6 +35,17 @@ inline void distribute_module(Module& module, const Mesh& mesh, const PartitionF
   };
   replicate(module.named_parameters());
   replicate(module.named_buffers());
+}
+
+/// In place of a partition function: no parameter is annotated, and auto mode chooses their shardings. PyTorch/XLA calls
+/// it auto_policy.
+enum class AutoPolicy : std::uint8_t { kAuto };
+inline constexpr AutoPolicy kAutoPolicy = AutoPolicy::kAuto;
+
+/// Turns auto mode on (use_spmd.h), with `mesh` as the global mesh. Error if its size is not the number of devices.
+inline void distribute_module(Module& /*module*/, const Mesh& mesh, AutoPolicy /*policy*/) {
+  set_global_mesh(mesh);
+  use_spmd({.automatic = true});
 }
 
 }  // namespace tessera::nn

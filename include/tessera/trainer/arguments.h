@@ -38,6 +38,7 @@ struct TrainingArguments {
   std::optional<std::int64_t>
       max_seq_length;              // tokens in a sample; nullopt: the model's positions, at most 1024 (MLM) or 128
   bool pad_to_max_length = false;  // false: pad to the longest sample of a batch
+  std::string length_buckets;      // 64,128: the lengths of batches, instead of that of the longest sample
   bool line_by_line = false;       // each line of the text is a sample
   double mlm_probability = 0.15;
   std::string task_name;  // a task of GLUE: the layout of its files, its labels and its metrics

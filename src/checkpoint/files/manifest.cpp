@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <filesystem>
+#include <set>
 #include <span>
+#include <vector>
 
 #include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
@@ -14,6 +17,7 @@
 #include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/regions.h"
 
 namespace tessera {
 namespace {
@@ -61,7 +65,7 @@ Dims sizes_of(const json::value& object, const char* key, std::size_t count) {
 void check_file_name(const std::string& name) {
   require(!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
               name.find('\0') == std::string::npos,
-          "\"{}\" must be the name of a file in the folder", name);
+          "\"{}\" must be the name of a file in the folder", [&] { return escape_controls(name); });
 }
 
 TensorPart part_of(const json::value& value, const Type& type) {
@@ -75,6 +79,38 @@ TensorPart part_of(const json::value& value, const Type& type) {
     out.region.dims.push_back({at(start, d), at(start, d) + at(shape, d)});
   }
   return out;
+}
+
+// The dim in which most parts start at different places, so that few parts have to be compared.
+std::size_t most_sharded_dim(const StoredTensor& tensor) {
+  std::size_t best = 0;
+  std::size_t most = 0;
+  for (std::size_t d = 0; d < tensor.type.dims().size(); ++d) {
+    std::set<std::int64_t> starts;
+    for (const TensorPart& part : tensor.parts) starts.insert(part.region.dims[d].start);
+    if (starts.size() > most) best = d, most = starts.size();
+  }
+  return best;
+}
+
+// Parts that overlap have the elements of others missing, although the number of elements is correct.
+void check_disjoint(const StoredTensor& tensor) {
+  if (tensor.parts.size() < 2) return;  // such as a scalar
+  const std::size_t dim = most_sharded_dim(tensor);
+  std::vector<const TensorPart*> sorted;
+  for (const TensorPart& part : tensor.parts) sorted.push_back(&part);
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const TensorPart* a, const TensorPart* b) {
+    return a->region.dims[dim].start < b->region.dims[dim].start;
+  });
+  for (auto one = sorted.begin(); one != sorted.end(); ++one)
+    for (auto next = one + 1; next != sorted.end(); ++next) {
+      const Region& a = (*one)->region;
+      const Region& b = (*next)->region;
+      if (b.dims[dim].start >= a.dims[dim].limit) break;
+      require(
+          intersection(a, b).element_count() == 0, "two parts, in {} and {}, have the same elements",
+          [&] { return escape_controls((*one)->file); }, [&] { return escape_controls((*next)->file); });
+    }
 }
 
 StoredTensor tensor_of(const json::value& value) {
@@ -98,6 +134,7 @@ StoredTensor tensor_of(const json::value& value) {
     missing -= elements;
   }
   require(missing == 0, "the parts have {} elements less than {}", missing, out.type);
+  check_disjoint(out);
   return out;
 }
 
@@ -123,7 +160,7 @@ void read_members(const json::value& all, const char* key, Map& into, const Read
   for (const auto& entry : object.get_object()) try {
       into.emplace(std::string(entry.key()), read_one(entry.value()));
     } catch (Error& error) {
-      throw error.prefix(fmt::format("{}: {}: ", key, std::string_view(entry.key())));
+      throw error.prefix(fmt::format("{}: {}: ", key, escape_controls(entry.key())));
     }
 }
 
@@ -171,7 +208,7 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
   require_manifest(folder);
   const std::string path = folder + "/" + kManifestFile;
   (void)InputFile(std::string(path));  // refuses pipes, which would wait for a writer
-  const json::value all = parse_json(read_file(path), path);
+  const json::value all = parse_json_with_unique_keys(read_file(path), path);
   CheckpointManifest out;
   out.folder = folder;
   try {
@@ -185,7 +222,9 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     read_members(all, "tensors", out.tensors, tensor_of);
     for (const auto& [name, tensor] : out.tensors)
       for (const TensorPart& part : tensor.parts)
-        require(out.files.contains(part.file), "{} is in {}, which files does not list", name, part.file);
+        require(
+            out.files.contains(part.file), "{} is in {}, which files does not list",
+            [&, one = name] { return escape_controls(one); }, [&] { return escape_controls(part.file); });
   } catch (Error& error) {
     throw error.prefix(path + ": ");
   }

@@ -2,6 +2,7 @@
 #include "pieces.h"
 
 #include "tessera/base/error.h"
+#include "tessera/base/text.h"
 #include "verified_file.h"
 
 namespace tessera {
@@ -29,11 +30,13 @@ std::vector<Piece> PieceFiles::pieces_of(const std::string& name, const Region& 
     if (intersection(part.region, wanted).element_count() == 0) continue;
     const OpenFile& in = open(part.file);
     const auto found = in.tensors.find(name);
-    require(found != in.tensors.end(), "{} does not contain {}", in.file->path(), name);
+    require(found != in.tensors.end(), "{} does not contain {}", in.file->path(),
+            [&] { return escape_controls(name); });
     const SafetensorsEntry* entry = found->second;
     const Type expected = tensor.type.with_dims(buffer_of(part.region).sizes);
-    require(entry->type == expected, "{}: {} is {}, the manifest lists {}", in.file->path(), name, entry->type,
-            expected);
+    require(
+        entry->type == expected, "{}: {} is {}, the manifest lists {}", in.file->path(),
+        [&] { return escape_controls(name); }, entry->type, expected);
     out.push_back({in.file, in.header.data_begin + entry->begin, part.region});
   }
   return out;

@@ -59,7 +59,7 @@ Literal array_of(const Json& value, const std::string& place) {
 Literal tokens_of(const Json& value, const std::string& place, const JsonLinesOptions& options) {
   require(value.is_string(), "{}: \"{}\" must be a text, got {}", place, options.text_column,
           [&] { return excerpt(value); });
-  std::vector<std::int32_t> ids = options.tokenizer->encode(std::string_view(value.get_string()));
+  std::vector<std::int32_t> ids = options.tokenizer->encode_document(std::string_view(value.get_string()));
   if (options.end_of_text && options.tokenizer->end_of_text()) ids.push_back(*options.tokenizer->end_of_text());
   return Literal::from<std::int32_t>({static_cast<std::int64_t>(ids.size())}, ids);
 }

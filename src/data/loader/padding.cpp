@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/data/padding.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
+#include <functional>
 #include <span>
 
 #include "random_stream.h"
@@ -59,6 +63,18 @@ Arrays padded_sample(const Arrays& sample, std::int64_t length, const PaddingOpt
   return out;
 }
 
+void check_buckets(const PaddingOptions& options) {
+  const std::vector<std::int64_t>& buckets = options.length_buckets;
+  if (buckets.empty()) return;
+  const bool increases = std::adjacent_find(buckets.begin(), buckets.end(), std::greater_equal<>()) == buckets.end();
+  require(buckets.front() >= 1 && increases, "length_buckets must be at least 1 and increase, got {}",
+          fmt::join(buckets, ","));
+  require(options.padding == "longest" && options.pad_to_multiple_of == 1,
+          "length_buckets need padding=\"longest\" without pad_to_multiple_of");
+  require(options.max_length == 0 || buckets.back() <= options.max_length,
+          "length_buckets has {}, more than max_length {}", buckets.back(), options.max_length);
+}
+
 }  // namespace
 
 PaddingCollator::PaddingCollator(PaddingOptions options) : options_(std::move(options)) {
@@ -69,12 +85,24 @@ PaddingCollator::PaddingCollator(PaddingOptions options) : options_(std::move(op
           "padding=\"max_length\" and truncation need max_length");
   require(options_.pad_to_multiple_of >= 1, "pad_to_multiple_of must be at least 1, got {}",
           options_.pad_to_multiple_of);
+  check_buckets(options_);
+  std::vector<std::int64_t>& buckets = options_.length_buckets;
+  if (!buckets.empty() && buckets.back() < options_.max_length) buckets.push_back(options_.max_length);
+}
+
+std::int64_t PaddingCollator::length_of_batch(std::int64_t longest) const {
+  std::int64_t length = options_.padding == "max_length" ? options_.max_length : longest;
+  if (options_.max_length > 0) length = std::min(length, options_.max_length);
+  const std::vector<std::int64_t>& buckets = options_.length_buckets;
+  if (buckets.empty()) return ceil_div(length, options_.pad_to_multiple_of) * options_.pad_to_multiple_of;
+  const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), length);
+  require(bucket != buckets.end(), "a sample has {} tokens, more than the last of length_buckets, {}", length,
+          buckets.back());
+  return *bucket;
 }
 
 Arrays PaddingCollator::collate(const std::vector<Arrays>& samples, const RowsToMake& request) const {
-  std::int64_t length = options_.padding == "max_length" ? options_.max_length : request.longest;
-  if (options_.max_length > 0) length = std::min(length, options_.max_length);
-  length = ceil_div(length, options_.pad_to_multiple_of) * options_.pad_to_multiple_of;
+  const std::int64_t length = length_of_batch(request.longest);
   std::vector<Arrays> rows;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::int64_t own = length_of(samples[i]);
@@ -84,6 +112,19 @@ Arrays PaddingCollator::collate(const std::vector<Arrays>& samples, const RowsTo
     rows.push_back(padded_sample(samples[i], length, options_));
   }
   return StackCollator().collate(rows, request);
+}
+
+std::vector<std::int64_t> read_length_buckets(std::string_view text) {
+  std::vector<std::int64_t> out;
+  for (const std::string& word : split(text, ',')) {
+    std::int64_t length = 0;
+    const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), length);
+    require(code == std::errc() && end == word.data() + word.size(),
+            "\"{}\" must be a list of lengths such as 64,128,256, got \"{}\"", text, word);
+    require(length > (out.empty() ? 0 : out.back()), "the lengths must be at least 1 and increase, got \"{}\"", text);
+    out.push_back(length);
+  }
+  return out;
 }
 
 MlmCollator::MlmCollator(PaddingOptions padding, MlmOptions options)

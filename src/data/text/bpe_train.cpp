@@ -156,7 +156,7 @@ BpeTokenizer BpeTokenizer::train(std::string_view text, int vocab_size) {
     trainer.merge(*pair, it->second);
   }
   vocabulary.end_of_text = static_cast<std::int32_t>(tokens.size());
-  vocabulary.id_of.emplace(std::string(kEndOfText), *vocabulary.end_of_text);
+  vocabulary.add({std::string(kEndOfText), *vocabulary.end_of_text}, vocabulary.rules.raw_tokens);
   return build(vocabulary, fmt::format("bpe:{}", vocab_size));
 }
 

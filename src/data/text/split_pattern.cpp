@@ -4,90 +4,102 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
+#include "steps/utf8.h"
 #include "tessera/base/error.h"
+#include "tessera/base/text.h"
 
 namespace tessera::data {
 namespace {
 
-constexpr char kPattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
 struct FreeMatch {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
 };
+using Match = std::unique_ptr<pcre2_match_data, FreeMatch>;
 
-using Code = std::unique_ptr<pcre2_code, FreeCode>;
-
-Code compile_pattern() {
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
-                          &offset, nullptr));
-  ensure(code != nullptr, "PCRE2 does not accept the splitting pattern at {}: error {}", offset, error);
-  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without a JIT the pattern is interpreted
-  return code;
-}
-
-// Returns the length of the UTF-8 sequence at the start of `text`, or 0 if there is none. Overlong forms and surrogates
-// are not UTF-8.
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0U) != 0x80U) return 0;
-  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
-  const bool surrogate = first == 0xED && byte(1) >= 0xA0;
-  const bool too_high = first == 0xF4 && byte(1) >= 0x90;
-  return overlong || surrogate || too_high ? 0 : length;
-}
-
-// Returns the longest prefix of `text` that is valid UTF-8.
-std::size_t valid_prefix(std::string_view text) {
-  std::size_t end = 0;
-  while (end < text.size()) {
-    const std::size_t length = sequence_length(text.substr(end));
-    if (length == 0) break;
-    end += length;
-  }
-  return end;
-}
-
-void split_valid(const pcre2_code* code, pcre2_match_data* match, std::string_view text,
-                 const std::function<void(std::string_view)>& take) {
-  std::size_t start = 0;
-  while (start < text.size()) {
-    const int count = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
-                                  PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED | PCRE2_NOTEMPTY, match, nullptr);
-    ensure(count > 0, "the splitting pattern does not match at byte {} of a text: PCRE2 error {}", start, count);
-    const std::size_t end = pcre2_get_ovector_pointer(match)[1];
-    take(text.substr(start, end - start));
-    start = end;
-  }
+std::string pcre2_reason(int error) {
+  std::array<PCRE2_UCHAR, 120> text{};
+  pcre2_get_error_message(error, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
 }
 
 }  // namespace
 
-void split_like_gpt2(std::string_view text, const std::function<void(std::string_view)>& take) {
-  static const Code kCode = compile_pattern();  // threads may share compiled PCRE2 code
-  const std::unique_ptr<pcre2_match_data, FreeMatch> match(pcre2_match_data_create_from_pattern(kCode.get(), nullptr));
+struct SplitPattern::Code {
+  explicit Code(pcre2_code* code) : code(code) {}
+  ~Code() { pcre2_code_free(code); }
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+
+  // Divides a text that is UTF-8.
+  void split(pcre2_match_data* match, std::string_view text, Gaps gaps,
+             const std::function<void(std::string_view)>& take) const {
+    const auto take_gap = [&](std::size_t begin, std::size_t end) {
+      if (gaps == Gaps::kPieces && begin < end) take(text.substr(begin, end - begin));
+    };
+    std::size_t start = 0;
+    while (start < text.size()) {
+      const auto match_with = [&](std::uint32_t options) {
+        return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
+                           PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, match, nullptr);
+      };
+      int count = match_with(0);
+      if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = match_with(PCRE2_NO_JIT);
+      if (count == PCRE2_ERROR_NOMATCH) break;
+      require(count > 0, "the splitting pattern fails at byte {} of a text: {}", start,
+              [&] { return pcre2_reason(count); });
+      const std::size_t begin = pcre2_get_ovector_pointer(match)[0];
+      const std::size_t end = pcre2_get_ovector_pointer(match)[1];
+      require(begin >= start && end > begin, "the splitting pattern matches the bytes {} to {} after byte {}", begin,
+              end, start);
+      take_gap(start, begin);
+      take(text.substr(begin, end - begin));
+      start = end;
+    }
+    take_gap(start, text.size());
+  }
+
+  pcre2_code* code;
+};
+
+SplitPattern::SplitPattern(const std::string& pattern, Gaps gaps) : gaps_(gaps) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  require(
+      code != nullptr, "the splitting pattern {} is wrong at character {}: {}", [&] { return quote(pattern); }, offset,
+      [&] { return pcre2_reason(error); });
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without a JIT the pattern is interpreted
+  code_ = std::make_shared<const Code>(code);
+}
+
+void SplitPattern::split(std::string_view text, const std::function<void(std::string_view)>& take) const {
+  const Match match(pcre2_match_data_create_from_pattern(code_->code, nullptr));
   ensure(match != nullptr, "PCRE2 has no memory for a match");
   while (!text.empty()) {
-    const std::size_t valid = valid_prefix(text);
-    split_valid(kCode.get(), match.get(), text.substr(0, valid), take);
+    const std::size_t valid = utf8_prefix(text);
+    code_->split(match.get(), text.substr(0, valid), gaps_, take);
     text.remove_prefix(valid);
-    std::size_t invalid = 0;
-    while (invalid < text.size() && sequence_length(text.substr(invalid)) == 0) ++invalid;
-    if (invalid > 0) take(text.substr(0, invalid));
-    text.remove_prefix(invalid);
+    const std::size_t other = not_utf8_prefix(text);
+    if (other > 0) take(text.substr(0, other));
+    text.remove_prefix(other);
   }
+}
+
+const SplitPattern& gpt2_pattern() {
+  static const SplitPattern kSplit{kGpt2Pattern};  // threads may share compiled PCRE2 code
+  return kSplit;
+}
+
+void split_like_gpt2(std::string_view text, const std::function<void(std::string_view)>& take) {
+  gpt2_pattern().split(text, take);
 }
 
 }  // namespace tessera::data

@@ -64,6 +64,13 @@ int parse_size(const std::string& spec) {
 
 }  // namespace
 
+std::vector<std::int32_t> Tokenizer::encode_document(std::string_view text) const {
+  std::vector<std::int32_t> out = document_prefix();
+  for (const auto& ids : {encode(text), document_suffix()}) out.insert(out.end(), ids.begin(), ids.end());
+  if (!document_suffix().empty() && end_of_text() && out.back() == *end_of_text()) out.pop_back();
+  return out;
+}
+
 void check_bpe_name(const std::string& spec) { (void)parse_size(spec); }
 
 std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) const {

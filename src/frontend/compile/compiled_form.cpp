@@ -5,6 +5,7 @@
 
 #include "compile/compiled_form.h"
 #include "execution/debug_report.h"
+#include "sharding/choose_shardings.h"
 #include "tessera/base/text.h"
 #include "tessera/runtime/metrics/metrics.h"
 
@@ -127,8 +128,9 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
             "compile: graphs = 3 divides a step at backward(), which the function does not call");
     extracted_ =
         extract_program(trace(), results.outputs, "step", options.graphs == 1 ? BackwardOps{} : capture.backward);
-    hash_ = extracted_.program.hash();
     record_tracing(reason_);
+    choose_shardings(extracted_, results, reason_);
+    hash_ = extracted_.program.hash();
     find_ties(stand_ins.tensors(), capture);
     for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));
     find_sources(stand_ins, capture);

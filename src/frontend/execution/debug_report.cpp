@@ -145,6 +145,7 @@ void report_step() {
 
 void report_end() noexcept {
   try {
+    record_end();
     advise(true);
     if (metrics().counter_value("MarkStep")) add_metrics("end");
   } catch (const std::exception& error) {

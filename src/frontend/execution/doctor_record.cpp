@@ -13,6 +13,7 @@
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/environment.h"
+#include "tessera/frontend/execution/step.h"
 #include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
@@ -90,8 +91,28 @@ void record_compilation(const Program& global, const CompiledProgram& compiled) 
   append_fact("compilation", fact);
 }
 
-void record_step() {
-  if (!keeps_record()) return;
+namespace {
+
+// The calls of run_evaluation() that have not returned.
+struct OpenEvaluations {
+  int count = 0;
+};
+
+class OpenEvaluation {
+ public:
+  OpenEvaluation() { ++all_.count; }
+  ~OpenEvaluation() { --all_.count; }
+  OpenEvaluation(const OpenEvaluation&) = delete;
+  OpenEvaluation& operator=(const OpenEvaluation&) = delete;
+
+ private:
+  OpenEvaluations& all_ = RankContext::current().get<OpenEvaluations>();
+};
+
+bool is_in_evaluation() { return RankContext::current().get<OpenEvaluations>().count > 0; }
+
+// The time and the counters so far.
+void append_state(std::string_view kind) {
   constexpr double kNanosecond = 1e-9;
   JsonObject counters;
   for (const std::string& name : metrics().counter_names())
@@ -100,7 +121,25 @@ void record_step() {
   fact.set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
   fact.set("loader_seconds", kNanosecond * metrics().metric_data("LoaderWaitTime").value_or(MetricData{}).accumulator);
   fact.set("counters", counters);
-  append_fact("step", fact);
+  append_fact(kind, fact);
+}
+
+}  // namespace
+
+void record_step() {
+  if (keeps_record() && !is_in_evaluation()) append_state("step");
+}
+
+void record_end() {
+  if (keeps_record()) append_fact("end", JsonObject());
+}
+
+void run_evaluation(const std::function<void()>& evaluate) {
+  {
+    const OpenEvaluation open;
+    evaluate();
+  }
+  if (keeps_record() && !is_in_evaluation()) append_state("evaluation");
 }
 
 }  // namespace tessera

@@ -44,7 +44,8 @@ std::vector<std::pair<std::string, std::string>> variables_that_are_set() {
   std::vector<std::pair<std::string, std::string>> out;
   for (const OptionRow& row : Options::table()) {
     const std::string name(row.name);
-    if (const char* value = std::getenv(name.c_str())) out.emplace_back(name, printable(value));
+    const char* value = std::getenv(name.c_str());
+    if (value != nullptr && *value != '\0') out.emplace_back(name, printable(value));
   }
   return out;
 }

@@ -38,9 +38,6 @@ using BackwardOps = std::vector<std::pair<Id, Id>>;
 ExtractedProgram extract_program(Trace& trace, const std::vector<ExtractedOutput>& outputs, const std::string& name,
                                  const BackwardOps& backward = {});
 
-/// Returns the options that the environment of the process specifies.
-PartitionOptions partition_options();
-
 /// The reason why a program runs, for messages and for the comparison between ranks.
 struct RunReason {
   enum class Kind : std::uint8_t { kMarkStep, kRead, kInitialize, kEager };
@@ -50,6 +47,10 @@ struct RunReason {
 };
 /// The counter is that of the SyncScope, if there is one.
 RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what = {});
+
+/// Returns the options that the environment of the process specifies, for a program that runs for such a reason. In auto
+/// mode, the shardings within steps are chosen automatically.
+PartitionOptions partition_options(RunReason::Kind kind);
 
 /// The state that a rank needs to run programs. There is one for each RankContext.
 struct Session {
@@ -66,6 +67,10 @@ struct Session {
   };
   PerGroup<LruCache<std::size_t, Compiled>> cache;  // for each world, by the hash of the global program
   std::vector<CompiledProgram> programs;            // without those that the cache gave up
+  /// Auto mode: the shardings of inputs and results that were chosen, by the hash of the program without them.
+  PerGroup<LruCache<std::size_t, std::vector<std::vector<std::optional<Sharding>>>>> choices;
+  /// The program that was partitioned for the last choice: the partition_key() of the program with it, and the text.
+  std::optional<std::pair<std::size_t, std::string>> partitioned_ahead;
 };
 Session& session();
 

@@ -15,6 +15,7 @@
 #include "execution/doctor_record.h"
 #include "execution/execute.h"
 #include "execution/recording.h"
+#include "sharding/choose_shardings.h"
 #include "tessera/base/argument_parser.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
@@ -269,7 +270,8 @@ void set_default_mesh(const Mesh& mesh) {
 
 Mesh default_mesh() {
   const Session& state = session();
-  return state.mesh ? *state.mesh : Mesh({{"data", device_count()}});
+  if (state.mesh) return *state.mesh;
+  return automatic_mesh().value_or(Mesh({{"data", device_count()}}));
 }
 
 const std::vector<CompiledProgram>& compiled_programs() {

@@ -74,6 +74,7 @@ Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::so
 // Sets the sharding in which a variable or input is stored. Complete data is sharded immediately, without
 // communication.
 void set_storage(Node& node, const Sharding& sharding) {
+  node.is_automatic = false;
   if (node.is_under_way) await_execution();
   const bool is_divided = !node.shard.is_null() && node.sharding && !node.sharding->is_replicated();
   if (is_divided) {  // the same placement: mark_sharding() has checked it

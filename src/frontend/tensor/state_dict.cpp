@@ -23,9 +23,9 @@ std::string key_lines(const char* problem, const std::vector<std::string>& keys,
                       const std::vector<std::string>& others) {
   std::string out;
   for (std::size_t i = 0; i < std::min(keys.size(), kMostListed); ++i) {
-    const std::string near = nearest_name(keys[i], others);
-    out +=
-        fmt::format("\n  {} {}{}", problem, keys[i], near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+    const std::string near = escape_controls(nearest_name(keys[i], others));
+    out += fmt::format("\n  {} {}{}", problem, escape_controls(keys[i]),
+                       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
   }
   if (keys.size() > kMostListed) out += fmt::format("\n  and {} more {} names", keys.size() - kMostListed, problem);
   return out;

@@ -53,7 +53,8 @@ std::vector<Sharding> row_shardings(const Trace& trace) {
   std::vector<Sharding> out;
   for (int i = 0; i < isize(trace.inputs()); ++i) {
     const std::optional<Sharding>& sharding = at(trace.inputs(), i)->sharding;
-    if (variables.contains(i) || !sharding || !sharding->is_tiled()) continue;
+    // In auto mode, the partitioner chooses the storage of gradients too.
+    if (variables.contains(i) || !sharding || !sharding->is_tiled() || at(trace.inputs(), i)->is_automatic) continue;
     if (sharding->ndim() == 0 || sharding->tiles(0) == 1) continue;
     if (std::find(out.begin(), out.end(), *sharding) == out.end()) out.push_back(*sharding);
   }

@@ -5,6 +5,7 @@
 
 #include "execution/debug_report.h"
 #include "execution/execute.h"
+#include "sharding/choose_shardings.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/base/timeline.h"
 #include "tessera/ops/control_flow.h"
@@ -74,6 +75,7 @@ void mark_step(std::source_location where) {
     ExtractedProgram extracted = extract_program(current, results.outputs, "step");
     const RunReason reason = run_reason(RunReason::Kind::kMarkStep, where);
     record_tracing(reason);
+    choose_shardings(extracted, results, reason);
     run_step(std::move(extracted), results, reason);
   }
   current.clear(true);
@@ -83,10 +85,12 @@ void mark_step(std::source_location where) {
 StepPlan plan_step() {
   StepResults results = pending_results();
   require(!results.nodes.empty(), "plan_step: nothing was traced since the last mark_step()");
+  ExtractedProgram extracted = extract_program(trace(), results.outputs, "step");
+  if (is_planning()) choose_shardings(extracted, results, {RunReason::Kind::kMarkStep, "plan_step"});
   StepPlan plan;
-  plan.global = extract_program(trace(), results.outputs, "step").program;
+  plan.global = is_planning() ? std::move(extracted.program) : with_chosen_shardings(extracted, results);
   if (plan.global.num_partitions > 1) {
-    plan.partitioned = partition(plan.global, partition_options());
+    plan.partitioned = partition(plan.global, partition_options(RunReason::Kind::kMarkStep));
   } else {
     plan.partitioned.program = plan.partitioned.global = plan.global;
   }
@@ -97,7 +101,9 @@ void skip_step() {
   require(is_planning(), "skip_step: this process executes the traced program; call plan_for_devices() first");
   Trace& current = trace();
   const StepResults results = pending_results();
-  const Program program = extract_program(current, results.outputs, "step").program;
+  ExtractedProgram extracted = extract_program(current, results.outputs, "step");
+  choose_shardings(extracted, results, {RunReason::Kind::kMarkStep, "skip_step"});
+  const Program& program = extracted.program;
   const Shardings& shardings = *program.entry_computation()[program.entry_computation().root].sharding;
   for (std::size_t i = 0; i < results.nodes.size(); ++i) {
     Node& node = *results.nodes[i];

@@ -69,6 +69,7 @@ std::shared_ptr<Node> Trace::make_node(Type type, std::string name) {
 std::shared_ptr<Node> Trace::copy_of(const Node& data) {
   auto node = make_node(data.type, data.name);
   node->sharding = data.sharding;
+  node->is_automatic = data.is_automatic;
   node->shard = data.shard;
   node->host = data.host;
   node->is_abstract = data.is_abstract;

@@ -21,13 +21,28 @@ constexpr std::string_view kCommonKeys =
     "label2id num_labels problem_type tokenizer_class prefix tf_legacy_loss use_bfloat16 torchscript pruned_heads "
     "chunk_size_feed_forward exponential_decay_length_penalty suppress_tokens begin_suppress_tokens "
     "gradient_checkpointing quantization_config auto_map attn_implementation add_cross_attention tie_word_embeddings "
-    "name_or_path";
+    "name_or_path "
+    // Written by older versions, by other libraries, and by those that publish models. None changes the computation.
+    "output_past eos_token_ids xla_device unsloth_version unsloth_fixed transformers.js_config trust_remote_code "
+    "sentence_transformers sbert_ce_default_activation_function max_sequence_length is_llama_config";
 
 }  // namespace
+
+void check_unchanged_weights(const JsonObject& json) {
+  require(!json.has("quantization_config") || json.is_null("quantization_config"),
+          "{}: quantization_config: quantized weights are not supported; give the model before its quantization",
+          json.origin());
+  JsonObject heads;
+  if (json.is_object("pruned_heads") && json.read("pruned_heads", heads))
+    require(heads.keys().empty(),
+            "{}: pruned_heads must be empty: layers without some of their heads are not supported", json.origin());
+}
 
 void check_config_keys(const JsonObject& json, const ConfigForm& form, std::vector<std::string> known) {
   if (std::string type; json.read("model_type", type))
     require(type == form.model_type, "{}: model_type must be \"{}\", got \"{}\"", json.origin(), form.model_type, type);
+  check_unchanged_weights(json);
+  for (const auto& [key, value] : form.fixed) known.emplace_back(key);
   for (const std::string_view list : {kCommonKeys, form.kept})
     for (std::string& key : split(list, ' ')) known.push_back(std::move(key));
   for (const auto& key : json.keys()) {

@@ -24,13 +24,15 @@ struct ConfigForm {
   std::string_view model_type;    // bert
   std::string_view architecture;  // written to new files: BertForMaskedLM
   std::string_view kept;          // further keys of this class, separated by blanks, that are kept and written back
-  /// Other values of these keys would describe another model than the one built here.
+  /// Keys whose other values would describe another model than the one built here. They may be absent or null.
   std::vector<std::pair<const char*, bool>> fixed{};
 };
 
 /// Errors: another model_type, a key that neither `known` nor the form has (with the nearest one), another value of a
 /// fixed key.
 void check_config_keys(const JsonObject& json, const ConfigForm& form, std::vector<std::string> known);
+/// Error if the weights of the model differ from those of its class: quantization_config, pruned_heads.
+void check_unchanged_weights(const JsonObject& json);
 /// Error unless `value` is from 1 to 2^30.
 void check_config_size(std::string_view origin, std::string_view key, std::int64_t value);
 /// Error unless `value` is in [0, 1).

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "config_form.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
@@ -42,7 +43,8 @@ constexpr std::string_view kKept =
     "return_dict_in_generate forced_bos_token_id forced_eos_token_id remove_invalid_values finetuning_task id2label "
     "label2id num_labels problem_type tokenizer_class prefix tf_legacy_loss use_bfloat16 torchscript pruned_heads "
     "chunk_size_feed_forward exponential_decay_length_penalty suppress_tokens begin_suppress_tokens "
-    "gradient_checkpointing predict_special_tokens quantization_config auto_map attn_implementation";
+    "gradient_checkpointing predict_special_tokens quantization_config auto_map attn_implementation n_special "
+    "eos_token_ids xla_device name_or_path unsloth_version unsloth_fixed transformers.js_config trust_remote_code";
 
 // Other values of these keys would describe another model than the one built here.
 constexpr std::pair<const char*, bool> kFixed[] = {{"scale_attn_weights", true},
@@ -112,6 +114,7 @@ GPT2Config GPT2Config::from_json(const std::string& text, const std::string& ori
     require(type == "gpt2", "{}: model_type must be \"gpt2\", got \"{}\"", origin, type);
   }
   check_keys(json);
+  check_unchanged_weights(json);
   GPT2Config config;
   for_each_key(config, [&](const char* key, auto& value) {
     if (!json.is_null(key)) json.read(key, value);

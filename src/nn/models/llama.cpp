@@ -13,7 +13,8 @@ const ConfigForm kLlamaForm{.class_name = "LlamaConfig",
                             .architecture = "LlamaForCausalLM",
                             .kept =
                                 "pretraining_tp rope_scaling rope_theta rope_parameters num_key_value_heads head_dim "
-                                "pad_token_id"};
+                                "pad_token_id",
+                            .fixed = {{"rope_interleaved", false}}};
 
 template <class Config, class Visit>
 void visit_llama_keys(Config& config, Visit&& visit) {

@@ -13,7 +13,8 @@ const ConfigForm kMistralForm{.class_name = "MistralConfig",
                               .architecture = "MistralForCausalLM",
                               .kept =
                                   "rope_scaling rope_theta rope_parameters num_key_value_heads head_dim pad_token_id "
-                                  "sliding_window"};
+                                  "sliding_window",
+                              .fixed = {{"attention_bias", false}, {"mlp_bias", false}}};
 
 void check_mistral(const MistralConfig& config, const std::string& origin) {
   check_decoder(config, origin);

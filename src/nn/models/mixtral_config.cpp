@@ -13,7 +13,8 @@ const ConfigForm kMixtralForm{
     .architecture = "MixtralForCausalLM",
     .kept =
         "rope_scaling rope_theta rope_parameters num_key_value_heads head_dim pad_token_id sliding_window "
-        "expert_capacity_factor router_z_loss_coef"};
+        "expert_capacity_factor router_z_loss_coef",
+    .fixed = {{"attention_bias", false}, {"mlp_bias", false}}};
 
 template <class Config, class Visit>
 void visit_mixtral_keys(Config& config, Visit&& visit) {

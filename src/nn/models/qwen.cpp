@@ -13,20 +13,22 @@ constexpr double kQwenTheta = 10000;
 const std::string kSlidingAttention = "sliding_attention";
 const std::vector<std::string> kQwenLayerTypes{kSlidingAttention, "full_attention"};
 
-// Some files of Qwen2 have use_mrope false: a position is one number, as in every model here.
+// Some files of Qwen2 have use_mrope false: a position is one number, as in every model here. Those of models for a
+// million tokens have dual_chunk_attention_config, for other programs. In transformers it has no effect.
 const ConfigForm kQwen2Form{.class_name = "Qwen2Config",
                             .model_type = "qwen2",
                             .architecture = "Qwen2ForCausalLM",
                             .kept =
                                 "rope_scaling rope_theta rope_parameters num_key_value_heads head_dim pad_token_id "
-                                "sliding_window layer_types use_mrope",
-                            .fixed = {{"use_mrope", false}}};
+                                "sliding_window layer_types dual_chunk_attention_config",
+                            .fixed = {{"use_mrope", false}, {"mlp_bias", false}}};
 const ConfigForm kQwen3Form{.class_name = "Qwen3Config",
                             .model_type = "qwen3",
                             .architecture = "Qwen3ForCausalLM",
                             .kept =
                                 "rope_scaling rope_theta rope_parameters num_key_value_heads head_dim pad_token_id "
-                                "sliding_window layer_types"};
+                                "sliding_window layer_types dual_chunk_attention_config",
+                            .fixed = {{"use_mrope", false}, {"mlp_bias", false}}};
 
 template <class Config>
 concept IsQwen3 = std::same_as<std::remove_const_t<Config>, Qwen3Config>;

@@ -20,7 +20,8 @@ std::int64_t window_of(const ClmModel& setup) { return std::max<std::int64_t>(se
 
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress) {
-  std::vector<std::int32_t> start = tokenizer.encode(prompt);
+  std::vector<std::int32_t> start = tokenizer.document_prefix();
+  for (const std::int32_t id : tokenizer.encode(prompt)) start.push_back(id);
   if (start.empty()) start.push_back(tokenizer.end_of_text().value_or(tokenizer.encode("\n").front()));
   if (on_progress && !on_progress(0, tokens)) return tokenizer.decode(start);
   nn::GenerationOptions options{.max_new_tokens = tokens,

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "tasks/token_lists.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
@@ -28,16 +29,21 @@ constexpr std::size_t kTokensAtOnce = 1 << 16;
 
 // A hash of everything on which the tokens of a text depend.
 std::size_t hash_of_vocabulary(const data::BpeTokenizer& tokenizer) {
+  if (!tokenizer.fingerprint().empty()) return hash_text(tokenizer.fingerprint());
   std::size_t hash = hash_text(tokenizer.merges_text());
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
     hash = hash_mix(hash, hash_text(tokenizer.decode(std::span(&id, 1))));
   return hash_mix(hash, static_cast<std::size_t>(tokenizer.end_of_text().value_or(-1)));
 }
 
+std::size_t key_of(std::size_t tokenizer, const std::string& text) {
+  return hash_mix(hash_mix(kEncoding, tokenizer), hash_text(text));
+}
+
 // Returns "" without --cache_dir.
 std::string cached_path(const TrainingArguments& arguments, std::size_t tokenizer, const std::string& text) {
   if (arguments.cache_dir.empty() || text.empty()) return {};
-  const std::size_t key = hash_mix(hash_mix(kEncoding, tokenizer), hash_text(text));
+  const std::size_t key = key_of(tokenizer, text);
   return (std::filesystem::path(arguments.cache_dir) / "tessera_tokens" / fmt::format("{:016x}.tokens", key)).string();
 }
 
@@ -128,6 +134,11 @@ std::vector<std::int32_t> tokenize_text(const TrainingArguments& arguments, cons
   // Bytes are their own tokens, and WordPiece does not decode to the text.
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
   if (bpe == nullptr) return tokenizer.encode(text);
+  if (!bpe->keeps_text()) {
+    const auto make = [&] { return TokenLists{tokenizer.encode(text)}; };
+    TokenLists lists = cached_token_lists(arguments, key_of(hash_of_vocabulary(*bpe), text), make);
+    return lists.empty() ? tokenizer.encode(text) : std::move(lists.front());
+  }
   return tokens_of(arguments, cached_path(arguments, hash_of_vocabulary(*bpe), text), tokenizer, text);
 }
 

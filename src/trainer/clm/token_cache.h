@@ -5,7 +5,8 @@
 //   CACHE_DIR/tessera_tokens/0123456789abcdef.tokens
 //
 // Every rank reads it, and rank 0 writes it. A file whose tokens do not decode to the text is ignored with a warning and
-// replaced. If a file cannot be written, the run continues with a warning.
+// replaced. If a file cannot be written, the run continues with a warning. If the tokenizer changes texts, so that tokens
+// cannot be compared with the text, the file is that of tasks/token_lists.h.
 #pragma once
 
 #include <cstdint>

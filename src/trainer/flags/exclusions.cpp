@@ -17,6 +17,7 @@ constexpr std::pair<const char*, const char*> kExclusions[] = {
     {"global_batch_size", "per_device_train_batch_size"},
     {"global_batch_size", "batch_size"},
     {"global_batch_size", "auto_find_batch_size"},
+    {"length_buckets", "pad_to_max_length"},
     {"group_by_length", "train_sampling_strategy"},
     // Optimizer, precision and memory.
     {"adafactor", "optim"},

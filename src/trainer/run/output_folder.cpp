@@ -66,15 +66,18 @@ OutputFolder::OutputFolder(const TrainingArguments& arguments) {
     log_warning("deleted {}, which an interrupted save left", left);
 }
 
-void delete_replaced_checkpoints(const TrainingArguments& arguments) {
-  if (!arguments.overwrite_output_dir || !arguments.resume_from_checkpoint.empty()) return;
-  const auto old = complete_checkpoints(arguments.output_dir);
-  for (const std::string& path : old) {
+std::vector<std::string> replaced_checkpoints(const TrainingArguments& arguments) {
+  if (!arguments.overwrite_output_dir || !arguments.resume_from_checkpoint.empty()) return {};
+  return complete_checkpoints(arguments.output_dir);
+}
+
+void delete_replaced_checkpoints(const std::vector<std::string>& replaced, const std::string& folder) {
+  for (const std::string& path : replaced) {
     std::filesystem::rename(path, path + ".partial");  // no longer a complete checkpoint
     std::filesystem::remove_all(path + ".partial");
   }
-  if (!old.empty())
-    log_warning("deleted {} checkpoints of the run in {} that this run replaces", old.size(), arguments.output_dir);
+  if (!replaced.empty())
+    log_warning("deleted {} checkpoints of the run in {} that this run replaces", replaced.size(), folder);
 }
 
 OutputFolder::~OutputFolder() {

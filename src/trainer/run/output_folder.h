@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tessera/trainer/arguments.h"
 
 namespace tessera::trainer {
@@ -21,8 +24,10 @@ class OutputFolder {
   int descriptor_ = -1;
 };
 
-/// Deletes the checkpoints of a run that this run replaces (--overwrite_output_dir). Otherwise this run could later be
-/// continued from one of them. Call it after the first update, because a run that cannot start must not delete anything.
-void delete_replaced_checkpoints(const TrainingArguments& arguments);
+/// The complete checkpoints of a run that this run replaces (--overwrite_output_dir).
+std::vector<std::string> replaced_checkpoints(const TrainingArguments& arguments);
+/// Deletes them from `folder`. Otherwise this run could later be continued from one of them. Call it when this run has
+/// saved a checkpoint or its model, because until then the user may have nothing else.
+void delete_replaced_checkpoints(const std::vector<std::string>& replaced, const std::string& folder);
 
 }  // namespace tessera::trainer

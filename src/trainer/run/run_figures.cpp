@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "tessera/collectives/process_group.h"
 #include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::trainer {
@@ -63,7 +65,15 @@ std::optional<double> ExposedCommunication::part_of_time(const ExposedCommunicat
 
 namespace {
 constexpr double kNanosecond = 1e-9;
+
+// Ranks of one node read each other's memory in place. While a rank reads, it does not compute.
+bool may_overlap() {
+  const JobInfo job = job_info();
+  const std::vector<int> nodes = joined_world()->nodes();  // also those of virtual ranks
+  return job.nodes > 1 || !job.shares_memory ||
+         std::any_of(nodes.begin(), nodes.end(), [&](int node) { return node != nodes.front(); });
 }
+}  // namespace
 
 double seconds_of_metric(std::string_view name) {
   const auto data = metrics().metric_data(name);
@@ -78,7 +88,7 @@ std::string overlap_line(const CommunicationSeconds& earlier) {
   const CommunicationSeconds now = communication_seconds();
   const double hidden = now.overlapped - earlier.overlapped;
   const double all = now.exposed - earlier.exposed + hidden;
-  if (all <= 0) return "";
+  if (all <= 0 || !may_overlap()) return "";
   constexpr double kPercent = 100;
   return fmt::format("overlap    computation hid {:.0f}% of the communication of rank 0: {:.3g} s of {:.3g} s",
                      kPercent * hidden / all, hidden, all);

@@ -54,7 +54,8 @@ struct CommunicationSeconds {
   double overlapped = 0;  // the rank computed while collectives were in flight
 };
 CommunicationSeconds communication_seconds();
-/// The line for the user about the communication since `earlier`: which part of it computation hid. "" if there was none.
+/// The line for the user about the communication since `earlier`: which part of it computation hid. "" if there was none,
+/// or if all ranks share the memory of one node, so that no collective can overlap.
 std::string overlap_line(const CommunicationSeconds& earlier);
 /// Of the programs of training steps, starting with number `first`, returns the memory of the one that holds most. With
 /// gradient accumulation a step has several programs.

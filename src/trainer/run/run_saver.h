@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/trainer/arguments.h"
@@ -17,6 +20,10 @@ class RunSaver {
  public:
   RunSaver(const TrainingArguments& arguments, bool is_master) : arguments_(arguments), is_master_(is_master) {}
 
+  /// Checkpoints of an earlier run, which rank 0 deletes when this run has saved something. Call it before begin().
+  void set_replaced(std::vector<std::string> paths) { *replaced_ = std::move(paths); }
+  /// Deletes them now, because the model is saved. Waits for the save in flight.
+  void delete_replaced();
   /// Starts a save; waits for the one before.
   void begin(std::int64_t step, CheckpointContent content, const std::string& best);
   /// Call after every step: reports a save that has failed.
@@ -36,6 +43,8 @@ class RunSaver {
   const TrainingArguments& arguments_;
   bool is_master_;
   CheckpointWriter writer_;
+  // The task of the save in flight uses it, too.
+  std::shared_ptr<std::vector<std::string>> replaced_ = std::make_shared<std::vector<std::string>>();
   std::int64_t step_ = -1;  // of the save in flight
   std::int64_t saved_step_ = -1;
   std::int64_t failed_step_ = -1;

@@ -8,6 +8,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/data/padding.h"
 #include "tessera/trainer/model_names.h"
 
 namespace tessera::trainer {
@@ -90,6 +91,16 @@ std::int32_t BertVocabulary::cls() const { return tokenizer_ ? tokenizer_->cls_i
 std::int32_t BertVocabulary::sep() const { return tokenizer_ ? tokenizer_->sep_id() : kSepByte; }
 std::int32_t BertVocabulary::pad() const { return tokenizer_ ? tokenizer_->pad_id() : kPadByte; }
 std::int32_t BertVocabulary::mask() const { return tokenizer_ ? tokenizer_->mask_id() : kMaskByte; }
+std::size_t BertVocabulary::hash() const {
+  // To be increased when WordPieceTokenizer gives other tokens than before for the same text and vocabulary.
+  constexpr std::size_t kEncoding = 1;
+  if (!tokenizer_) return kEncoding;
+  const data::WordPieceOptions& options = tokenizer_->options();
+  const std::string flags =
+      fmt::format("{} {} {} {} {}", options.lower_case, options.strip_accents.value_or(options.lower_case),
+                  options.handle_chinese_chars, options.max_word_characters, fmt::join(tokenizer_->special_ids(), " "));
+  return hash_mix(hash_mix(kEncoding, hash_text(tokenizer_->vocab_text())), hash_text(flags));
+}
 std::string BertVocabulary::name() const { return tokenizer_ ? tokenizer_->name() : "bytes"; }
 
 void check_vocabulary(const BertVocabulary& vocabulary, const nn::BertConfig& config,
@@ -104,6 +115,13 @@ std::int64_t sequence_length(const TrainingArguments& arguments, const nn::BertC
   require(length <= config.max_position_embeddings, "--max_seq_length {} is more than the {} positions of {}", length,
           config.max_position_embeddings, arguments.config_file());
   return length;
+}
+
+std::vector<std::int64_t> buckets_up_to(const TrainingArguments& arguments, std::int64_t length) {
+  std::vector<std::int64_t> out = data::read_length_buckets(arguments.length_buckets);
+  const std::int64_t last = out.empty() ? 0 : out.back();
+  require(last <= length, "--length_buckets has {}, more than --max_seq_length {}", last, length);
+  return out;
 }
 
 nn::BertInputs bert_inputs_of(const TrainingSetup& setup, const BatchTensors& batch) {

@@ -2,6 +2,7 @@
 // What the tasks of BERT have in common: finding the model, its tokenizer, and rows of tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +39,8 @@ class BertVocabulary {
   [[nodiscard]] std::int32_t pad() const;
   [[nodiscard]] std::int32_t mask() const;
   [[nodiscard]] std::string name() const;
+  /// A hash of everything on which the tokens of a text depend.
+  [[nodiscard]] std::size_t hash() const;
 
  private:
   std::shared_ptr<const data::WordPieceTokenizer> tokenizer_;  // null: bytes
@@ -49,6 +52,8 @@ void check_vocabulary(const BertVocabulary& vocabulary, const nn::BertConfig& co
                       const TrainingArguments& arguments);
 /// --max_seq_length, or its default: the positions of the model, at most `most`. Error if it is more than the positions.
 std::int64_t sequence_length(const TrainingArguments& arguments, const nn::BertConfig& config, std::int64_t most);
+/// --length_buckets. Error if one is more than `length`, the largest length of a sample.
+std::vector<std::int64_t> buckets_up_to(const TrainingArguments& arguments, std::int64_t length);
 
 /// Samples in memory.
 class MemorySource final : public data::Source {

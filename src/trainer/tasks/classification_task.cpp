@@ -95,11 +95,13 @@ class ClassificationTask final : public Task {
         vocabulary_(BertVocabulary::of(arguments, folder)),
         model_(make_classification_model(arguments, folder, labels_)),
         length_(sequence_length(arguments, model_.model->config(), 128)) {
+    const std::vector<std::int64_t> buckets = buckets_up_to(arguments, length_);
     constexpr std::int64_t kMultiple = 8;  // so that few different shapes are compiled
     collator_ = std::make_shared<data::PaddingCollator>(
         data::PaddingOptions{.padding = arguments.pad_to_max_length ? "max_length" : "longest",
                              .max_length = length_,
-                             .pad_to_multiple_of = length_ % kMultiple == 0 ? kMultiple : 1,
+                             .pad_to_multiple_of = buckets.empty() && length_ % kMultiple == 0 ? kMultiple : 1,
+                             .length_buckets = buckets,
                              .pad_token_id = vocabulary_.pad()});
     if (const std::string note = skipped_note(train_); !note.empty()) model_.notes.push_back(note);
     if (arguments.dry_run) return;

@@ -12,6 +12,7 @@
 #include "tasks/tasks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -62,6 +63,15 @@ std::shared_ptr<const data::ImageFolder> folder_of(const std::string& path, cons
   return out;
 }
 
+// The error of a misplaced folder: DIR/train/images/CLASS has the images of all classes in one sub-folder.
+void warn_of_one_class(const data::ImageFolder& images, const std::string& path) {
+  if (images.classes().size() > 1) return;
+  log_shared_warning(
+      "{} has one sub-folder, {}, so every image has the same label and there is nothing to learn; give each class of "
+      "images a sub-folder",
+      path, images.classes().front());
+}
+
 // A plan needs only the number of classes.
 ImageData planned_images(const TrainingArguments& arguments) {
   ImageData out;
@@ -80,6 +90,7 @@ ImageData load_images(const TrainingArguments& arguments) {
             arguments.fake_data_classes};
   }
   const auto train = folder_of(arguments.datadir + "/train", {});
+  warn_of_one_class(*train, arguments.datadir + "/train");
   ImageData out{train, nullptr, std::make_shared<RandomParts>(arguments.image_size), isize(train->classes())};
   if (!arguments.augment) {
     out.train = std::make_shared<SquareImages>(train, arguments.image_size);

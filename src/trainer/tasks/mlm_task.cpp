@@ -10,6 +10,7 @@
 #include "run/tokenizer_files.h"
 #include "run_task.h"
 #include "tasks/tasks.h"
+#include "tasks/token_lists.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -41,19 +42,39 @@ data::Arrays sample_of(const std::vector<std::int32_t>& ids) {
   return {{"input_ids", Literal::from<std::int32_t>({size}, ids)}};
 }
 
+// The tokens of each line that is not blank: with --line_by_line between [CLS] and [SEP], at most `length`.
+TokenLists tokens_of_lines(const std::string& text, const BertVocabulary& vocabulary, std::int64_t length,
+                           bool line_by_line) {
+  TokenLists out;
+  for (const std::string& line : split(text, '\n'))
+    if (line.find_first_not_of(" \t\r") != std::string::npos)
+      out.push_back(line_by_line ? vocabulary.encode(line, "", length).input_ids
+                                 : vocabulary.encode(std::string_view(line)));
+  return out;
+}
+
+// Bytes need no cache.
+TokenLists cached_lines(const TrainingArguments& arguments, const std::string& text, const BertVocabulary& vocabulary,
+                        std::int64_t length) {
+  const bool line_by_line = arguments.line_by_line;
+  const auto make = [&] { return tokens_of_lines(text, vocabulary, length, line_by_line); };
+  if (vocabulary.place().empty()) return make();
+  const auto form = static_cast<std::size_t>(line_by_line ? length : 0);
+  return cached_token_lists(arguments, hash_mix(hash_mix(vocabulary.hash(), form), hash_text(text)), make);
+}
+
 // Each line is a sample; or the lines, each between [CLS] and [SEP], form blocks of `length` tokens.
-std::vector<data::Arrays> samples_of(const std::string& text, const BertVocabulary& vocabulary, std::int64_t length,
-                                     bool line_by_line) {
+std::vector<data::Arrays> samples_of(const TrainingArguments& arguments, const std::string& text,
+                                     const BertVocabulary& vocabulary, std::int64_t length) {
   std::vector<data::Arrays> out;
   std::vector<std::int32_t> block;
-  for (const std::string& line : split(text, '\n')) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (line_by_line) {
-      out.push_back(sample_of(vocabulary.encode(line, "", length).input_ids));
+  for (const std::vector<std::int32_t>& line : cached_lines(arguments, text, vocabulary, length)) {
+    if (arguments.line_by_line) {
+      out.push_back(sample_of(line));
       continue;
     }
     block.push_back(vocabulary.cls());
-    for (const std::int32_t id : vocabulary.encode(std::string_view(line))) block.push_back(id);
+    block.insert(block.end(), line.begin(), line.end());
     block.push_back(vocabulary.sep());
     std::size_t taken = 0;
     const auto size = static_cast<std::size_t>(length);
@@ -92,6 +113,7 @@ class MlmTask final : public Task {
     collator_ = std::make_shared<data::MlmCollator>(
         data::PaddingOptions{.padding = pads ? "longest" : "max_length",
                              .max_length = length_,
+                             .length_buckets = buckets_up_to(arguments, length_),
                              .pad_token_id = vocabulary_.pad(),
                              .truncation = true},
         data::MlmOptions{.mlm_probability = arguments.mlm_probability,
@@ -101,10 +123,10 @@ class MlmTask final : public Task {
     if (arguments.dry_run) return;
     check_vocabulary(vocabulary_, model_.model->config(), arguments);
     const auto [train, validation] = read_mlm_texts(arguments);
-    auto samples = samples_of(train, vocabulary_, length_, arguments.line_by_line);
+    auto samples = samples_of(arguments, train, vocabulary_, length_);
     require(!samples.empty(), "{} gives no sample of {} tokens; give a longer text or a smaller --max_seq_length",
             arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, length_);
-    held_out_ = std::make_shared<MemorySource>(samples_of(validation, vocabulary_, length_, arguments.line_by_line));
+    held_out_ = std::make_shared<MemorySource>(samples_of(arguments, validation, vocabulary_, length_));
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;

@@ -176,17 +176,59 @@ TEST(AutoSharding, LoopsAndBranches) {
   EXPECT_EQ(parts.program.entry_computation().root_type().element_count(), 48 * 36 / 6);
 }
 
-TEST(AutoSharding, RefusesManualRegions) {
-  const Program program = with_mesh(
-      "HloModule m\nENTRY main { a = f32[12,6] parameter(0)\n"
-      " s = f32[6,6] custom-call(a), custom_call_target=\"SPMDFullToShardShape\", sharding={manual}\n"
-      " t = f32[6,6] tanh(s), sharding={manual}\n"
-      " ROOT o = f32[12,6] custom-call(t), custom_call_target=\"SPMDShardToFullShape\", sharding={devices=[2,1]<=[2]} "
-      "}",
-      "x=2");
-  const std::string error =
-      testing::error_of([&] { partition(program, options_for(MachineModel::load("cpu-node"), true)); });
-  EXPECT_EQ(error, "m has manual regions: shardings can be chosen automatically only for programs without them");
+// ---- manual regions -------------------------------------------------------------------------------------------------
+
+// A product, a region that is per-device code along x, and another product.
+std::string with_region(const std::string& operand_sharding, const std::string& region, const std::string& rows) {
+  return "HloModule m\nENTRY main {\n a = f32[768,48] parameter(0) w = f32[48,96] parameter(1) v = f32[96,48] "
+         "parameter(2)\n h = f32[768,96] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+         " g = f32[768,96] custom-call(h), custom_call_target=\"Sharding\", sharding=" +
+         operand_sharding + "\n s = f32[" + rows +
+         ",96] custom-call(g), custom_call_target=\"SPMDFullToShardShape\", sharding=" + region + "\n t = f32[" + rows +
+         ",96] tanh(s), sharding=" + region +
+         "\n o = f32[768,96] custom-call(t), custom_call_target=\"SPMDShardToFullShape\", sharding=" +
+         operand_sharding + "\n ROOT y = f32[768,48] dot(o, v), lhs_contracting_dims={1}, rhs_contracting_dims={0} }";
+}
+
+// The shardings of the parameters that were chosen.
+std::vector<std::string> chosen_for_parameters(const Partitioned& parts) {
+  std::vector<std::string> out;
+  const Computation& global = parts.global.entry_computation();
+  for (const Id parameter : global.parameters) out.push_back(global[parameter].sharding->front().closed().str());
+  return out;
+}
+
+TEST(AutoSharding, TheValuesAroundARegionFitItsBorders) {
+  for (const char* preset : {"cpu-node", "tpu-v4", "uniform"}) {
+    const Program program = with_mesh(with_region("{devices=[6,1]<=[6]}", "{manual}", "128"), "x=6");
+    PartitionOptions options = options_for(MachineModel::load(preset), true);
+    options.keep_shardings = true;
+    const Partitioned parts = partition(program, options);
+    EXPECT_TRUE(check_partitioned(program, parts).passed) << preset;
+    EXPECT_TRUE(parts.notes.empty()) << preset << ": " << parts.notes.front().reason;
+    EXPECT_EQ(chosen_for_parameters(parts).front(), "{x,-}") << preset;
+  }
+}
+
+TEST(AutoSharding, ARegionMayHavePerDeviceCodeAlongOneOfTheAxes) {
+  const Program program = with_mesh(with_region("{devices=[2,1,3]<=[6] last_tile_dim_replicate}",
+                                                "{devices=[1,1,2,3]<=[6] last_tile_dims={manual, replicated}}", "384"),
+                                    "x=2,y=3");
+  for (const char* preset : {"cpu-node", "tpu-v4"}) {
+    PartitionOptions options = options_for(MachineModel::load(preset), true);
+    options.keep_shardings = true;
+    EXPECT_TRUE(check_partitioned(program, partition(program, options)).passed) << preset;
+  }
+}
+
+// Without --auto, the parameters are replicated.
+TEST(AutoSharding, ARegionCostsNoMoreThanWithoutAutomaticShardings) {
+  const MachineModel machine = MachineModel::load("cpu-node");
+  const Program program = with_mesh(with_region("{devices=[2,1]<=[2]}", "{manual}", "384"), "x=2");
+  const auto seconds = [&](bool automatic) {
+    return modelled_seconds(partition(program, options_for(machine, automatic)).program, machine);
+  };
+  EXPECT_LT(seconds(true), seconds(false));
 }
 
 }  // namespace

@@ -34,6 +34,20 @@ TEST(Options, ReadTheEnvironmentOverTheirDefaults) {
   EXPECT_EQ(Options().text("PJRT_DEVICE"), "CPU");
 }
 
+TEST(Options, AnEmptyEnvironmentVariableIsNotSet) {
+  constexpr const char* kNames[] = {"PJRT_DEVICE",   "TESSERA_NUM_THREADS", "TESSERA_FUSE",
+                                    "TESSERA_ASYNC", "TESSERA_DUMP_DIR",    "XLA_METRICS_PERCENTILES"};
+  for (const char* name : kNames) ::setenv(name, "", 1);
+  const std::string error = message_of([] { (void)Options(); });
+  const Options given = error.empty() ? Options() : options();
+  for (const char* name : kNames) ::unsetenv(name);
+  EXPECT_EQ(error, "");
+  const Options expected;
+  for (const char* name : kNames) EXPECT_EQ(given.text(name), expected.text(name)) << name;
+  EXPECT_EQ(given.integer("TESSERA_NUM_THREADS"), 1);
+  EXPECT_TRUE(given.flag("TESSERA_FUSE"));
+}
+
 TEST(Options, ErrorsNameTheWrongValue) {
   EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREADS", "many"); }),
             "TESSERA_NUM_THREADS=many: must be an integer (compute threads of a rank)");

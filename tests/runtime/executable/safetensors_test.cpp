@@ -67,6 +67,20 @@ TEST(Safetensors, EveryFaultHasAnErrorThatNamesIt) {
             "f: tensor x: shape: too many elements");
 }
 
+TEST(Safetensors, ANameThatOccursTwiceIsRefused) {
+  const std::string entry = R"("x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  EXPECT_EQ(message_of(file_of("{" + entry + "," + entry + "}", 4)),
+            "f: header: the key \"x\" occurs twice in an object");
+  const std::string escaped = R"("\u0078":{"dtype":"F32","shape":[1],"data_offsets":[4,8]})";  // also x
+  EXPECT_EQ(message_of(file_of("{" + entry + "," + escaped + "}", 8)),
+            "f: header: the key \"x\" occurs twice in an object");
+}
+
+TEST(Safetensors, ControlCharactersOfNamesAreEscapedInMessages) {
+  EXPECT_EQ(message_of(file_of(R"({"x\u001b[2J\n":{"dtype":"F3\u0007","shape":[1],"data_offsets":[0,4]}})", 4)),
+            "f: tensor x\\x1b[2J\\n: unknown dtype F3\\x07; did you mean \"F32\"?");
+}
+
 TEST(Safetensors, DamagedBytesNeverCrash) {
   const auto good = print_safetensors(sample());
   std::mt19937 random(1);

@@ -33,14 +33,44 @@ std::vector<std::string> list_of(const JsonObject& fact, std::string_view key) {
 
 std::int64_t later_steps(const Record& record) { return std::max<std::int64_t>(0, isize(record.steps) - kFirstSteps); }
 
+constexpr int kKilledBySignal = 128;  // exit code 128 + N
+
+std::string signal_name(int signal) { return fmt::format("SIG{}", sigabbrev_np(signal)); }
+
+bool exceeds_grace(const Record& record, const JobEnd& end) {
+  return !record.has_ended && end.status != 0 && end.seconds_after_signal >= static_cast<double>(kGrace);
+}
+
+// How a job ended that got a signal.
+std::string end_after_signal(const Record& record, const JobEnd& end) {
+  const std::string sender = end.signal != 0 ? signal_name(end.signal) : "the SIGTERM of the doctor";
+  if (exceeds_grace(record, end)) return fmt::format("killed {} s after {}, because it did not end", kGrace, sender);
+  if (!record.has_ended) return "killed by " + sender;
+  if (end.status != kKilledBySignal + (end.signal != 0 ? end.signal : SIGTERM))
+    return fmt::format("ended with exit code {} after {}", end.status, sender);
+  return "stopped by " + (end.signal != 0 ? sender : "the doctor");
+}
+
+std::string how_it_ended(const Record& record, const JobEnd& end) {
+  constexpr int kLastSignal = 31;
+  if ((end.signal != 0 || end.is_stopped) && end.status != 0) return end_after_signal(record, end);
+  if (end.signal != 0) return "stopped by " + signal_name(end.signal);
+  if (!record.has_ended && end.status > kKilledBySignal && end.status <= kKilledBySignal + kLastSignal)
+    return fmt::format("killed by {} (exit code {})", signal_name(end.status - kKilledBySignal), end.status);
+  return fmt::format("ended with exit code {}", end.status);
+}
+
+std::string steps_text(const Record& record) {
+  return fmt::format("steps: {}{}", record.steps.size(),
+                     record.evaluations == 0 ? "" : fmt::format(", evaluations: {}", record.evaluations));
+}
+
 Item check_program(const Record& record, const JobEnd& end) {
-  constexpr int kStopped = 128 + SIGTERM;
+  constexpr int kStopped = kKilledBySignal + SIGTERM;
   const bool ends_well = end.status == 0 || (end.is_stopped && end.status == kStopped);
   const std::int64_t ranks = record.starts.empty() ? 0 : count_of(record.starts.back(), "ranks");
-  const std::string how = end.signal != 0 ? fmt::format("stopped by SIG{}", sigabbrev_np(end.signal))
-                          : end.is_stopped && end.status != 0 ? "stopped by the doctor"
-                                                              : fmt::format("ended with exit code {}", end.status);
-  Item out{"program", fmt::format("ranks: {}, steps: {}, {}", ranks, record.steps.size(), how), "error"};
+  const std::string how = how_it_ended(record, end);
+  Item out{"program", fmt::format("ranks: {}, {}, {}", ranks, steps_text(record), how), "error"};
   if (record.starts.empty()) out.evidence = fmt::format("no rank has used Tessera, {}", how);
   if (!ends_well && end.signal == 0)
     out.advice = "see its messages above";
@@ -49,7 +79,9 @@ Item check_program(const Record& record, const JobEnd& end) {
   else if (end.ranks > 1 && (record.starts.size() > 1 || ranks != end.ranks))
     out.advice = fmt::format("{} processes are not one job: link the MPI library whose mpirun starts them", end.ranks);
   else if (record.steps.empty())
-    out.advice = "no step has ended: call mark_step() or a compiled function";
+    out.advice = "no step of the training has ended: call mark_step() or a compiled function";
+  else if (exceeds_grace(record, end))
+    out.finding = kWarning, out.advice = "end the program after SIGTERM, as a scheduler asks for";
   else
     out.finding = end.signal == 0 ? "ok" : kWarning;
   return out;
@@ -109,13 +141,12 @@ struct Growth {
 // How much each counter grew after the first steps.
 std::map<std::string, Growth> growths(const Record& record) {
   std::map<std::string, Growth> out;
-  std::map<std::string, std::int64_t> values;
-  for (std::int64_t step = 0; step < isize(record.steps); ++step) {
-    const auto counters = value_of<JsonObject>(at(record.steps, step), "counters");
-    for (const std::string& name : counters.keys()) {
-      const std::int64_t value = count_of(counters, name);
-      const std::int64_t grown = value - std::exchange(values[name], value);
-      if (step < kFirstSteps || grown <= 0) continue;
+  for (std::int64_t step = kFirstSteps; step < isize(record.steps); ++step) {
+    const auto before = value_of<JsonObject>(at(record.steps, step).before, "counters");
+    const auto after = value_of<JsonObject>(at(record.steps, step).after, "counters");
+    for (const std::string& name : after.keys()) {
+      const std::int64_t grown = count_of(after, name) - count_of(before, name);
+      if (grown <= 0) continue;
       ++out[name].steps;
       out[name].amount += grown;
     }
@@ -146,9 +177,13 @@ Item check_counters(const Record& record, std::string_view name, const std::vect
 Item check_data(const Record& record) {
   constexpr double kMostWait = 0.2;  // of the time of the steps
   if (later_steps(record) < 1) return not_checked(record, "data");
-  const JsonObject& first = at(record.steps, std::min<std::int64_t>(kFirstSteps, isize(record.steps)) - 1);
-  const JsonObject& last = record.steps.back();
-  const auto grown = [&](const char* key) { return value_of<double>(last, key) - value_of<double>(first, key); };
+  const JsonObject& last = record.steps.back().after;
+  const auto grown = [&](const char* key) {
+    double out = 0;
+    for (std::int64_t step = kFirstSteps; step < isize(record.steps); ++step)
+      out += value_of<double>(at(record.steps, step).after, key) - value_of<double>(at(record.steps, step).before, key);
+    return out;
+  };
   const double share = grown("seconds") > 0 ? grown("loader_seconds") / grown("seconds") : 0;
   const double milliseconds =
       1e3 * grown("loader_seconds") / static_cast<double>(std::max<std::int64_t>(1, later_steps(record)));
@@ -207,13 +242,19 @@ Record read_record(const std::string& path, std::int64_t most_steps) {
   if (!why_unreadable(path).empty()) return out;
   std::vector<std::string> lines = split(read_file(path), '\n');
   if (!lines.empty()) lines.pop_back();  // it is empty, or still being written
+  JsonObject state;                      // after the last step or evaluation
   for (const std::string& line : lines) {
-    if (isize(out.steps) == most_steps) break;
     const JsonObject object = JsonObject::parse(line, path);
+    out.has_ended = out.has_ended || object.has("end");
+    if (isize(out.steps) == most_steps) continue;
     JsonObject fact;
     if (object.read("start", fact)) out.starts.push_back(fact);
     if (object.read("compilation", fact)) out.compilations.push_back({isize(out.steps) + 1, fact});
-    if (object.read("step", fact)) out.steps.push_back(fact);
+    if (object.read("step", fact)) out.steps.push_back({std::exchange(state, fact), fact});
+    if (object.read("evaluation", fact)) {
+      state = fact;
+      ++out.evaluations;
+    }
   }
   return out;
 }

@@ -17,20 +17,31 @@ struct Record {
     std::int64_t step = 0;  // in which the program was compiled, from 1
     JsonObject fact;
   };
-  std::vector<JsonObject> starts;  // several if the processes did not find each other
-  std::vector<Compilation> compilations;
-  std::vector<JsonObject> steps;
+  /// The time and the counters before and after a step of the training. Between two steps may be an evaluation.
+  struct Step {
+    JsonObject before;  // empty for the first step
+    JsonObject after;
+  };
+  std::vector<JsonObject> starts{};  // several if the processes did not find each other
+  std::vector<Compilation> compilations{};
+  std::vector<Step> steps{};
+  std::int64_t evaluations = 0;
+  bool has_ended = false;  // by itself: a program that was killed records no end
 };
-/// Reads the record up to the end of step `most_steps`. Empty if there is no file yet.
+/// Reads the record up to the end of step `most_steps`, and whether the program has ended. Empty if there is no file
+/// yet.
 Record read_record(const std::string& path, std::int64_t most_steps);
 
 /// How a job was started, and how it ended.
 struct JobEnd {
-  std::int64_t ranks = 1;   // as the user asked
-  int status = 0;           // the exit code of `tessera launch`
-  bool is_stopped = false;  // by the doctor, after the last step that it checks
-  int signal = 0;           // from the user; 0: none
+  std::int64_t ranks = 1;           // as the user asked
+  int status = 0;                   // the exit code of `tessera launch`
+  bool is_stopped = false;          // by the doctor, after the last step that it checks
+  int signal = 0;                   // from the user; 0: none
+  double seconds_after_signal = 0;  // of the user or of the doctor, until the end
 };
+/// The time to end after a signal, in seconds. A program that runs longer is killed.
+inline constexpr std::int64_t kGrace = 30;
 
 struct Item {
   std::string_view name;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 
 #include "command_line.h"
 #include "doctor/checklist.h"
@@ -23,7 +24,8 @@ constexpr std::int64_t kMostSteps = 1000;  // the record is read again and again
 std::vector<std::string> job_words(const Arguments& arguments) {
   const std::string command = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> out = {"/bin/sh", "-c", "exec \"$@\" >&2", "sh", command, "launch"};
-  out.insert(out.end(), {"-np", arguments.value_or("np", "1"), "--max-restarts", "0", "--"});
+  out.insert(out.end(), {"-np", arguments.value_or("np", "1"), "--max-restarts", "0"});
+  out.insert(out.end(), {"--grace", std::to_string(kGrace), "--"});
   out.insert(out.end(), arguments.inputs().begin(), arguments.inputs().end());
   return out;
 }
@@ -36,16 +38,23 @@ JobEnd run_job(const Arguments& arguments, const std::string& record, std::int64
   Child job(
       {.words = job_words(arguments), .variables = {{"TESSERA_DOCTOR_FILE", record}}, .signal_at_death = SIGTERM});
   job.set_deadline(kBetweenLooks);
+  std::optional<std::chrono::steady_clock::time_point> signalled;
+  const auto send = [&](int signal) {
+    if (!signalled) signalled = std::chrono::steady_clock::now();
+    kill(job.process(), signal);
+  };
   const auto pass_on = [&](int signal) {
     out.signal = signal;
-    kill(job.process(), signal);
+    send(signal);
   };
   const auto look = [&] {
     if (isize(read_record(record, steps).steps) < steps) return job.set_deadline(kBetweenLooks);
     out.is_stopped = true;
-    kill(job.process(), SIGTERM);
+    send(SIGTERM);
   };
   out.status = job.wait({.on_text = write_error_text, .on_signal = pass_on, .on_time = look}).status();
+  if (signalled)
+    out.seconds_after_signal = std::chrono::duration<double>(std::chrono::steady_clock::now() - *signalled).count();
   return out;
 }
 

@@ -51,31 +51,12 @@ std::set<std::string> addresses_of_this_host() {
   return out;
 }
 
-// mpirun needs no agent for its own host, and asks the resolver for each name too.
-bool is_this_host(const std::string& name, const std::set<std::string>& addresses) {
-  std::array<char, 256> own{};
-  gethostname(own.data(), own.size() - 1);
-  if (name == "localhost" || name == own.data()) return true;
-  addrinfo* first = nullptr;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(name.c_str(), nullptr, &hints, &first) != 0) return false;
-  bool out = false;
-  for (const addrinfo* one = first; one != nullptr; one = one->ai_next) {
-    const std::string address = address_text(*one->ai_addr);
-    out = out || address.starts_with("127.") || addresses.contains(address);
-  }
-  freeaddrinfo(first);
-  return out;
-}
-
 // Hosts whose check cannot be started count as hosts that answer.
 std::vector<RunningCheck> start_checks(const std::vector<Host>& hosts, const std::vector<std::string>& agent,
                                        const std::string& folder) {
-  const std::set<std::string> own = addresses_of_this_host();
   std::vector<RunningCheck> out;
   for (const Host& host : hosts) {
-    if (is_this_host(host.name.substr(host.name.find('@') + 1), own)) continue;
+    if (is_this_host(host.name)) continue;
     RunningCheck check{host.name, fmt::format("{}/host.{}", folder, out.size())};
     ChildOptions options{.words = agent, .signal_at_death = SIGKILL, .has_output = false};
     options.words.insert(options.words.end(), {host.address, "true"});
@@ -128,6 +109,38 @@ std::string cause_of(const RunningCheck& check, const std::string& agent, std::c
 }
 
 }  // namespace
+
+bool is_this_host(const std::string& name) {
+  const std::string host = name.substr(name.find('@') + 1);
+  std::array<char, 256> own{};
+  gethostname(own.data(), own.size() - 1);
+  if (host == "localhost" || host == own.data()) return true;
+  addrinfo* first = nullptr;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &first) != 0) return false;
+  const std::set<std::string> addresses = addresses_of_this_host();
+  bool out = false;
+  for (const addrinfo* one = first; one != nullptr; one = one->ai_next) {
+    const std::string address = address_text(*one->ai_addr);
+    out = out || address.starts_with("127.") || addresses.contains(address);
+  }
+  freeaddrinfo(first);
+  return out;
+}
+
+std::vector<Host> unresolved(const std::vector<Host>& hosts) {
+  std::vector<Host> out;
+  for (const Host& host : hosts) {
+    const std::string name = host.name.substr(host.name.find('@') + 1);
+    addrinfo* first = nullptr;
+    if (getaddrinfo(name.c_str(), nullptr, nullptr, &first) == 0)
+      freeaddrinfo(first);
+    else
+      out.push_back(host);
+  }
+  return out;
+}
 
 HostCheck check_hosts(const std::vector<Host>& hosts, const std::vector<std::string>& agent, std::chrono::seconds most,
                       const std::string& folder) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which hosts answer before a restart.
+// Which hosts have an address before the first start, and which of them answer before a restart.
 #pragma once
 
 #include <chrono>
@@ -19,6 +19,13 @@ struct HostCheck {
   std::vector<LostHost> lost{};
   int signal = 0;  // arrived during the check and ended it; 0: none
 };
+
+/// True if the name is that of this host, or its address is one of this host. mpirun needs no agent for it, and asks the
+/// resolver for each name too.
+bool is_this_host(const std::string& name);
+
+/// Returns the hosts whose names cannot be resolved. The agent may nevertheless know them, from ssh's configuration.
+std::vector<Host> unresolved(const std::vector<Host>& hosts);
 
 /// Starts `true` on all hosts but this one at the same time, as `AGENT ADDRESS true`. A host is lost if this fails or
 /// takes longer than `most`. `folder`: for temporary files. Needs block_signals().

@@ -105,6 +105,11 @@ std::vector<Host> hosts_in(const std::vector<std::string>& options) {
   return listed.empty() ? in_files : listed;
 }
 
+bool names_hosts(const std::vector<std::string>& options) {
+  return std::any_of(options.begin(), options.end(),
+                     [](const std::string& word) { return is_host_option(word) || is_hostfile_option(word); });
+}
+
 void check_hostfiles(const std::vector<std::string>& options) {
   for (std::size_t i = 0; i + 1 < options.size(); ++i)
     if (is_hostfile_option(options[i]))

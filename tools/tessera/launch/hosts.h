@@ -19,6 +19,9 @@ struct Host {
 /// --host counts them instead (`+n0`). Hostfiles that cannot be read count as empty: mpirun reports them.
 std::vector<Host> hosts_in(const std::vector<std::string>& options);
 
+/// True if an option names hosts, a hostfile or a number of hosts.
+bool names_hosts(const std::vector<std::string>& options);
+
 /// Error if a hostfile in the options cannot be read.
 void check_hostfiles(const std::vector<std::string>& options);
 

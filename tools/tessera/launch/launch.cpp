@@ -5,9 +5,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "command_line.h"
+#include "launch/allocation.h"
+#include "launch/child.h"
+#include "launch/host_check.h"
 #include "launch/hosts.h"
+#include "launch/job_folder.h"
 #include "launch/rank_wrapper.h"
 #include "launch/supervise.h"
 #include "tessera/base/command_line.h"
@@ -52,12 +57,14 @@ Launcher launcher_of(const Arguments& arguments) {
   return out;
 }
 
-std::int64_t ranks_of(const Arguments& arguments) {
+std::int64_t ranks_of(const Arguments& arguments, const std::optional<Allocation>& allocation) {
   if (arguments.has("np")) return arguments.number_or("np", 1);
   const char* given = std::getenv("SLURM_NTASKS");
   const std::int64_t tasks = given == nullptr ? 0 : std::atoll(given);
-  if (tasks < 1) throw UsageError("-np N is missing: the number of ranks");
-  return tasks;
+  if (tasks >= 1) return tasks;
+  const std::int64_t ranks = allocation ? allocation->ranks() : 0;
+  if (ranks < 1) throw UsageError("-np N is missing: the number of ranks");
+  return ranks;
 }
 
 // The folder in which the launcher starts the program, or "".
@@ -97,11 +104,20 @@ std::string output_folder(const std::vector<std::string>& program, const std::st
   return "";
 }
 
+// srun knows the hosts of its job.
+void take_hosts(const Allocation& allocation, LaunchPlan& plan) {
+  plan.hosts = allocation.str();
+  if (plan.launcher.is_srun) return;
+  for (std::string& word : allocation.options()) plan.launcher.words.push_back(std::move(word));
+}
+
 LaunchPlan plan_of(const Arguments& arguments) {
   LaunchPlan out;
   out.program = arguments.inputs();
   out.launcher = launcher_of(arguments);
-  out.ranks = ranks_of(arguments);
+  const auto allocation = names_hosts(out.launcher.words) ? std::nullopt : allocation_of_job();
+  out.ranks = ranks_of(arguments, allocation);
+  if (allocation) take_hosts(*allocation, out);
   out.ranks_at_restart = arguments.number_or("np-on-restart", 0);
   out.min_ranks = arguments.number_or("min-ranks", 0);
   out.max_restarts = arguments.number_or("max-restarts", 100);
@@ -121,10 +137,28 @@ LaunchPlan plan_of(const Arguments& arguments) {
   return out;
 }
 
+// A name without an address is usually misspelled, and then no restart helps. Returns a signal that ends the check, or 0.
+int check_host_names(const LaunchPlan& plan) {
+  if (plan.launcher.is_srun || plan.host_timeout.count() == 0) return 0;
+  const std::vector<Host> hosts = unresolved(hosts_in(plan.launcher.words));
+  if (hosts.empty()) return 0;
+  const JobFolder folder;
+  const HostCheck check = check_hosts(hosts, launch_agent(plan.launcher.words), plan.host_timeout, folder.path());
+  if (check.signal == 0 && !check.lost.empty())
+    throw UsageError(fmt::format(
+        "the name of host {} cannot be resolved, and it cannot be reached: {}; correct --host or the hostfile",
+        check.lost.front().name, check.lost.front().cause));
+  return check.signal;
+}
+
 int run_launch(const Arguments& arguments) {
   if (const auto folder = arguments.value("rank-wrapper"))
     return run_rank(*folder, arguments.inputs(), arguments.value("launcher") == "srun");
-  return supervise(plan_of(arguments));
+  const LaunchPlan plan = plan_of(arguments);
+  block_signals();
+  constexpr int kKilledBySignal = 128;
+  if (const int signal = check_host_names(plan); signal != 0) return kKilledBySignal + signal;
+  return supervise(plan);
 }
 
 }  // namespace
@@ -143,12 +177,12 @@ const Verb kLaunch = {
     .options =
         {{.name = "np",
           .value = "N",
-          .help = "the number of ranks; also -np, -n and --num-cores (default: SLURM_NTASKS)",
+          .help = "the number of ranks; also -np, -n and --num-cores (default: those of the job of Slurm or PBS)",
           .check = whole_number(1, kMostRanks),
           .also = {"-np", "-n", "--num-cores"}},
          {"launcher", "NAME", "mpirun, srun or a path to one (default: srun in a job of Slurm, else mpirun)"},
          {"hostfile", "FILE", "passed to mpirun"},
-         {"host", "LIST", "passed to mpirun"},
+         {"host", "LIST", "passed to mpirun (default: the hosts of the job of Slurm or PBS, if there is one)"},
          {"bind-to", "WHAT", "passed to mpirun"},
          {"map-by", "WHAT", "passed to mpirun"},
          repeated({"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"}),

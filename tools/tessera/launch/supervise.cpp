@@ -386,6 +386,7 @@ std::vector<std::string> program_words(const LaunchPlan& plan, const std::string
 int supervise(const LaunchPlan& plan) {
   block_signals();
   for (const std::string& path : remove_left_job_folders()) write_error_text(deleted_folder_text(path) + "\n");
+  if (!plan.hosts.empty()) say(fmt::format("{} ranks on {}", plan.ranks, plan.hosts));
   return Supervisor(plan).run();
 }
 

@@ -20,6 +20,7 @@ struct LaunchPlan {
   std::vector<std::string> program;
   Launcher launcher;
   std::int64_t ranks = 1;
+  std::string hosts;                  // those that the launcher takes from a scheduler, for a message; "": none
   std::int64_t ranks_at_restart = 0;  // 0: as many
   std::int64_t min_ranks = 0;         // 0: never fewer
   std::int64_t max_restarts = 0;

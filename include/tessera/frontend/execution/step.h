@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <source_location>
 
 namespace tessera {
@@ -19,6 +20,10 @@ void mark_step(StepOptions options, std::source_location where = std::source_loc
 
 /// Waits until every step that mark_step() began has ended. Throws its error, if any.
 void wait_device_ops();
+
+/// Calls `evaluate`. `tessera doctor` counts neither the steps nor the reads of this call as those of the training.
+/// Trainer::evaluate() uses this function.
+void run_evaluation(const std::function<void()>& evaluate);
 
 /// Sets the random seed for dropout and initial values, 42 by default. All ranks must set the same seed.
 void manual_seed(std::uint64_t seed);

@@ -23,7 +23,8 @@ struct Node {
   std::uint64_t order = 0;  // of creation on this rank
   std::string name;         // of the variable for which it was made
   std::optional<Sharding>
-      sharding;  // current or required sharding; none: fully replicated (data), or undecided (traced)
+      sharding;               // current or required sharding; none: fully replicated (data), or undecided (traced)
+  bool is_automatic = false;  // auto mode has chosen the sharding
 
   DeviceArray shard;                        // data: this rank's shard
   std::optional<Literal> host;              // data: the complete value, equal on every rank

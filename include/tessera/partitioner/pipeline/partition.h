@@ -60,7 +60,7 @@ struct PartitionOptions {
   CollectiveLimits limits{};
   /// True: finds remedies for the collectives with the most bytes by estimating the program with them. For sums that data
   /// parallelism needs, the remedy states that they are necessary. False: the remedy is an annotation next to the
-  /// collective, without an estimate.
+  /// collective, without an estimate. True also gives notes the next best way to compute an op.
   bool try_remedies = false;
   /// Options of the passes over collectives. skip_passes can skip each of them.
   CollectivePassOptions collectives{};
@@ -79,6 +79,7 @@ struct CollectiveNote {
   std::string source;        // train.cpp:41
   std::string from;          // sharding before, and its origin
   std::string to;            // sharding after, and its origin
+  std::string next;          // the next best way to compute the op, and its cost; "" without try_remedies or if none
   Remedy remedy;             // the change that would remove the collective
   std::int64_t bytes = 0;    // received by one device, over all rounds
   double milliseconds = 0;   // modelled, over all rounds
@@ -105,8 +106,7 @@ std::int64_t collective_count(const std::vector<CollectiveNote>& notes);
 std::string rounds_text(double rounds, bool known);
 
 /// Partitions a program. Entry parameters and results have canonical tilings. Errors: a sharding does not fit its type;
-/// the program is already partitioned; a limit is exceeded; `automatic` is set for a program with manual regions;
-/// DoesNotFit.
+/// the program is already partitioned; a limit is exceeded; DoesNotFit.
 Partitioned partition(const Program& program, const PartitionOptions& options = {});
 
 /// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, then

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manifests that have the checksum of their content, but describe no checkpoint.
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <span>
+#include <string>
+
+#include "checkpoint/training_run.h"
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/base/checksum.h"
+#include "tessera/base/files.h"
+#include "tessera/checkpoint/checkpoint.h"
+
+namespace tessera {
+namespace {
+
+// Gives a manifest the checksum of its content.
+std::string manifest_with_checksum(const std::string& text) {
+  boost::json::value all = boost::json::parse(text);
+  all.get_object().erase("xxh3");
+  const std::string content = boost::json::serialize(all);
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(content)));
+  all.get_object()["xxh3"] = sum.text();
+  return boost::json::serialize(all);
+}
+
+class CraftedManifest : public ::testing::Test {
+ protected:
+  CraftedManifest() {
+    on_ranks(2, [&](int) {
+      Training run({2, "fsdp=2", true, false}, 7);
+      train_step(run.model, *run.optimizer, 0);
+      save_checkpoint(folder_.file("checkpoint-1"), run.content());
+    });
+  }
+  [[nodiscard]] std::string error() const {
+    const FreshRank rank;
+    return ::tessera::testing::error_of([&] { const Checkpoint read(folder_.file("checkpoint-1")); });
+  }
+  const ::tessera::testing::TemporaryFolder folder_;
+};
+
+// As many elements as in the tensor, but some twice and others not at all.
+TEST_F(CraftedManifest, PartsThatOverlapAreRefused) {
+  const std::string path = folder_.file("checkpoint-1/manifest.json");
+  boost::json::value all = boost::json::parse(read_file(path));
+  std::string changed;
+  for (auto& tensor : all.at("tensors").as_object()) {
+    boost::json::array& parts = tensor.value().at("parts").as_array();
+    if (parts.size() != 2 || parts[0].at("shape") != parts[1].at("shape")) continue;
+    parts[1] = parts[0];
+    changed = tensor.key();
+    break;
+  }
+  ASSERT_FALSE(changed.empty());
+  write_file(path, manifest_with_checksum(boost::json::serialize(all)));
+  const std::string file = "state-00001-of-00002.safetensors";
+  EXPECT_EQ(error(),
+            path + ": tensors: " + changed + ": two parts, in " + file + " and " + file + ", have the same elements");
+}
+
+TEST_F(CraftedManifest, AManifestThatListsATensorTwiceIsRefused) {
+  const std::string path = folder_.file("checkpoint-1/manifest.json");
+  std::string text = read_file(path);
+  const std::size_t begin = text.find("\"tensors\":{") + 11;
+  const std::size_t end = text.find("]}]},", begin);
+  ASSERT_NE(end, std::string::npos);
+  const std::string entry = text.substr(begin, end + 5 - begin);
+  const std::string name = entry.substr(0, entry.find("\":") + 1);
+  write_file(path, text.insert(begin, entry));
+  EXPECT_EQ(error(), path + ": the key " + name + " occurs twice in an object");
+}
+
+}  // namespace
+}  // namespace tessera
