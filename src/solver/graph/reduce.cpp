@@ -65,13 +65,48 @@ class Reducer {
     return any;
   }
 
-  // Returns true if choice `j` costs at most as much as `i` whatever the neighbours choose.
-  bool dominates(int v, std::size_t j, std::size_t i) {
+  // For each edge of `v`, the choice of the neighbour with which choice `i` costs least.
+  std::vector<std::size_t> least_with(int v, std::size_t i) {
+    std::vector<std::size_t> out;
+    for (const int e : graph_.node(v).edges) {
+      const CostRow row = graph_.row(e, v, i);
+      std::size_t least = 0;
+      for (std::size_t x = 1; x < row.count; ++x)
+        if (row[x] < row[least]) least = x;
+      out.push_back(least);
+    }
+    return out;
+  }
+
+  // Whether choice `j` costs more than `i` if the neighbours choose `others`. Far less expensive than all choices.
+  bool costs_more(int v, std::size_t j, std::size_t i, const std::vector<std::size_t>& others) {
+    const WorkingNode& node = graph_.node(v);
+    double difference = node.costs[j] - node.costs[i];
+    for (std::size_t k = 0; k < others.size(); ++k)
+      difference += graph_.row(node.edges[k], v, j)[others[k]] - graph_.row(node.edges[k], v, i)[others[k]];
+    return difference > 0;
+  }
+
+  // The largest of the costs of choice `j` of `v` minus those of `i`, over the choices of the other node.
+  double largest_difference(int e, int v, std::size_t j, std::size_t i) {
+    const CostRow first = graph_.row(e, v, j);
+    const CostRow second = graph_.row(e, v, i);
+    double out = -kNever;
+    for (std::size_t x = 0; x < first.count; ++x) out = std::max(out, first[x] - second[x]);
+    return out;
+  }
+
+  // Returns true if choice `j` costs at most as much as `i` whatever the neighbours choose, such as `others`.
+  bool dominates(int v, std::size_t j, std::size_t i, const std::vector<std::size_t>& others) {
     const WorkingNode& node = graph_.node(v);
     if (node.usages[j] > node.usages[i]) return false;
+    if (costs_more(v, j, i, others)) {
+      out_.work += static_cast<std::int64_t>(node.edges.size());
+      return false;
+    }
     double worst = node.costs[j] - node.costs[i];
     for (const int e : node.edges) {
-      worst += graph_.largest_difference(e, v, j, i);
+      worst += largest_difference(e, v, j, i);
       ++out_.work;
       if (worst >= kNever / 2) return false;
     }
@@ -81,9 +116,11 @@ class Reducer {
   bool drop_dominated(int v) {
     const std::size_t count = graph_.node(v).costs.size();
     std::vector<char> keep(count, 1);
-    for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::vector<std::size_t> others = least_with(v, i);
       for (std::size_t j = 0; j < count && keep[i] != 0; ++j)
-        if (j != i && keep[j] != 0 && dominates(v, j, i)) keep[i] = 0;
+        if (j != i && keep[j] != 0 && dominates(v, j, i, others)) keep[i] = 0;
+    }
     return graph_.keep_choices(v, keep);
   }
 

@@ -137,17 +137,11 @@ std::vector<double> WorkingGraph::matrix_from(int e, int v) {
   return transposed(found.costs, node(found.a).costs.size(), node(found.b).costs.size());
 }
 
-double WorkingGraph::largest_difference(int e, int v, std::size_t j, std::size_t i) {
+CostRow WorkingGraph::row(int e, int v, std::size_t i) {
   const WorkingEdge& found = edge(e);
   const std::size_t columns = node(found.b).costs.size();
-  const bool is_a = found.a == v;
-  const std::size_t count = is_a ? columns : node(found.a).costs.size();
-  const std::size_t step = is_a ? 1 : columns;
-  const double* first = found.costs.data() + (is_a ? j * columns : j);
-  const double* second = found.costs.data() + (is_a ? i * columns : i);
-  double out = -kNever;
-  for (std::size_t x = 0; x < count; ++x) out = std::max(out, first[x * step] - second[x * step]);
-  return out;
+  if (found.a == v) return {found.costs.data() + i * columns, 1, columns};
+  return {found.costs.data() + i, columns, node(found.a).costs.size()};
 }
 
 Removed WorkingGraph::remove(int v, double& constant) {

@@ -24,6 +24,14 @@ struct WorkingEdge {
   bool is_present = true;
 };
 
+/// A row or a column of the costs of an edge.
+struct CostRow {
+  const double* first = nullptr;
+  std::size_t step = 1;
+  std::size_t count = 0;
+  double operator[](std::size_t x) const { return first[x * step]; }
+};
+
 struct WorkingGraph {
   /// Joins equal pairs of nodes to one edge, and adds loops to the costs of their node.
   explicit WorkingGraph(const Problem& problem);
@@ -42,8 +50,8 @@ struct WorkingGraph {
   bool keep_choices(int v, const std::vector<char>& keep);
   /// Removes the edges of `v` whose matrix is the sum of a vector per node.
   bool fold_sums(int v);
-  /// The largest of the costs of choice `j` of `v` minus those of `i`, over the choices of the other node.
-  double largest_difference(int e, int v, std::size_t j, std::size_t i);
+  /// The costs that an edge gives to choice `i` of `v`, by the choice of the other node.
+  CostRow row(int e, int v, std::size_t i);
   /// Removes a node of at most two neighbours. Adds its least cost to them, or to `constant`.
   Removed remove(int v, double& constant);
 
