@@ -34,8 +34,8 @@ step() {
 }
 
 # Tests that start, kill and watch processes depend on the time that a busy machine gives them, so a test that fails runs once
-# more. The output has both runs. Several tests mostly wait, so one test more than there are cores runs at the same time.
-run_tests() { ctest --preset "$1" -j "$((jobs + 1))" --repeat until-pass:2 "${@:2}"; }
+# more. The output has both runs. Several tests mostly wait, so two tests more than there are cores run at the same time.
+run_tests() { ctest --preset "$1" -j "$((jobs + 2))" --repeat until-pass:2 "${@:2}"; }
 
 build() { cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
 

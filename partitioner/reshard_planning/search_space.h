@@ -18,7 +18,7 @@ namespace tessera::reshard {
 void append(std::vector<AxisRef>& all, const std::vector<AxisRef>& more);
 
 inline constexpr int kMaxUnits = 16;
-inline constexpr int kMaxSlots = 8;
+inline constexpr int kMaxSlots = kMaxUnits;  // a sharding of more dims needs more units
 
 /// One dim of a state: its units, major to minor, and the length of a tile. Tile i starts at i * length.
 struct DimState {

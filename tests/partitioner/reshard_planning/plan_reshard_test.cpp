@@ -106,6 +106,16 @@ TEST(PlanReshard, APlanHasTheSameFormOn512DevicesAsOn8) {
   });
 }
 
+TEST(PlanReshard, ManyDimsMayBeSharded) {
+  const Mesh mesh = Mesh::parse("a=2,b=2,c=2,d=2,e=2,f=2,g=2,h=2,i=2");
+  const Type global = Type::array(DType::kF32, Dims(9, 2));
+  const Sharding sharded = sharding_of(mesh, "a,b,c,d,e,f,g,h,i");
+  const Sharding replicated = Sharding::replicated(mesh, 9);
+  EXPECT_EQ(plan_reshard(global, sharded, replicated).bytes(), 512 * 4 - 4);
+  EXPECT_EQ(plan_reshard(global, replicated, sharded).bytes(), 0);
+  EXPECT_EQ(plan_reshard(global, sharded, sharding_of(mesh, "i,a,b,c,d,e,f,g,h")).bytes(), 4);
+}
+
 TEST(PlanReshard, MeshesThatShareFactorsNeedNoDetour) {
   const Mesh two({{"x", 2}, {"y", 4}});
   const Mesh one({{"all", 8}});
