@@ -112,7 +112,8 @@ void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
                      "find the fastest mesh and sharding; the value is a machine: cpu-node, tpu-v4, uniform or a "
                      "profile of tessera calibrate")
       .flag("dry_run", a.dry_run, "partition and plan for the mesh, print memory and collectives, do not train")
-      .flag("virtual_ranks", a.virtual_ranks, "run this many ranks as threads of this process (also --num_cores)");
+      .flag("virtual_ranks", a.virtual_ranks, "run this many ranks as threads of this process (also --num_cores)")
+      .alias("num_cores", "virtual_ranks");
 }
 
 void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {

@@ -42,6 +42,11 @@ TEST(TrainingArguments, AcceptOverridesWithTheKeysOfMmf) {
             "unknown override training.batchsize; did you mean \"training.batch_size\"?");
 }
 
+TEST(TrainingArguments, NumCoresIsAnotherNameOfVirtualRanks) {
+  EXPECT_EQ(parsed({"--num_cores", "3"}).virtual_ranks, 3);
+  EXPECT_EQ(parsed({"--num-cores=2"}).virtual_ranks, 2);
+}
+
 TEST(TrainingArguments, TheConfigurationHasTheFinalValuesInGroupsWithTheKeysOfMmf) {
   const std::string text =
       parsed({"training.max_updates=1500", "config=c.json", "--max_steps", "3", "--bf16"}).configuration();

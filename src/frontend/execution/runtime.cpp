@@ -140,7 +140,8 @@ int virtual_ranks_in_file(const std::vector<char*>& arguments) {
   if (arguments.size() < 2 || !ArgumentParser::is_file(arguments[1]) || mpirun_started_several()) return 0;
   std::int64_t count = 0;
   try {
-    JsonObject::from_file(arguments[1]).read(kVirtualRanks.substr(2), count);
+    const JsonObject file = JsonObject::from_file(arguments[1]);
+    for (const std::string_view flag : {kVirtualRanks, kNumCores}) file.read(flag.substr(2), count);
   } catch (const Error&) {  // the program reports it
     return 0;
   }
