@@ -5,6 +5,10 @@
 //
 //   %a = all-gather(transpose(%x)), dimensions={1}   ->   %g = all-gather(%x), dimensions={0}; %a = transpose(%g)
 //   %b = all-gather(%x), dimensions={0}                   %b = %g
+//
+// Gathers with FSDP's marks are shared, too, if all their marks are equal: several forms of a parameter in one unit and
+// one pass. A gather of the forward pass is never shared with its repetition in the backward pass, nor with that of a
+// later forward pass: their marks differ in tessera.phase, and the operands of later ones come from an opt-barrier.
 #include <algorithm>
 #include <unordered_map>
 

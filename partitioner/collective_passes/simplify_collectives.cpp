@@ -143,7 +143,8 @@ class Simplifier {
     return part;
   }
 
-  // Whether this is dynamic-slice(all-gather(x)) that returns the device's own x.
+  // Whether this is dynamic-slice(all-gather(x)) that returns the device's own x. The gather may be an unshard of FSDP:
+  // the slice then reads the stored shard, and the gather stays for its other consumers. No gathered value lives longer.
   bool is_own_part(Id id) {
     const auto part = dim_slice_of(id, CollectiveKind::kAllGather);
     if (!part) return false;
@@ -157,6 +158,9 @@ class Simplifier {
     return seen == program_.num_partitions;
   }
 
+  // The all-reduce may be a stored gradient of FSDP. Nothing else reads it, so it is not stored itself, and the
+  // reduce-scatter keeps its mark.
+  //
   // For dynamic-slice(all-reduce(x)) in which the members of each group read different parts: the groups, in the order
   // of their parts.
   std::optional<std::vector<std::vector<std::int64_t>>> scattered_groups(Id id) {

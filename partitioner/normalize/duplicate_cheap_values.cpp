@@ -23,16 +23,17 @@ bool is_rematerializable(const Computation& computation, const Instruction& inst
 
 namespace {
 
-using Splits = std::function<bool(const Computation& computation, const Instruction& value)>;
+using IsDuplicated = std::function<bool(const Computation& computation, const Instruction& value)>;
 
-Computation with_duplicated_values(const Computation& from, ProgramBuilder& program, const Splits& splits) {
+Computation with_duplicated_values(const Computation& from, ProgramBuilder& program,
+                                   const IsDuplicated& is_duplicated) {
   Builder builder = program.computation(from.name);
   std::vector<Id> new_ids(from.instructions.size(), -1);
   std::vector<char> is_used(from.instructions.size(), 0);
   const auto own = [&](Id operand) {
     const Instruction& value = from[operand];
     const bool again = std::exchange(at(is_used, operand), 1) != 0;
-    if (!again || !splits(from, value)) return at(new_ids, operand);
+    if (!again || !is_duplicated(from, value)) return at(new_ids, operand);
     Instruction copy = builder[at(new_ids, operand)];
     copy.notes = with_frontend_attribute(copy.notes, kOriginAttribute, annotatable_name(value));
     return builder.append(std::move(copy)).id;
@@ -48,10 +49,10 @@ Computation with_duplicated_values(const Computation& from, ProgramBuilder& prog
   return std::move(builder).finish(root);
 }
 
-Program split_where(const Program& program, const Splits& splits) {
+Program duplicate_where(const Program& program, const IsDuplicated& is_duplicated) {
   ProgramBuilder names("");
-  return with_rewritten(program, splits,
-                        [&](ComputationId c) { return with_duplicated_values(program[c], names, splits); });
+  return with_rewritten(program, is_duplicated,
+                        [&](ComputationId c) { return with_duplicated_values(program[c], names, is_duplicated); });
 }
 
 bool is_splat(const Computation& computation, const Instruction& value) {
@@ -61,13 +62,13 @@ bool is_splat(const Computation& computation, const Instruction& value) {
 }  // namespace
 
 Program duplicate_cheap_values(const Program& program) {
-  return split_where(program, [](const Computation& computation, const Instruction& value) {
+  return duplicate_where(program, [](const Computation& computation, const Instruction& value) {
     return !value.sharding && is_splat(computation, value);
   });
 }
 
 Program with_duplicated_splats(const Program& program) {
-  return without_origins(split_where(program, [](const Computation& computation, const Instruction& value) {
+  return without_origins(duplicate_where(program, [](const Computation& computation, const Instruction& value) {
     return value.op->role != Role::kConstant && is_splat(computation, value);
   }));
 }

@@ -63,6 +63,7 @@ void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
             const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.machine.links()};
             return without_origins(options.collectives.save_memory ? localize_saving_memory(p, how) : localize(p, how));
           })
+      .add("dummy-collectives", dummy_collectives)
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("compose-permutes", compose_permutes)

@@ -28,9 +28,11 @@ bool is_cheap(const Builder& builder, const Instruction& instruction) {
   return op.flops(view) == 0;
 }
 
-// The region in which an instruction is issued again, or null.
+// The region in which an instruction is issued again, or null. A parameter that is gathered once for both passes enters
+// the region.
 const std::string* region_of(const Instruction& instruction) {
-  const bool stays = instruction.op->role == Role::kParameter || has_side_effect(instruction);
+  const bool stays =
+      instruction.op->role == Role::kParameter || is_unshard(instruction) || has_side_effect(instruction);
   return stays ? nullptr : instruction.frontend_attribute(kCheckpointAttribute);
 }
 
@@ -79,16 +81,23 @@ Value Recompute::value_for_backward(Id id) {
   return value;
 }
 
+// Delays an unshard until the first gradient of its unit.
+void Recompute::tie_to_gradient(Instruction& unshard) {
+  const std::string* unit = unshard.frontend_attribute(kUnit);
+  const auto found = first_gradient_.find(unit != nullptr ? *unit : std::string());
+  std::vector<Value> tied;
+  for (const Id operand : unshard.operands) tied.push_back(builder_.value(operand));
+  // A dummy does not wait for the gradient, but still prevents that the unshard of the forward pass is used again.
+  if (!has_dummy(unshard, kDummyBarrier))
+    tied.push_back(found != first_gradient_.end() ? found->second : latest_gradient_);
+  tied = ops::opt_barrier(tied);
+  for (std::size_t i = 0; i < unshard.operands.size(); ++i) unshard.operands[i] = tied[i].id;
+}
+
 Value Recompute::issue_again(Id id) {
   Instruction instruction = builder_[id];
   if (wants_recompute(instruction)) {
-    const std::string* unit = instruction.frontend_attribute(kUnit);
-    const auto found = first_gradient_.find(unit != nullptr ? *unit : std::string());
-    std::vector<Value> tied;
-    for (const Id operand : instruction.operands) tied.push_back(builder_.value(operand));
-    tied.push_back(found != first_gradient_.end() ? found->second : latest_gradient_);
-    tied = ops::opt_barrier(tied);
-    for (std::size_t i = 0; i < instruction.operands.size(); ++i) instruction.operands[i] = tied[i].id;
+    tie_to_gradient(instruction);
   } else if (const std::string* region = region_of(instruction)) {
     return issue_region_again(std::move(instruction), std::string(*region));
   } else {

@@ -31,6 +31,7 @@ class Recompute {
   Value value_for_backward(Id id);
 
  private:
+  void tie_to_gradient(Instruction& unshard);
   Value issue_again(Id id);
   Value issue_region_again(Instruction instruction, const std::string& region);
   Value tied_to(const std::string& region, Id id);

@@ -218,6 +218,8 @@ void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
     if (const std::string* subject = instruction.frontend_attribute(kSubjectAttribute))
       builder_.set_notes(gradient, with_frontend_attribute(gradient.instruction().notes, kSubjectAttribute,
                                                            "gradient of " + *subject));
+    if (const std::string* dummies = instruction.frontend_attribute(kDummyAttribute))
+      builder_.set_notes(gradient, with_frontend_attribute(gradient.instruction().notes, kDummyAttribute, *dummies));
   }
   arrive(operand, 0, gradient);
 }

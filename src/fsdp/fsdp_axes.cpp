@@ -116,6 +116,17 @@ std::string ShardAxes::str() const {
   return fmt::format("{}", fmt::join(names, "+"));
 }
 
+SpecEntry ShardAxes::rows() const {
+  SpecEntry out;
+  for (int a = 0; a < mesh.axis_count(); ++a) {
+    const std::string& name = at(mesh.axes(), a).name;
+    const bool shards_parameters =
+        std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return axis.axis == a; });
+    if (name == "data" || name == "fsdp" || shards_parameters) out.push_back(name);
+  }
+  return out;
+}
+
 ShardAxes shard_axes(const FsdpOptions& options) {
   Mesh mesh = mesh_of_options(options);
   if (!options.sharding_groups.empty()) {
@@ -167,6 +178,8 @@ std::vector<std::string> notes_of_options(const FsdpOptions& options) {
   const auto note = [&](bool differs, std::string_view name, std::string_view reason) {
     if (differs) out.push_back(fmt::format("{} has no effect: {}", name, reason));
   };
+  note(!options.execute_sharding_on_init, "execute_sharding_on_init",
+       "complete values are sharded at once, which takes no step, and other parameters are created as shards");
   note(options.flatten_parameters, "flatten_parameters",
        "parameters keep their names and shapes, and the gathers of a unit are combined without a flat copy");
   note(!options.optimization_barrier_in_forward, "optimization_barrier_in_forward",
@@ -176,10 +189,14 @@ std::vector<std::string> notes_of_options(const FsdpOptions& options) {
        "reshard_after_forward to false for that");
   note(!options.pin_layout_in_collective_ops, "pin_layout_in_collective_ops",
        "ranks always check that they run the same program");
+  note(options.coalesce_all_gather_ops, "coalesce_all_gather_ops",
+       "the partitioner combines the gathers of a unit where memory allows");
   note(options.reduce_scatter_bucket_size_mb != 0, "reduce_scatter_bucket_size_mb",
        "the partitioner combines the reductions of a unit");
   note(options.shard_size_multiple != 128, "shard_size_multiple",
        "shards are not flat, so nothing is padded to a multiple");
+  note(!options.use_xla_patched_linear, "use_xla_patched_linear",
+       "the backward pass of a product always reads the parameter");
   return out;
 }
 

@@ -17,6 +17,8 @@ struct ShardAxes {
   [[nodiscard]] std::int64_t size() const { return axes_size(axes); }
   /// `fsdp`, or `data+fsdp`.
   [[nodiscard]] std::string str() const;
+  /// The axes that shard the rows of a batch: `data`, `fsdp` and those above.
+  [[nodiscard]] SpecEntry rows() const;
 };
 /// Errors: the mesh has no such axis; the sharding groups are not those of axes of the mesh.
 ShardAxes shard_axes(const FsdpOptions& options);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "choose_shard.h"
+#include "debug_options.h"
 #include "fsdp_axes.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -30,14 +31,25 @@ struct NewUnit {
   UnitRules rules;
 };
 
-void check_module(nn::Module& module, const FsdpOptions& options) {
-  const auto name = [&] { return module.path().empty() ? std::string(module.class_name()) : module.path(); };
-  require(module.unit().empty(), "{} is already an FSDP unit; wrap a module once", name);
-  require(!module.is_container(), "{} is a {}, which has no forward(): wrap its elements, or the module around it",
-          name, [&] { return module.class_name(); });
-  if (!options.auto_wrap_policy) return;
+using NewUnits = std::map<std::string, NewUnit>;  // by path in the module, or kRootUnit
+
+std::string shown_name(const nn::Module& module) {
+  return module.path().empty() ? std::string(module.class_name()) : module.path();
+}
+
+void check_no_units(nn::Module& module, const WrapPolicy& policy) {
+  require(module.unit().empty(), "{} is already an FSDP unit; wrap a module once", [&] { return shown_name(module); });
+  if (!policy) return;
   for (const auto& [path, child] : fsdp::units_below(module))
     require(false, "{} is already an FSDP unit; an auto_wrap_policy needs a module without units below it", path);
+}
+
+void check_module(nn::Module& module, const FsdpOptions& options) {
+  check_no_units(module, nullptr);
+  require(
+      !module.is_container(), "{} is a {}, which has no forward(): wrap its elements, or the module around it",
+      [&] { return shown_name(module); }, [&] { return module.class_name(); });
+  check_no_units(module, options.auto_wrap_policy);
 }
 
 // The names of parameters in ignored modules, and of those that the options ignore.
@@ -90,6 +102,7 @@ class Sharder {
     if (rules.types.param_dtype) variable.compute_dtype = rules.types.param_dtype;
     variable.gradient_rules.shards = rules.update;
     variable.gradient_rules.ends_step = options_.sync_on_finalization;
+    variable.gradient_rules.skips_reduction = unit.options.debug.dummy_reduce_scatter_op;
     const Sharding gathered =
         parameter.tensor.sharding().value_or(Sharding::replicated(axes_.mesh, parameter.tensor.ndim()));
     require(gathered.mesh == axes_.mesh, "{} is sharded on {}, but FSDP uses {}; use the same mesh", parameter.name,
@@ -100,9 +113,9 @@ class Sharder {
     clear_sharding(parameter.tensor);
     mark_sharding(parameter.tensor, axes_.mesh, spec_of(*storage));
     const bool stays = unit.name == kRootUnit && options_.disable_reshard_on_root;
-    variable.unshard =
-        std::make_shared<const Unshard>(Unshard{unit.name, gathered, rules.reshards && !stays, rules.types.reduce_dtype,
-                                                kept_sharding(*storage, gathered, rules)});
+    variable.unshard = std::make_shared<const Unshard>(
+        Unshard{unit.name, gathered, rules.reshards && !stays, rules.types.reduce_dtype,
+                kept_sharding(*storage, gathered, rules), fsdp::dummies_of(unit.options.debug)});
   }
 
  private:
@@ -177,16 +190,66 @@ std::vector<std::string> padding_notes(nn::Module& module) {
   return {text};
 }
 
-std::vector<nn::NamedModule> new_units(nn::Module& module, const FsdpOptions& options,
-                                       const std::vector<nn::NamedModule>& nested) {
-  if (!options.auto_wrap_policy && !nested.empty()) return {};
-  const WrapPolicy policy = options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module);
-  auto wrapped = modules_to_wrap(module, policy, options.ignored_modules);
+std::vector<nn::NamedModule> new_units(nn::Module& module, const WrapPolicy& policy, const WrapOptions& options) {
+  auto wrapped = modules_to_wrap(module, policy, options);
   const auto names = fsdp::assign_units(module, wrapped);
   std::erase_if(wrapped, [&](const nn::NamedModule& unit) {  // all its weights are tied to weights of other units
-    return std::none_of(names.begin(), names.end(), [&](const auto& entry) { return entry.second == unit.path; });
+    return unit.module != &module &&
+           std::none_of(names.begin(), names.end(), [&](const auto& entry) { return entry.second == unit.path; });
   });
   return wrapped;
+}
+
+// The options of a unit below the root. They are those of the root, except for what the module and the user change.
+NewUnit new_unit(nn::Module& module, std::string name, const FsdpOptions& options, const ShardAxes& axes) {
+  FsdpOptions own = options;
+  if (module.wrap_overrides()) module.wrap_overrides()(own);
+  if (options.auto_wrapper_callable) options.auto_wrapper_callable(module, own);
+  UnitRules rules = fsdp::unit_rules(own, axes);
+  module.set_unit(name);
+  module.set_reshards_unit(rules.reshards);
+  return {std::move(name), std::move(own), std::move(rules)};
+}
+
+void set_buffer_types(const nn::Module& module, std::optional<DType> type) {
+  for (const Tensor& buffer : module.buffers())
+    if (is_float(buffer.dtype())) buffer.impl().compute_dtype = type;
+}
+
+// Children are before parents in `wrapped`. The type of the innermost unit applies to a buffer.
+void set_buffer_types(const nn::Module& module, const std::vector<nn::NamedModule>& wrapped, const NewUnits& units) {
+  const bool any = std::any_of(units.begin(), units.end(),
+                               [](const auto& unit) { return unit.second.options.buffer_dtype.has_value(); });
+  if (!any) return;
+  const auto root = units.find(kRootUnit);
+  if (root != units.end() && root->second.options.buffer_dtype)
+    set_buffer_types(module, root->second.options.buffer_dtype);
+  for (auto each = wrapped.rbegin(); each != wrapped.rend(); ++each)
+    set_buffer_types(*each->module, units.at(each->path).options.buffer_dtype);
+}
+
+void shard_parameters(nn::Module& module, const NewUnits& units, const ShardAxes& axes, const FsdpOptions& options) {
+  const auto ignored = ignored_names(module, options);
+  const auto names = fsdp::assign_units(module, fsdp::units_below(module));
+  Sharder sharder(axes, options);
+  for (const auto& parameter : module.named_parameters()) {
+    const auto unit = units.find(names.at(&parameter.tensor.impl()));
+    if (ignored.contains(parameter.name) || unit == units.end()) continue;
+    if (parameter.tensor.impl().unshard)
+      adopt(parameter, unit->second, unit->first == kRootUnit, options);
+    else
+      sharder.shard(parameter, unit->second);
+  }
+}
+
+std::vector<std::string> debug(nn::Module& root, const std::vector<nn::NamedModule>& wrapped, const NewUnits& units,
+                               const ShardAxes& axes) {
+  std::vector<fsdp::DebuggedUnit> all;
+  if (const auto own = units.find(kRootUnit); own != units.end())
+    all.push_back({&root, kRootUnit, own->second.options.debug});
+  for (auto each = wrapped.rbegin(); each != wrapped.rend(); ++each)
+    all.push_back({each->module, units.at(each->path).name, units.at(each->path).options.debug});
+  return fsdp::apply_debug_options(all, axes);
 }
 
 }  // namespace
@@ -195,16 +258,13 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
   check_module(module, options);
   const ShardAxes axes = fsdp::shard_axes(options);
   const auto nested = fsdp::units_below(module);
-  const auto wrapped = new_units(module, options, nested);
+  std::vector<nn::NamedModule> wrapped;
+  if (options.auto_wrap_policy || nested.empty())
+    wrapped = new_units(module, options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module),
+                        {options.ignored_modules, options.ignored_parameters});
   if (options.param_init_fn) initialize_by(module, options.param_init_fn);
-  std::map<std::string, NewUnit> units{{kRootUnit, {kRootUnit, options, fsdp::unit_rules(options, axes)}}};
-  const auto add_unit = [&](const nn::NamedModule& each) {
-    FsdpOptions own = options;
-    if (options.auto_wrapper_callable) options.auto_wrapper_callable(*each.module, own);
-    units[each.path] = {each.path, own, fsdp::unit_rules(own, axes)};
-    each.module->set_unit(each.path);
-  };
-  for (const auto& each : wrapped) add_unit(each);
+  NewUnits units{{kRootUnit, {kRootUnit, options, fsdp::unit_rules(options, axes)}}};
+  for (const auto& each : wrapped) units[each.path] = new_unit(*each.module, each.path, options, axes);
   for (const auto& each : nested) {
     units[each.path] = {each.path, options, units.at(kRootUnit).rules};
     units.at(each.path).rules.reshards = each.module->reshards_unit();
@@ -214,24 +274,40 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
   module.set_reshards_unit(units.at(kRootUnit).rules.reshards);
   if (axes.mesh.device_count() == device_count()) set_default_mesh(axes.mesh);
 
-  const auto ignored = ignored_names(module, options);
-  const auto names = fsdp::assign_units(module, fsdp::units_below(module));
-  Sharder sharder(axes, options);
-  for (const auto& parameter : module.named_parameters()) {
-    if (ignored.contains(parameter.name)) continue;
-    const NewUnit& unit = units.at(names.at(&parameter.tensor.impl()));
-    if (parameter.tensor.impl().unshard)
-      adopt(parameter, unit, unit.name == kRootUnit, options);
-    else
-      sharder.shard(parameter, unit);
-  }
-  if (options.buffer_dtype)
-    for (const Tensor& buffer : module.buffers())
-      if (is_float(buffer.dtype())) buffer.impl().compute_dtype = options.buffer_dtype;
+  shard_parameters(module, units, axes, options);
+  set_buffer_types(module, wrapped, units);
   std::vector<FsdpUnit> out = fsdp_units(module);
   out.front().notes = fsdp::notes_of_options(options);
+  for (std::string& note : debug(module, wrapped, units, axes)) out.front().notes.push_back(std::move(note));
   for (std::string& note : padding_notes(module)) out.front().notes.push_back(std::move(note));
   return out;
+}
+
+std::int64_t recursive_wrap(nn::Module& module, const FsdpOptions& options, const RecursiveWrapOptions& how) {
+  require(options.auto_wrap_policy != nullptr, "recursive_wrap needs an auto_wrap_policy");
+  check_no_units(module, options.auto_wrap_policy);
+  const auto wrapped = new_units(module, options.auto_wrap_policy,
+                                 {options.ignored_modules, options.ignored_parameters, how.only_wrap_children});
+  const auto is_module = [&](const nn::NamedModule& each) { return each.module == &module; };
+  if (std::any_of(wrapped.begin(), wrapped.end(), is_module)) {
+    fully_shard(module, options);
+    return module.parameter_count();
+  }
+  const ShardAxes axes = fsdp::shard_axes(options);
+  NewUnits units;
+  for (const auto& each : wrapped) {
+    if (options.param_init_fn) initialize_by(*each.module, options.param_init_fn);
+    const std::string name = module.path().empty() ? each.path : module.path() + "." + each.path;
+    units[each.path] = new_unit(*each.module, name, options, axes);
+  }
+  shard_parameters(module, units, axes, options);
+  set_buffer_types(module, wrapped, units);
+  (void)debug(module, wrapped, units, axes);
+  std::int64_t count = 0;
+  const auto names = fsdp::assign_units(module, wrapped);
+  for (const Tensor& parameter : module.parameters())
+    if (names.at(&parameter.impl()) != kRootUnit) count += parameter.element_count();
+  return count;
 }
 
 void shard_input(const Tensor& input, const FsdpOptions& options) {
@@ -240,12 +316,7 @@ void shard_input(const Tensor& input, const FsdpOptions& options) {
   const ShardAxes shards = fsdp::shard_axes(options);
   if (shards.mesh.device_count() != device_count()) return;
   std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(input.ndim()));
-  for (int a = 0; a < shards.mesh.axis_count(); ++a) {
-    const std::string& name = at(shards.mesh.axes(), a).name;
-    const bool is_shard_axis =
-        std::any_of(shards.axes.begin(), shards.axes.end(), [&](const AxisRef& axis) { return axis.axis == a; });
-    if (name == "data" || name == "fsdp" || is_shard_axis) entries.front().axes.push_back(name);
-  }
+  entries.front() = PartitionSpec::Entry(shards.rows());
   mark_sharding(input, shards.mesh, PartitionSpec(std::move(entries)));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tessera/base/error.h"
+#include "tessera/frontend/tracing/inner.h"
 
 namespace tessera {
 namespace {
@@ -21,25 +22,37 @@ struct WrapClasses {
   }
 };
 
+std::set<const TensorImpl*> ignored_variables(nn::Module& root, const WrapOptions& options) {
+  std::set<const TensorImpl*> out;
+  for (const nn::Module* module : options.ignored_modules)
+    for (const Tensor& parameter : module->parameters()) out.insert(&parameter.impl());
+  if (!options.ignored_parameters) return out;
+  for (const auto& parameter : root.all_parameter_paths())
+    if (options.ignored_parameters(parameter)) out.insert(&parameter.tensor.impl());
+  return out;
+}
+
 // The recursion of the policies: the parameters of children count for the parent only if no child took them.
 class Wrapping {
  public:
-  Wrapping(const WrapPolicy& policy, const std::vector<const nn::Module*>& ignored)
-      : policy_(policy), ignored_(ignored) {}
+  Wrapping(nn::Module& root, const WrapPolicy& policy, const WrapOptions& options)
+      : policy_(policy), options_(options), ignored_(ignored_variables(root, options)) {}
 
   // Wraps modules within `module`. Returns how many of its parameters belong to units afterwards.
   std::int64_t wrap_below(nn::Module& module, const std::string& path, bool is_root) {
-    const std::int64_t total = module.parameter_count();
+    const std::int64_t total = parameter_count(module);
     if (!policy_(module, true, total)) return 0;
     std::int64_t wrapped = 0;
     std::set<const nn::Module*> visited;  // a child with two names counts once
     for (const auto& [name, child] : module.children()) {
-      if (std::find(ignored_.begin(), ignored_.end(), child) != ignored_.end()) continue;
+      const auto& ignored = options_.ignored_modules;
+      if (std::find(ignored.begin(), ignored.end(), child) != ignored.end()) continue;
       if (!visited.insert(child).second) continue;
       const std::string of_child = path.empty() ? name : name.empty() ? path : fmt::format("{}.{}", path, name);
       wrapped += wrap_below(*child, of_child, is_root && name.empty());
     }
-    if (is_root || !policy_(module, false, total - wrapped)) return wrapped;
+    const bool stays = is_root && options_.only_wrap_children;
+    if (stays || !policy_(module, false, total - wrapped)) return wrapped;
     const bool is_known =
         std::any_of(out_.begin(), out_.end(), [&](const auto& unit) { return unit.module == &module; });
     if (!is_known) out_.push_back({path, &module});
@@ -48,8 +61,17 @@ class Wrapping {
   [[nodiscard]] std::vector<nn::NamedModule> take() { return std::move(out_); }
 
  private:
+  [[nodiscard]] std::int64_t parameter_count(const nn::Module& module) const {
+    if (ignored_.empty()) return module.parameter_count();
+    std::int64_t count = 0;
+    for (const Tensor& parameter : module.parameters())
+      if (!ignored_.contains(&parameter.impl())) count += parameter.element_count();
+    return count;
+  }
+
   const WrapPolicy& policy_;
-  const std::vector<const nn::Module*>& ignored_;
+  const WrapOptions& options_;
+  std::set<const TensorImpl*> ignored_;
   std::vector<nn::NamedModule> out_;
 };
 
@@ -89,10 +111,9 @@ WrapPolicy default_wrap_policy(nn::Module& root) {
   return transformer_auto_wrap_policy({repeated});
 }
 
-std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy,
-                                             const std::vector<const nn::Module*>& ignored) {
+std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy, const WrapOptions& options) {
   if (const auto* by_class = policy.target<WrapClasses>()) check_classes(root, by_class->classes);
-  Wrapping wrapping(policy, ignored);
+  Wrapping wrapping(root, policy, options);
   wrapping.wrap_below(root, "", true);
   return wrapping.take();
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/embedding.h"
 
+#include <cmath>
+
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
@@ -39,6 +41,19 @@ Tensor Embedding::forward(const Tensor& ids) {
   Tensor rows = embedding(at_call(weight_), ids);
   if (!padding_idx_) return rows;
   return where((ids == static_cast<double>(*padding_idx_)).unsqueeze(-1), rows.detach(), rows);
+}
+
+HookHandle add_embedding_noise(Embedding& embedding, double alpha) {
+  require(alpha >= 0 && std::isfinite(alpha), "the noise of an embedding needs alpha >= 0, got {}", alpha);
+  return embedding.register_forward_hook([alpha](Module& module, const std::vector<Tensor>&, std::vector<Tensor>& out) {
+    if (!module.is_training()) return;
+    Tensor& x = out.at(0);
+    require(x.ndim() == 3, "the noise of an embedding needs ids [batch, time], got a result {}", x.type());
+    const double most = alpha / std::sqrt(static_cast<double>(x.dim(1) * x.dim(2)));
+    // Drawn in f32 for every type, as the masks of dropout.
+    const Tensor unit = random_uniform(Type::array(DType::kF32, x.dims()));
+    x = x + ((unit * 2.0 - 1.0) * most).to(x.dtype());
+  });
 }
 
 }  // namespace tessera::nn

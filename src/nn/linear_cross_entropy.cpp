@@ -34,7 +34,7 @@ CrossEntropyParts parts_of_rows(const Tensor& hidden, const Tensor& weight, cons
                                 const LinearCrossEntropyOptions& options) {
   Tensor logits = dot(hidden, weight, {.lhs_contracting = {hidden.ndim() - 1}, .rhs_contracting = {1}});
   if (!options.bias.is_null()) logits = logits + options.bias.to(logits.dtype());
-  return cross_entropy_parts(logits, labels, options.ignore_index);
+  return cross_entropy_parts(logits, labels, options.ignore_index, options.label_smoothing);
 }
 
 }  // namespace

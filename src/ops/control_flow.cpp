@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "row_support.h"
+#include "tessera/base/text.h"
 #include "tessera/ops/rows.h"
 
 namespace tessera {
@@ -110,6 +111,13 @@ const OpDef kConditional = {.name = "conditional",
                             .flops = no_flops};
 
 }  // namespace rows
+
+bool has_dummy(const Instruction& instruction, std::string_view part) {
+  const std::string* parts = instruction.frontend_attribute(kDummyAttribute);
+  if (parts == nullptr) return false;
+  const auto listed = split(*parts, ',');
+  return std::find(listed.begin(), listed.end(), part) != listed.end();
+}
 
 namespace ops {
 

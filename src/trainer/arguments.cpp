@@ -76,6 +76,8 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("adam_beta2", a.adam_beta2, "decay of the second moment")
       .flag("adam_epsilon", a.adam_epsilon, "added to the root of the second moment")
       .flag("max_grad_norm", a.max_grad_norm, "gradients are scaled down to this 2-norm; 0: never")
+      .flag("label_smoothing_factor", a.label_smoothing_factor,
+            "the part of the weight of a label that is divided equally among all classes")
       .choice("lr_scheduler_type", a.lr_scheduler_type, optim::schedule_names(), "schedule of the learning rate")
       .flag("lr_scheduler_kwargs", a.lr_scheduler_kwargs, "options of the schedule, as in {\"num_cycles\": 2}")
       .flag("warmup_steps", a.warmup_steps, "number of updates of linear warm-up; below 1: a fraction of all updates")

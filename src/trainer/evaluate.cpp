@@ -5,6 +5,7 @@
 
 #include "reproducible_norm.h"
 #include "tessera/base/error.h"
+#include "tessera/frontend/execution/step.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/task.h"
 
@@ -76,6 +77,27 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
   if (!correct.is_null()) sums.correct = correct.item();
   sums.predictions = read_predictions(predictions);
   return task.metrics(sums);
+}
+
+std::optional<std::vector<double>> predict(nn::PretrainedModel& model, data::Loader& batches, std::int64_t samples,
+                                           const std::function<Tensor(const BatchTensors&)>& record,
+                                           const OnProgress& on_progress) {
+  std::vector<std::pair<Tensor, std::int64_t>> predictions;
+  std::int64_t done = 0;
+  bool is_complete = true;
+  model.eval();
+  run_evaluation([&] {
+    for (const data::Batch& batch : batches) {
+      predictions.emplace_back(record(BatchTensors(batch)).to(DType::kF64), batch.real_rows);
+      mark_step();
+      done += batch.real_rows;
+      is_complete = !on_progress || on_progress(done, samples);
+      if (!is_complete) break;
+    }
+  });
+  model.train();
+  if (!is_complete) return std::nullopt;
+  return read_predictions(predictions);
 }
 
 std::optional<double> Metrics::find(std::string_view name) const {

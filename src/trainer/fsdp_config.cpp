@@ -81,12 +81,7 @@ constexpr InertKey kInertSettings[] = {
     {"opt_flatten_overlap_factor", "*", "parameters keep their shapes"},
     {"_shard_size_multiple", "*", "shards are padded only where no dim divides"},
     {"_use_xla_patched_linear", "*", "the gradient of a product is always two products"},
-    {"_debug_dummy_forward_pass", "false", "tessera partition --explain shows what is gathered and why"},
-    {"_debug_dummy_all_gather_op", "false", "tessera partition --explain shows what is gathered and why"},
-    {"_debug_dummy_reduce_scatter_op", "false", "tessera partition --explain shows what is reduced and why"},
-    {"_debug_dummy_optimization_barrier_op", "false", "barriers are placed where they are needed"},
-    {"_debug_msg", "*", "units are named by their modules"},
-    {"_debug_print", "false", "units are named by their modules"},
+    {"_debug_dummy_all_reduce_op", "false", "the norm of gradients, which alone uses it, is one number"},
 };
 
 // Returns the value of a key as JSON text.
@@ -132,15 +127,30 @@ std::string read_dtype(const JsonObject& json, const std::string& key) {
   return name;
 }
 
+struct DebugKey {
+  const char* key;
+  bool FsdpDebugOptions::*option;
+};
+constexpr DebugKey kDebugKeys[] = {
+    {"_debug_dummy_forward_pass", &FsdpDebugOptions::dummy_forward_pass},
+    {"_debug_dummy_all_gather_op", &FsdpDebugOptions::dummy_all_gather_op},
+    {"_debug_dummy_reduce_scatter_op", &FsdpDebugOptions::dummy_reduce_scatter_op},
+    {"_debug_dummy_optimization_barrier_op", &FsdpDebugOptions::dummy_optimization_barrier_op},
+    {"_debug_print", &FsdpDebugOptions::print},
+};
+
 void read_xla_settings(const JsonObject& json, FsdpConfig& config) {
-  std::vector<std::string> known = {"compute_dtype", "shard_param_on_dim_0", "reshard_after_forward",
-                                    "disable_reshard_on_root", "fp32_reduce_scatter"};
+  std::vector<std::string> known = {"compute_dtype",           "shard_param_on_dim_0", "reshard_after_forward",
+                                    "disable_reshard_on_root", "fp32_reduce_scatter",  "_debug_msg"};
   add_names(kInertSettings, known);
+  for (const DebugKey& row : kDebugKeys) known.emplace_back(row.key);
   json.require_known(known);
   if (json.has("compute_dtype")) config.compute_dtype = read_dtype(json, "compute_dtype");
   json.read("shard_param_on_dim_0", config.shard_param_on_dim_0);
   json.read("reshard_after_forward", config.reshard_after_forward);
   json.read("disable_reshard_on_root", config.disable_reshard_on_root);
+  for (const DebugKey& row : kDebugKeys) json.read(row.key, config.debug.*row.option);
+  json.read("_debug_msg", config.debug.msg);
   bool reduces_in_f32 = false;
   if (json.read("fp32_reduce_scatter", reduces_in_f32) && reduces_in_f32) config.reduce_dtype = "float32";
   for (const auto& key : json.keys()) note_inert(json, kInertSettings, key, key, config.notes);

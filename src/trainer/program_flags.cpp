@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <initializer_list>
 #include <string>
@@ -48,7 +49,9 @@ void add_clm_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.flag("fake_data", a.fake_data, "random tokens, instead of a text")
       .flag("fake_data_samples", a.fake_data_samples, "number of samples of random tokens")
       .flag("block_size", a.block_size,
-            "number of tokens in a sample; 0: the largest that the model supports, at most 1024");
+            "number of tokens in a sample; 0: the largest that the model supports, at most 1024")
+      .flag("neftune_noise_alpha", a.neftune_noise_alpha,
+            "size of the random noise that training adds to the embeddings of tokens [no noise]");
 }
 
 void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
@@ -88,6 +91,9 @@ void add_classification_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("train_file", a.train_file,
             "TSV file: that of task_name, or with a header, one or two columns of text, and label")
       .flag("validation_file", a.validation_file, "TSV file to evaluate on")
+      .flag("test_file", a.test_file, "TSV file of texts without labels, for do_predict")
+      .flag("do_predict", a.do_predict, "write the predicted labels of test_file to a file in output_dir at the end")
+      .flag("max_predict_samples", a.max_predict_samples, "predict at most this many samples, the first ones [all]")
       .flag("cache_dir", a.cache_dir, "folder in which model_name_or_path and the files of task_name are searched");
 }
 
@@ -145,6 +151,8 @@ void check_clm(const TrainingArguments& a) {
     check_text(a);
   require(a.block_size == 0 || a.block_size >= 2, "--block_size must be at least 2, or 0, got {}", a.block_size);
   if (a.tokenizer_name.starts_with("bpe:")) data::check_bpe_name(a.tokenizer_name);
+  const double alpha = a.neftune_noise_alpha.value_or(0);
+  require(alpha >= 0 && std::isfinite(alpha), "--neftune_noise_alpha must not be negative, got {}", alpha);
 }
 
 void check_length_buckets(const TrainingArguments& a) {
@@ -180,11 +188,19 @@ void check_metric_of_task(const TrainingArguments& a, const data::GlueTask* task
           fmt::join(names, ", "));
 }
 
+void check_predictions(const TrainingArguments& a) {
+  if (!a.do_predict) return;
+  require(!a.output_dir.empty(), "--do_predict needs --output_dir, where it writes the predictions");
+  require(!a.test_file.empty() || (!a.task_name.empty() && a.train_file.empty()),
+          "--do_predict needs --test_file: a TSV file with the texts; only --task_name without --train_file finds it");
+}
+
 void check_texts_with_labels(const TrainingArguments& a) {
   require(!a.train_file.empty() || !a.task_name.empty() || a.dry_run,
           "--train_file is needed: a TSV file with a header; or --task_name: a task of GLUE");
   require(a.data_dir.empty() || !a.task_name.empty(), "--data_dir {} needs --task_name: the task of GLUE", a.data_dir);
   require(a.data_dir.empty() || a.train_file.empty(), "--data_dir and --train_file exclude each other");
+  check_predictions(a);
   if (a.task_name.empty()) return check_metric_of_task(a, nullptr);
   const data::GlueTask* task = nullptr;
   try {
@@ -193,6 +209,9 @@ void check_texts_with_labels(const TrainingArguments& a) {
     throw error.prefix("--task_name: ");
   }
   check_metric_of_task(a, task);
+  require(a.label_smoothing_factor == 0 || !task->is_regression(),
+          "--label_smoothing_factor {}: the labels of the GLUE task {} are numbers, which cannot be smoothed",
+          a.label_smoothing_factor, task->name);
 }
 
 void check_images(const TrainingArguments& a) {
@@ -230,6 +249,11 @@ void check_program_flags(const TrainingArguments& a) {
     case TrainingProgram::kClassification: check_bert_flags(a); return check_texts_with_labels(a);
     case TrainingProgram::kImages: return check_images(a);
     case TrainingProgram::kModel:
+      require(a.label_smoothing_factor == 0,
+              "label_smoothing_factor: only the training programs smooth labels; give the Trainer compute_loss with "
+              "cross_entropy_parts()");
+      require(!a.neftune_noise_alpha,
+              "neftune_noise_alpha: only run_clm adds noise to embeddings; call nn::add_embedding_noise()");
       return require(!a.dry_run, "--dry_run: only the training programs plan; a Trainer is given a model");
   }
 }

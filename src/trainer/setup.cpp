@@ -89,6 +89,7 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   options.auto_wrap_policy = wrap_policy(config, *out.network);
   options.shard_param_on_dim_0 = config.shard_param_on_dim_0;
   options.disable_reshard_on_root = config.disable_reshard_on_root;
+  options.debug = config.debug;
   options.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
   options.mixed_precision = {
       dtype, config.reduce_dtype.empty() ? std::nullopt : std::optional(named_dtype(config.reduce_dtype))};

@@ -89,7 +89,7 @@ int Trainer::Run::execute() {
   bar_.finish();
   if (arguments_.do_eval && task_.held_out() > 0 && !is_stopped()) evaluate("");
   if (!is_stopped()) {
-    const std::string text = task_.finish(showing("sample", "tokens"));
+    const std::string text = task_.finish(showing(std::string(task_.final_work()), std::string(task_.unit())));
     bar_.erase();
     if (!text.empty()) print(text);
   }

@@ -61,6 +61,29 @@ TEST(Glue, ReadsTheFilesOfEveryTask) {
   EXPECT_EQ(parse_glue(glue_task("cola"), kGlueLayouts[0].text, "").samples.size(), 2U);  // no line is a header
 }
 
+TEST(Glue, TestFilesHaveNoLabels) {
+  const auto texts_of_test = [](const char* task, const std::string& text) {
+    std::vector<std::string> out;
+    for (const LabelledText& one : parse_glue_test(glue_task(task), text, "test.tsv").samples)
+      out.push_back(one.first + "|" + one.second + "|" + one.label);
+    return out;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(texts_of_test("rte", "index\tsentence1\tsentence2\n0\tIt rained.\tIt is wet.\n1\ta\tb\n"),
+            (Texts{"It rained.|It is wet.|", "a|b|"}));
+  // The other files of CoLA have no header.
+  EXPECT_EQ(texts_of_test("cola", "index\tsentence\n0\tA book fell.\n"), Texts{"A book fell.||"});
+  EXPECT_EQ(texts_of_test("cola", "gj04\t1\t\tA book fell.\n"), Texts{"A book fell.||"});
+  // Labels of a labelled file are not read, not even wrong ones.
+  EXPECT_EQ(texts_of_test("wnli", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t7\n"), Texts{"a|b|"});
+  EXPECT_EQ(parse_glue_test(glue_task("rte"), "sentence1\tsentence2\na\tb\na\n", "test.tsv").skipped, 1);
+  EXPECT_EQ(error_of([] { (void)parse_glue_test(glue_task("rte"), "index\tsentence1\n0\ta\n", "test.tsv"); }),
+            "test.tsv: there is no column sentence2, which files of the GLUE task rte have; the columns are index, "
+            "sentence1");
+  for (const auto& [task, file] : {std::pair{"cola", "test.tsv"}, {"mnli", "test_matched.tsv"}, {"stsb", "test.tsv"}})
+    EXPECT_EQ(glue_task(task).test_file(), file);
+}
+
 TEST(Glue, ColumnsAreFoundByTheirNames) {
   // The dev files of MNLI have the labels of five annotators.
   const std::string text =

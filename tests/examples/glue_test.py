@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 RUN_CLASSIFICATION, MPIEXEC = os.path.abspath(sys.argv[1]), sys.argv[2]
-TRAIN, DEV = 24, 13  # samples
+TRAIN, DEV, TEST = 24, 13, 7  # samples
 WORDS = ["rain", "fell", "on", "the", "old", "town", "while", "we", "walked", "home"]
 ENTAILMENT = ["entailment", "not_entailment"]
 # The folder, the header (None: the file has none), the labels in the file, and a row for the texts a and b with a label.
@@ -54,9 +54,21 @@ def write_glue(root):
                 lines.append("\t".join(row(i, text(i, 3), text(i + 1, 1), labels[(i * i + i // 3) % len(labels)])))
             (root / folder).mkdir(parents=True, exist_ok=True)
             (root / folder / file).write_text("\n".join(lines) + "\n")
-    (root / "CoLA" / "test.tsv").write_text("index\tsentence\n0\tThe rain fell.\n")  # no program reads it
+        write_test(root / folder, header, labels, row)
     with open(root / "QQP" / "train.tsv", "a") as file:
         file.write("99\t1\t2\tthis row is broken\n")  # as some rows of QQP
+
+
+def write_test(folder, header, labels, row):
+    """The files without labels have a header, also that of CoLA."""
+    columns = ["index", "sentence"] if header is None else header.split("|" if "|" in header else " ")
+    label = next((i for i, name in enumerate(columns) if name in ("label", "Quality", "is_duplicate", "score", "gold_label")), None)
+    lines = []
+    for fields in [columns, *(row(i, text(i, 2), text(i + 1, 3), labels[0]) for i in range(90, 90 + TEST))]:
+        if header is None and fields is not columns:
+            fields = [str(len(lines) - 1), fields[-1]]
+        lines.append("\t".join(field for i, field in enumerate(fields) if i != label))
+    (folder / ("test_matched.tsv" if folder.name == "MNLI" else "test.tsv")).write_text("\n".join(lines) + "\n")
 
 
 class Glue(unittest.TestCase):
@@ -86,6 +98,13 @@ class Glue(unittest.TestCase):
                                "--per_device_eval_batch_size", 2, "--dtype", "float64", "--learning_rate", "5e-3", "--max_steps", 4, "--logging_steps", 1,
                                "--save_strategy", "no", "--output_dir", output, *more, ranks=ranks)
         return json.loads((self.folder / output / "trainer_state.json").read_text())["log_history"], result
+
+    def predictions(self, folder, task):
+        """The predictions of a run, in the order of the samples."""
+        header, *rows = (self.folder / folder / f"predict_results_{task}.txt").read_text().splitlines()
+        self.assertEqual(header, "index\tprediction")
+        self.assertEqual([row.split("\t")[0] for row in rows], [str(i) for i in range(len(rows))])
+        return [row.split("\t")[1] for row in rows]
 
     def assert_same(self, got, expected):
         self.assertEqual(len(got), len(expected))
@@ -180,6 +199,50 @@ class Glue(unittest.TestCase):
             self.run_glue("given/training_args.json", "--task_name", "rte", "--output_dir", name, *more)
             self.assert_same(json.loads((self.folder / name / "trainer_state.json").read_text())["log_history"], rte)
 
+    def test_every_task_predicts_the_samples_of_its_test_file(self):
+        for task, (folder, *_) in LAYOUTS.items():
+            with self.subTest(task):
+                result = self.run_glue("--config_name", "bert.json", "--task_name", task, "--data_dir", "glue_data", "--do_train", "false", "--do_eval", "false",
+                                       "--do_predict", "--max_seq_length", 48, "--output_dir", f"tests/{task}")
+                self.assertIn(f"predictions: {TEST} samples, in tests/{task}/predict_results_{task}.txt\n", result.stdout)
+                found = self.predictions(f"tests/{task}", task)
+                self.assertEqual(len(found), TEST)
+                for one in found:
+                    self.assertRegex(one, r"^-?\d+\.\d{3}$" if task == "stsb" else "|".join(f"^{name}$" for name in LABELS[task]))
+
+    # The labels of a test file are not read, so the file of the evaluation gives its metrics again.
+    def test_predictions_are_those_of_the_evaluation_on_every_mesh(self):
+        for task in ("rte", "stsb"):
+            with self.subTest(task):
+                dev = f"glue_data/{LAYOUTS[task][0]}/dev.tsv"
+                flags = ["--data_dir", "glue_data", "--do_predict", "--test_file", dev, "--max_steps", 8]
+                log, _ = self.train(task, f"predicted/{task}", *flags)
+                found = self.predictions(f"predicted/{task}", task)
+                labels = [line.split("\t")[-1] for line in (self.folder / dev).read_text().splitlines()[1:]]
+                self.assertEqual(len(found), DEV)
+                if task == "rte":
+                    self.assertAlmostEqual(log[-1]["eval_accuracy"], sum(a == b for a, b in zip(found, labels, strict=True)) / DEV)
+                else:
+                    self.assertLess(abs(log[-1]["eval_loss"] - sum((float(a) - float(b)) ** 2 for a, b in zip(found, labels, strict=True)) / DEV), 0.01)
+                for name, mesh in {"mpi": [], "sharded": ["--mesh", "fsdp=2,model=2", "--virtual_ranks", 4, "--fsdp", "full_shard", "--tensor_parallel",
+                                                          "model"]}.items():
+                    self.train(task, f"predicted/{name}_{task}", *flags, *mesh, ranks=1 if mesh else 4)
+                    self.assertEqual(self.predictions(f"predicted/{name}_{task}", task), found)
+
+    def test_a_trained_model_predicts_into_its_folder(self):
+        self.train("rte", "again_rte", "--data_dir", "glue_data", "--save_strategy", "steps")
+        before = sorted(path.name for path in (self.folder / "again_rte").iterdir())
+        state = (self.folder / "again_rte/trainer_state.json").read_bytes()
+        common = ["--model_name_or_path", "again_rte", "--task_name", "rte", "--data_dir", "glue_data", "--do_train", "false", "--do_eval", "false",
+                  "--max_seq_length", 48, "--output_dir", "again_rte"]
+        result = self.run_glue(*common, "--do_predict", "--max_predict_samples", 5)
+        self.assertIn("predictions: 5 samples, in again_rte/predict_results_rte.txt\n", result.stdout)
+        self.assertEqual(len(self.predictions("again_rte", "rte")), 5)
+        self.assertEqual(sorted(path.name for path in (self.folder / "again_rte").iterdir()), sorted([*before, "predict_results_rte.txt"]))
+        self.assertEqual((self.folder / "again_rte/trainer_state.json").read_bytes(), state)
+        unused = self.run_glue(*common, "--max_predict_samples", 5)
+        self.assertIn("--max_predict_samples has no effect without --do_predict\n", unused.stdout)
+
     # The command line of Hugging Face's page of run_glue.py, with a folder of the data and a model that the test has trained.
     def test_the_command_line_of_run_glue(self):
         self.train("qnli", "model", "--data_dir", "glue_data")
@@ -203,6 +266,13 @@ class Glue(unittest.TestCase):
                                "--save_strategy", "epoch", "--output_dir", "refused", status=2)
         self.assertEqual(metric.stderr, "run_classification: --metric_for_best_model accuracy: the GLUE task stsb has loss, pearson, spearmanr, "
                          "combined_score\n")
+        shutil.copytree(self.folder / "glue_data/RTE", self.folder / "untested/RTE", ignore=shutil.ignore_patterns("test.tsv"))
+        predict = ["--do_predict", "--output_dir", "untested_run"]
+        untested = self.run_glue(*common, "--task_name", "rte", "--data_dir", "untested", *predict, status=1)
+        self.assertIn("--data_dir: ", untested.stderr)
+        self.assertIn("untested/RTE/test.tsv: No such file or directory; --do_predict needs the texts whose labels are predicted", untested.stderr)
+        given = self.run_glue(*common, "--train_file", "glue_data/RTE/train.tsv", *predict, status=2)
+        self.assertIn("--do_predict needs --test_file: a TSV file with the texts", given.stderr)
         other = self.run_glue(*common, "--task_name", "rte", "--data_dir", "glue_data/CoLA", status=1)
         self.assertIn("there is no column sentence1, which files of the GLUE task rte have; the columns are ", other.stderr)
 

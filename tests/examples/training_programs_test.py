@@ -102,13 +102,20 @@ def classification():
     common = [RUN_CLASSIFICATION, "--train_file", FOLDER / "train.tsv", "--validation_file", FOLDER / "dev.tsv", "--max_seq_length", 24,
               "--tokenizer_name", FOLDER / "vocab.txt", "--global_batch_size", 6, "--num_train_epochs", 10, "--logging_steps", 10, "--learning_rate", "2e-3",
               "--lr_scheduler_type", "constant", "--model_name_or_path", FOLDER / "mlm1"]
+    # The texts of dev.tsv, without the labels and in another order of columns.
+    dev = [line.split("\t") for line in (FOLDER / "dev.tsv").read_text().splitlines()[1:]]
+    (FOLDER / "test.tsv").write_text("sentence\tquestion\n" + "".join(f"{row[2]}\t{row[1]}\n" for row in dev))
     result = run(*common, "--output_dir", FOLDER / "glue", "--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end",
-                 "--metric_for_best_model", "accuracy")
+                 "--metric_for_best_model", "accuracy", "--do_predict", "--test_file", FOLDER / "test.tsv")
     check("initial values: bert.pooler.dense.weight" in result.stdout and "classifier.bias" in result.stdout, result.stdout)
     check("best model" in result.stdout, result.stdout)
     accuracies = values(FOLDER / "glue", "eval_accuracy")
     state = json.loads((FOLDER / "glue/trainer_state.json").read_text())
     check(state["best_metric"] == max(accuracies) and accuracies[-1] == max(accuracies) and accuracies[-1] > 0.8, accuracies)
+    predicted = [line.split("\t")[1] for line in (FOLDER / "glue/predict_results.txt").read_text().splitlines()[1:]]
+    check(f"predictions: 20 samples, in {FOLDER}/glue/predict_results.txt\n" in result.stdout, result.stdout)
+    correct = sum(name == row[3] for name, row in zip(predicted, dev, strict=True))
+    check(abs(correct / len(dev) - accuracies[-1]) < 1e-9, f"{correct} of {len(dev)} predictions, accuracy {accuracies[-1]}")
     config = json.loads((FOLDER / "glue/config.json").read_text())
     check(config["id2label"] == {"0": "entailment", "1": "not_entailment"} and config["architectures"] == ["BertForSequenceClassification"], config)
     losses = {}

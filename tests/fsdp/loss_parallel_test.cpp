@@ -22,6 +22,7 @@ struct HeadCase {
   PartitionSpec rows{{}, {}};
   std::int64_t chunks = 1;
   bool with_bias = false;
+  double smoothing = 0;
 };
 void PrintTo(const HeadCase& head, std::ostream* out) { *out << head.name; }
 
@@ -50,7 +51,7 @@ HeadResult head_on_this_rank(const HeadCase& head) {
   mark_sharding(weight, mesh, head.weight);
   mark_sharding(labels, mesh, head.rows);
   for (Tensor* each : {&hidden, &weight, &bias}) each->set_requires_grad();
-  nn::LinearCrossEntropyOptions options{.chunks = head.chunks};
+  nn::LinearCrossEntropyOptions options{.chunks = head.chunks, .label_smoothing = head.smoothing};
   if (head.with_bias) options.bias = bias;
   const Tensor loss = nn::linear_cross_entropy(hidden, weight, labels, options);
   loss.backward();
@@ -83,6 +84,7 @@ class LinearCrossEntropy : public ::testing::TestWithParam<HeadCase> {};
 TEST_P(LinearCrossEntropy, EqualsTheLossOfCompleteLogitsOnOneRank) {
   HeadCase one;
   one.with_bias = GetParam().with_bias;
+  one.smoothing = GetParam().smoothing;
   const HeadResult expected = head_of(one);
   const HeadResult got = head_of(GetParam());
   EXPECT_NEAR(got.loss, expected.loss, 1e-9);
@@ -104,7 +106,16 @@ INSTANTIATE_TEST_SUITE_P(
                  .weight = {"model", {}},
                  .rows = {"data", {}},
                  .chunks = 4},
-        HeadCase{.name = "Rows6Chunks", .mesh = "data=6", .rows = {"data", {}}, .chunks = 2}),
+        HeadCase{.name = "Rows6Chunks", .mesh = "data=6", .rows = {"data", {}}, .chunks = 2},
+        HeadCase{.name = "SmoothedChunks", .chunks = 3, .smoothing = 0.2},
+        HeadCase{.name = "SmoothedVocabulary4", .mesh = "model=4", .weight = {"model", {}}, .smoothing = 0.2},
+        HeadCase{.name = "SmoothedRows2Vocabulary3Chunks",
+                 .mesh = "data=2,model=3",
+                 .weight = {"model", {}},
+                 .rows = {"data", {}},
+                 .chunks = 4,
+                 .with_bias = true,
+                 .smoothing = 0.1}),
     [](const auto& info) { return info.param.name; });
 
 TEST(LinearCrossEntropy, EqualsCrossEntropyOfTheLogits) {
@@ -117,11 +128,13 @@ TEST(LinearCrossEntropy, EqualsCrossEntropyOfTheLogits) {
               cross_entropy(logits, labels).item(), 1e-12);
   EXPECT_NEAR(nn::linear_cross_entropy(hidden, weight, labels, {.reduction = nn::LossReduction::kSum}).item(),
               6 * cross_entropy(logits, labels).item(), 1e-12);
+  EXPECT_NEAR(nn::linear_cross_entropy(hidden, weight, labels, {.chunks = 3, .label_smoothing = 0.2}).item(),
+              nn::cross_entropy(logits, labels, {.label_smoothing = 0.2}).item(), 1e-12);
 }
 
 // The step of a head alone, for plans: 512 rows, 4096 classes.
 constexpr std::int64_t kManyRows = 512, kManyClasses = 4096, kNarrow = 32;
-StepPlan plan_of_head(std::int64_t devices, const PartitionSpec& of_weight, std::int64_t chunks) {
+StepPlan plan_of_head(std::int64_t devices, const PartitionSpec& of_weight, std::int64_t chunks, double smoothing = 0) {
   plan_for_devices(devices);
   const Mesh mesh({{"model", devices}});
   Tensor hidden = Tensor::abstract(Type::array(DType::kF32, {kManyRows, kNarrow}), "hidden");
@@ -130,33 +143,40 @@ StepPlan plan_of_head(std::int64_t devices, const PartitionSpec& of_weight, std:
   mark_sharding(weight, mesh, of_weight);
   hidden.set_requires_grad();
   weight.set_requires_grad();
-  nn::linear_cross_entropy(hidden, weight, labels, {.chunks = chunks}).backward();
+  nn::linear_cross_entropy(hidden, weight, labels, {.chunks = chunks, .label_smoothing = smoothing}).backward();
   return plan_step();
 }
 
-TEST(LossParallel, ExchangesNumbersOfRowsAndNeverLogits) {
+std::int64_t bytes_of_collectives(double smoothing) {
   const FreshRank rank;
-  const StepPlan plan = plan_of_head(4, {"model", {}}, 1);
+  const StepPlan plan = plan_of_head(4, {"model", {}}, 1, smoothing);
   std::int64_t bytes = 0;
   for (const auto& note : plan.partitioned.notes) {
     EXPECT_NE(note.opcode, "all-gather") << note.reason;
     bytes += note.bytes;
   }
+  return bytes;
+}
+
+TEST(LossParallel, ExchangesNumbersOfRowsAndNeverLogits) {
+  const std::int64_t bytes = bytes_of_collectives(0);
   // Maxima, sums and picked logits of the rows, and the gradient of the hidden values.
   const std::int64_t all_reduced = 4 * kManyRows * 4 + kManyRows * kNarrow * 4;
   EXPECT_LE(bytes, 2 * all_reduced);
   EXPECT_LT(2 * all_reduced, kManyRows * kManyClasses * 4 / 8);  // far below the logits
+  EXPECT_EQ(bytes_of_collectives(0.1), bytes);                   // smoothed labels are in the same sum
 }
 
 TEST(LinearCrossEntropyPlan, NeverHoldsTheLogits) {
   const std::int64_t logits = kManyRows * kManyClasses * 4;
-  const auto arena = [](std::int64_t chunks) {
+  const auto arena = [](std::int64_t chunks, double smoothing = 0) {
     const FreshRank rank;
-    const StepPlan plan = plan_of_head(1, {{}, {}}, chunks);
+    const StepPlan plan = plan_of_head(1, {{}, {}}, chunks, smoothing);
     return execution_stats(plan.partitioned.program).peak_bytes_per_device;
   };
   EXPECT_GT(arena(1), logits);
   EXPECT_LT(arena(16), logits / 3);
+  EXPECT_LT(arena(16, 0.1), logits / 3);
 }
 
 TEST(LinearCrossEntropy, ErrorsNameTheShapes) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses equal their definitions, computed here element by element, and their gradients equal finite differences.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,6 +83,35 @@ TEST_P(CrossEntropy, EqualsItsDefinitionWithEveryReduction) {
 INSTANTIATE_TEST_SUITE_P(Forms, CrossEntropy,
                          ::testing::Values(std::pair{0.0, false}, std::pair{0.0, true}, std::pair{0.3, false},
                                            std::pair{0.3, true}, std::pair{1.0, false}));
+
+// The loss of the training programs. The sum of -log p over all classes is not computed by itself.
+TEST(CrossEntropyParts, ASmoothedLossIsAMixtureOfThatOfTheLabelAndTheMeanOfAllClasses) {
+  const FreshRank rank;
+  const Tensor logits = numbers({kRows, kClasses});
+  for (const double smoothing : {0.0, 0.1, 0.75, 1.0}) {
+    const Expected expected = cross_entropy_by_hand(logits.to_vector<double>(), smoothing, false);
+    double total = 0;
+    for (const double loss : expected.losses) total += loss;
+    const CrossEntropyParts parts = cross_entropy_parts(logits, labels(), -1, smoothing);
+    EXPECT_NEAR(parts.sum.item(), total, 1e-12) << smoothing;
+    EXPECT_EQ(parts.count.item(), expected.divisor) << smoothing;
+  }
+  expect_gradients([&] { return cross_entropy_parts(logits, labels(), -1, 0.3).sum; }, {logits});
+}
+
+TEST(CrossEntropyParts, TheSmoothingIsAPartOfAWhole) {
+  const FreshRank rank;
+  for (const double smoothing : {-0.1, 1.5}) {
+    std::string text = "no error";
+    try {
+      (void)cross_entropy_parts(numbers({2, 3}), Tensor::full(Type::array(DType::kS32, {2}), 0), -100, smoothing);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_NE(text.find(fmt::format("label_smoothing must be in [0, 1], got {}", smoothing)), std::string::npos)
+        << text;
+  }
+}
 
 TEST(CrossEntropy, ProbabilitiesOfOneClassGiveTheLossOfTheLabel) {
   const FreshRank rank;

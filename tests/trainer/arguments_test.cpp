@@ -181,6 +181,8 @@ TEST(TrainingArguments, DefaultsAreHuggingFaces) {
   EXPECT_EQ(arguments.gradient_accumulation_steps, 1);
   EXPECT_EQ(arguments.validation_split_percentage, 5.0);
   EXPECT_EQ(arguments.micro_batch_rows(3), 24);
+  EXPECT_EQ(arguments.label_smoothing_factor, 0);
+  EXPECT_EQ(arguments.neftune_noise_alpha, std::nullopt);
 }
 
 TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
@@ -234,7 +236,11 @@ TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
                          "--virtual_ranks",
                          "4",
                          "--validation_split_percentage",
-                         "10"});
+                         "10",
+                         "--label_smoothing_factor",
+                         "0.25",
+                         "--neftune_noise_alpha",
+                         "5"});
   a.check();
   EXPECT_EQ(a.config_name + a.tokenizer_name + a.train_file + a.output_dir + a.fsdp_config, "g.jsonbpe:512tof.json");
   EXPECT_EQ(a.block_size + a.max_steps + a.seed + a.logging_steps + a.virtual_ranks, 64 + 7 + 1 + 1 + 4);
@@ -242,6 +248,8 @@ TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
             "data=2,model=-1full_shard auto_wrapmodelsgdfloat64mmf");
   EXPECT_EQ(a.micro_batch_rows(5), 12);
   EXPECT_EQ(a.num_train_epochs + a.max_grad_norm + a.weight_decay, 1.5 + 0.5 + 0.1);
+  EXPECT_EQ(a.label_smoothing_factor, 0.25);
+  EXPECT_EQ(a.neftune_noise_alpha, 5);
   EXPECT_TRUE(a.dry_run);
   EXPECT_FALSE(a.bf16);
 }
@@ -265,6 +273,9 @@ TEST(TrainingArguments, ContradictionsAreNamed) {
   EXPECT_EQ(check_error({"--max_steps", "0"}), "--max_steps must be at least 1, or -1, got 0");
   EXPECT_EQ(check_error({"--learning_rate", "-1"}), "--learning_rate must not be negative, got -1");
   EXPECT_EQ(check_error({"--adam_beta2", "1"}), "--adam_beta2 must be in [0, 1), got 1");
+  EXPECT_EQ(check_error({"--label_smoothing_factor", "1"}), "--label_smoothing_factor must be in [0, 1), got 1");
+  EXPECT_EQ(check_error({"--label_smoothing_factor", "-0.1"}), "--label_smoothing_factor must be in [0, 1), got -0.1");
+  EXPECT_EQ(check_error({"--neftune_noise_alpha", "-5"}), "--neftune_noise_alpha must not be negative, got -5");
   EXPECT_EQ(check_error({"--fsdp", "full_shar"}), "--fsdp: unknown option \"full_shar\"; did you mean \"full_shard\"?");
   EXPECT_EQ(
       error_of([] { parsed({}).check(); }),

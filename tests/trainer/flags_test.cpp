@@ -32,10 +32,10 @@ TEST(Flags, OlderNamesMeanTheCurrentOnes) {
 
 TEST(Flags, HuggingFacesOtherFlagsAreNamedTogetherOrNoted) {
   EXPECT_EQ(error_of([] {
-              settled({"--deepspeed", "d.json", "--push_to_hub", "--neftune_noise_alpha", "5"});
+              settled({"--deepspeed", "d.json", "--push_to_hub", "--do_predict"});
             }),
             "flags of Hugging Face's programs do not exist here: --deepspeed (use --fsdp full_shard), --push_to_hub "
-            "(nothing is uploaded), --neftune_noise_alpha (embeddings get no noise)");
+            "(nothing is uploaded), --do_predict (only run_classification writes predictions; use --do_eval)");
   const TrainingArguments a =
       settled({"--tf32", "true", "--torch_compile", "--fp16_full_eval", "--ddp_backend", "gloo"});
   EXPECT_EQ(a.notes, (std::vector<std::string>{

@@ -73,6 +73,20 @@ TEST(FsdpConfig, KeysWithoutEffectAreNotedOnlyIfTheyDifferFromTheStandard) {
       (std::vector<std::string>{"f.json: fsdp_offload_params has no effect: weights already are in host memory"}));
 }
 
+TEST(FsdpConfig, DebugOptionsOfPyTorchXlaAreRead) {
+  const FsdpConfig c = config(R"({"xla_fsdp_settings": {"_debug_dummy_all_gather_op": true,
+    "_debug_dummy_reduce_scatter_op": true, "_debug_dummy_forward_pass": false, "_debug_print": true,
+    "_debug_dummy_optimization_barrier_op": true, "_debug_msg": "mine"}})");
+  EXPECT_TRUE(c.debug.dummy_all_gather_op && c.debug.dummy_reduce_scatter_op && c.debug.print);
+  EXPECT_TRUE(c.debug.dummy_optimization_barrier_op);
+  EXPECT_FALSE(c.debug.dummy_forward_pass);
+  EXPECT_EQ(c.debug.msg, "mine");
+  EXPECT_TRUE(c.notes.empty());
+  EXPECT_EQ(config(R"({"xla_fsdp_settings": {"_debug_dummy_all_reduce_op": true}})").notes,
+            (std::vector<std::string>{"f.json: xla_fsdp_settings: _debug_dummy_all_reduce_op has no effect: the norm "
+                                      "of gradients, which alone uses it, is one number"}));
+}
+
 TEST(FsdpConfig, MixedPrecisionIsAWordOrAnObject) {
   EXPECT_EQ(config(R"({"fsdp_mixed_precision_policy": "bf16"})").compute_dtype, "bfloat16");
   const FsdpConfig both =

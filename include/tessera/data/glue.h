@@ -20,6 +20,8 @@ struct GlueTask {
   std::vector<std::string> columns{};  // of files without a header; none: the first line is the header
 
   [[nodiscard]] bool is_regression() const { return labels.empty(); }
+  /// The file of the archive that has no labels: test.tsv, of MNLI test_matched.tsv.
+  [[nodiscard]] std::string test_file() const { return "test" + validation_file.substr(3); }  // for dev
 };
 
 /// The names of the nine tasks.
@@ -45,6 +47,10 @@ struct LabelledTexts {
 LabelledTexts parse_glue(const GlueTask& task, std::string_view text, std::string name);
 /// Reads a file. Errors: those of parse_glue().
 LabelledTexts read_glue(const GlueTask& task, const std::string& path);
+/// The same for a test file, whose labels are not known: labels are "", also if the file has them. Also of CoLA, these files
+/// have a header. Without the header, a file of CoLA is read in the layout of the training file.
+LabelledTexts parse_glue_test(const GlueTask& task, std::string_view text, std::string name);
+LabelledTexts read_glue_test(const GlueTask& task, const std::string& path);
 
 /// Returns the folder of the task's files: `data_dir`, if it contains train.tsv, else the task's folder in it. Without
 /// `data_dir`, searches `cache_dir` and the folder of TESSERA_DATA for the task's folder, and for glue_data and glue with

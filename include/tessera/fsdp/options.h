@@ -59,6 +59,25 @@ class ReshardAfterForward {
   std::optional<int> group_;
 };
 
+/// Dummies replace parts of FSDP, so that the difference in memory and time shows what these parts cost (PyTorch/XLA:
+/// the arguments `_debug_dummy_forward_pass`, …). With any of the first three, all results are wrong, and a warning says
+/// so. The options of a unit apply to its parameters.
+struct FsdpDebugOptions {
+  /// Calls of a unit return values of the right types, which a few elementwise ops compute from the inputs and from all
+  /// parameters of the unit and of units below it. Other functions of the unit than its call operator are not replaced.
+  bool dummy_forward_pass = false;
+  /// Instead of gathering a parameter, each device repeats its own shard.
+  bool dummy_all_gather_op = false;
+  /// Gradients are not reduced: each device keeps its part of its own partial gradient.
+  bool dummy_reduce_scatter_op = false;
+  /// Parameters that the backward pass gathers again do not wait for the gradient of their unit. Results stay right.
+  bool dummy_optimization_barrier_op = false;
+  /// Begins the lines that `print` prints.
+  std::string msg = "xla_fsdp";
+  /// Rank 0 prints the number of units and parameters, and a line for each forward pass of a unit that is traced.
+  bool print = false;
+};
+
 struct FsdpOptions {
   /// Nullopt: default_mesh(). If the strategy is hybrid and this mesh lacks `data` or `fsdp`: `data` over the nodes and
   /// `fsdp` within a node.
@@ -79,23 +98,21 @@ struct FsdpOptions {
   bool shard_param_on_dim_0 = false;
   /// Returns the dim of a parameter that is sharded. Nullopt: the default dim.
   std::function<std::optional<int>(const nn::NamedParameter& parameter)> shard_placement_fn{};
-  /// Parameters in these modules are not sharded.
+  /// Parameters in these modules are not sharded, and a policy neither visits these modules nor counts their parameters.
   std::vector<const nn::Module*> ignored_modules{};
-  /// Parameters for which this is true are not sharded.
+  /// Parameters for which this is true are not sharded, and a policy does not count them.
   std::function<bool(const nn::NamedParameter& parameter)> ignored_parameters{};
   /// PyTorch/XLA's names: compute_dtype is mixed_precision.param_dtype, and fp32_reduce_scatter is reduce_dtype f32.
   std::optional<DType> compute_dtype{};
   /// Buffers of floats are used in this type; nullopt: in their own type.
   std::optional<DType> buffer_dtype{};
   bool fp32_reduce_scatter = false;
-  /// Called for each unit below the root before it is sharded. It may change the module and the options of this unit
-  /// (reshard_after_forward, mixed_precision, shard_param_on_dim_0, …).
+  /// Called for each unit below the root before it is sharded, after nn::Module::set_wrap_overrides(). It may change the
+  /// module and the options of this unit (reshard_after_forward, mixed_precision, buffer_dtype, shard_param_on_dim_0,
+  /// shard_placement_fn, sharding_strategy, debug).
   std::function<void(nn::Module& module, FsdpOptions& options)> auto_wrapper_callable{};
   /// Called for each module whose parameters have no values yet, children before parents, to set other initial values.
   std::function<void(nn::Module& module)> param_init_fn{};
-  /// If parameters already have values, shard them at once and free the complete values. Parameters without values are
-  /// always created as shards.
-  bool execute_sharding_on_init = true;
   /// End the step at the end of each backward().
   bool sync_on_finalization = false;
   /// The groups of devices within which parameters are sharded. They must be the groups of axes of the mesh; these axes
@@ -107,6 +124,7 @@ struct FsdpOptions {
   // ---- accepted for programs of PyTorch/XLA; another value than the default gives a note ----------------------------
 
   bool flatten_parameters = false;
+  bool execute_sharding_on_init = true;
   bool optimization_barrier_in_forward = true;
   bool optimization_barrier_in_backward = true;
   bool pin_layout_in_collective_ops = true;
@@ -114,6 +132,10 @@ struct FsdpOptions {
   std::int64_t reduce_scatter_bucket_size_mb = 0;
   std::int64_t shard_size_multiple = 128;
   bool use_xla_patched_linear = true;
+
+  // ---- debugging ----------------------------------------------------------------------------------------------------
+
+  FsdpDebugOptions debug{};
 };
 
 }  // namespace tessera

@@ -31,6 +31,15 @@ struct FsdpUnit {
 /// module is already a unit; an auto_wrap_policy is given although a submodule is already a unit; the module is a list
 /// or dict of modules; an optimizer exists already; the axis does not exist; an option does not fit the mesh.
 std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options = {});
+struct RecursiveWrapOptions {
+  /// False: `module` itself becomes a unit, too, if the policy selects it.
+  bool only_wrap_children = false;
+};
+/// Makes the modules in `module` units that options.auto_wrap_policy selects, but not `module` itself, unless the policy
+/// selects it. For parts of a model that need different policies or options. A call of fully_shard() for the model
+/// afterwards, without a policy, makes the root unit of all other parameters. Returns the number of elements of the
+/// parameters in the units (in PyTorch/XLA: recursive_wrap). Errors: there is no policy; those of fully_shard().
+std::int64_t recursive_wrap(nn::Module& module, const FsdpOptions& options, const RecursiveWrapOptions& how = {});
 /// The units of a module that fully_shard() has sharded; the root unit is the first one.
 std::vector<FsdpUnit> fsdp_units(nn::Module& module);
 

@@ -37,11 +37,19 @@ WrapPolicy always_wrap_policy();
 /// if there is no list.
 WrapPolicy default_wrap_policy(nn::Module& root);
 
-/// Returns the modules below `root` that the policy wraps (never root itself), in the order of wrapping: children
-/// before parents. `ignored` modules and those below them are not visited. Error if a class of
-/// transformer_auto_wrap_policy does not occur.
+/// The modules that a policy is asked about.
+struct WrapOptions {
+  /// These modules and those below them are not visited, and their parameters do not count.
+  std::vector<const nn::Module*> ignored_modules{};
+  /// Parameters for which this is true do not count. Names are those in the root.
+  std::function<bool(const nn::NamedParameter& parameter)> ignored_parameters{};
+  /// False: the policy may also select the root.
+  bool only_wrap_children = true;
+};
+/// Returns the modules of `root` that the policy wraps, in the order of wrapping: children before parents. Error if a
+/// class of transformer_auto_wrap_policy does not occur.
 std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy,
-                                             const std::vector<const nn::Module*>& ignored = {});
+                                             const WrapOptions& options = {});
 /// Checks that each of `classes` occurs below root. The error names the existing classes and the nearest one.
 void check_classes(nn::Module& root, const std::set<std::string>& classes);
 

@@ -16,7 +16,8 @@ struct LinearCrossEntropyOptions {
   /// rematerializes them. With 1 chunk, the lowering divides the logits if they exceed TESSERA_LARGEST_VALUE.
   std::int64_t chunks = 1;
   std::int64_t ignore_index = -100;
-  Tensor bias{};  // [classes]; null: none
+  double label_smoothing = 0;  // in [0, 1], as in cross_entropy()
+  Tensor bias{};               // [classes]; null: none
   LossReduction reduction = LossReduction::kMean;
 };
 /// The cross entropy of the logits hidden weight^T + bias and integer labels: hidden [..., d], weight [classes, d],

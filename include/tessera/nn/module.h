@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -34,9 +35,16 @@
 #include "tessera/frontend/tensor/tensor.h"
 #include "tessera/nn/hooks.h"
 
+namespace tessera {
+struct FsdpOptions;
+}  // namespace tessera
+
 namespace tessera::nn {
 
 class Module;
+
+/// Changes the options of a module that a wrap policy makes an FSDP unit.
+using WrapOverrides = std::function<void(FsdpOptions& options)>;
 
 using NamedParameter = NamedTensor;
 struct NamedModule {
@@ -122,6 +130,12 @@ class Module {
   /// True if the backward pass gathers the parameters of the unit again. Applies to units below another unit.
   [[nodiscard]] bool reshards_unit() const { return reshards_unit_; }
   void set_reshards_unit(bool reshards) { reshards_unit_ = reshards; }
+  /// Sets the options in which this module, if a wrap policy makes it an FSDP unit, differs from the other units (in
+  /// PyTorch: _wrap_overrides). For example, parameters of a batch norm that are used in their own type:
+  ///
+  ///   norm.set_wrap_overrides([](FsdpOptions& options) { options.mixed_precision = {}; });
+  void set_wrap_overrides(WrapOverrides overrides) { wrap_overrides_ = std::move(overrides); }
+  [[nodiscard]] const WrapOverrides& wrap_overrides() const { return wrap_overrides_; }
   /// The path of the module, as in errors and HLO metadata.
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Returns true if a module has registered this one, and otherwise from the second call on.
@@ -181,6 +195,7 @@ class Module {
   std::string path_;
   std::string unit_;
   bool reshards_unit_ = true;
+  WrapOverrides wrap_overrides_;
   bool training_ = true;
   bool is_known_ = false;
   mutable const std::type_info* named_type_ = nullptr;  // the class of type_name_

@@ -33,6 +33,14 @@ inline constexpr std::string_view kUnshardAttribute = "tessera.recompute";
 inline constexpr std::string_view kPartialGradientAttribute = "tessera.partial_gradient";
 /// Frontend attribute of the result of ops::sharding_barrier(), at which propagation stops.
 inline constexpr std::string_view kBarrierAttribute = "tessera.barrier";
+/// Frontend attribute of an unshard or a stored gradient: the parts of FSDP that dummies replace, for debugging. The
+/// value lists them, such as `gather,reduction`.
+inline constexpr std::string_view kDummyAttribute = "tessera.dummy";
+inline constexpr std::string_view kDummyGather = "gather";        // dummy_collectives() removes the gather
+inline constexpr std::string_view kDummyReduction = "reduction";  // the same for the reduction of the gradient
+inline constexpr std::string_view kDummyBarrier = "barrier";      // a repeated unshard does not wait for a gradient
+/// True if a dummy replaces `part`.
+bool has_dummy(const Instruction& instruction, std::string_view part);
 
 /// True for the custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that is a
 /// constraint.

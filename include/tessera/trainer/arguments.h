@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/base/argument_parser.h"
+#include "tessera/fsdp/options.h"
 
 namespace tessera::trainer {
 
@@ -32,7 +33,8 @@ struct TrainingArguments {
   std::string dataset_config_name;
   std::string cache_dir;  // data sets and models are searched here; run_clm also keeps tokens of texts here
   double validation_split_percentage = 5;
-  std::int64_t block_size = 0;  // 0: the positions of the model, at most 1024
+  std::int64_t block_size = 0;                // 0: the positions of the model, at most 1024
+  std::optional<double> neftune_noise_alpha;  // of add_embedding_noise(), in training; nullopt: no noise
 
   // Masked language models and classification.
   std::optional<std::int64_t>
@@ -41,8 +43,11 @@ struct TrainingArguments {
   std::string length_buckets;      // 64,128: the lengths of batches, instead of that of the longest sample
   bool line_by_line = false;       // each line of the text is a sample
   double mlm_probability = 0.15;
-  std::string task_name;  // a task of GLUE: the layout of its files, its labels and its metrics
-  std::string data_dir;   // the folder of its files; "": searched in cache_dir
+  std::string task_name;    // a task of GLUE: the layout of its files, its labels and its metrics
+  std::string data_dir;     // the folder of its files; "": searched in cache_dir
+  bool do_predict = false;  // write the predictions for test_file at the end
+  std::string test_file;    // texts without labels
+  std::optional<std::int64_t> max_predict_samples;  // the first ones of test_file; nullopt: all
 
   // Images.
   std::string model = "resnet50";  // resnet18, resnet50, tiny, or a config.json of an image classifier
@@ -81,6 +86,7 @@ struct TrainingArguments {
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;
+  double label_smoothing_factor = 0;  // of the loss in training and evaluation
   std::string lr_scheduler_type = "linear";
   std::string lr_scheduler_kwargs;  // {"num_cycles": 2}
   double warmup_steps = 0;          // below 1: a fraction of all steps
@@ -219,6 +225,7 @@ struct FsdpConfig {
   std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
   std::string reduce_dtype;                                // the type in which gradients are reduced; the same values
   bool shard_param_on_dim_0 = false;                       // as in FsdpOptions
+  FsdpDebugOptions debug{};                                // as in FsdpOptions
   /// One line for the user, with the reason, for each key without effect.
   std::vector<std::string> notes;
 

@@ -35,6 +35,7 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
 /// A causal language model on a mesh, ready to train.
 struct ClmModel : TrainingSetup {
   std::int64_t block_size = 0;
+  double label_smoothing = 0;  // --label_smoothing_factor
   std::unique_ptr<nn::CausalLM> model;
 };
 ClmModel make_clm_model(const TrainingArguments& arguments);

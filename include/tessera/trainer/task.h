@@ -155,6 +155,8 @@ class Task {
 
   /// Writes the files of the tokenizer, if the task has one, into a model folder. Called by one rank.
   virtual void save_tokenizer(const std::string& /*folder*/) const {}
+  /// The name of what finish() does, for the progress bar.
+  [[nodiscard]] virtual std::string_view final_work() const { return "sample"; }
   /// Called after the last evaluation. Returns text for the user, or "".
   virtual std::string finish(const OnProgress& /*on_progress*/) { return ""; }
 };
@@ -185,6 +187,12 @@ class FirstSamples final : public data::Source {
 /// Evaluates the first `samples` held-out samples, `rows` at a time. Nullopt if `on_progress` ended the evaluation.
 std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samples,
                                 const OnProgress& on_progress = {});
+
+/// Returns the predictions for the samples of `batches`, of which there are `samples`, in their order. `record` records
+/// those of the rows of a batch [b], with the model in evaluation mode. Nullopt if `on_progress` ended the work.
+std::optional<std::vector<double>> predict(nn::PretrainedModel& model, data::Loader& batches, std::int64_t samples,
+                                           const std::function<Tensor(const BatchTensors&)>& record,
+                                           const OnProgress& on_progress = {});
 
 /// Records gradient clipping and the update of the parameters. Returns the norm of the gradients.
 Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup);

@@ -93,6 +93,18 @@ std::string label_name(const GlueTask& task, const std::string& label, const std
        may_be_header ? fmt::format("; files of the GLUE task {} have no header line", task.name) : "");
 }
 
+// The texts of each row, without a label.
+LabelledTexts texts_of_rows(const GlueTask& task, const TsvTable& table) {
+  LabelledTexts out{.name = table.name, .samples = {}, .skipped = table.skipped, .columns = table.columns};
+  const int first = column_of(table, task.first, task);
+  const int second = task.second.empty() ? -1 : column_of(table, task.second, task);
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const auto& row = table.rows[i];
+    out.samples.push_back({at(row, first), second < 0 ? "" : at(row, second), "", table.lines[i]});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> glue_task_names() {
@@ -113,21 +125,26 @@ const GlueTask& glue_task(std::string_view name) {
 
 LabelledTexts parse_glue(const GlueTask& task, std::string_view text, std::string name) {
   const TsvTable table = parse_tsv(text, std::move(name), {.columns = task.columns, .skips_short_rows = true});
-  LabelledTexts out{.name = table.name, .samples = {}, .skipped = table.skipped, .columns = table.columns};
-  const int first = column_of(table, task.first, task);
-  const int second = task.second.empty() ? -1 : column_of(table, task.second, task);
+  LabelledTexts out = texts_of_rows(task, table);
   const int label = column_of(table, task.label, task);
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const auto& row = table.rows[i];
-    const std::int64_t line = table.lines[i];
-    out.samples.push_back(
-        {at(row, first), second < 0 ? "" : at(row, second), label_name(task, at(row, label), table.name, line), line});
-  }
+  for (std::size_t i = 0; i < table.rows.size(); ++i)
+    out.samples[i].label = label_name(task, at(table.rows[i], label), table.name, table.lines[i]);
   return out;
 }
 
 LabelledTexts read_glue(const GlueTask& task, const std::string& path) {
   return parse_glue(task, read_file(path), path);
+}
+
+LabelledTexts parse_glue_test(const GlueTask& task, std::string_view text, std::string name) {
+  TsvTable table = parse_tsv(text, name, {.skips_short_rows = true});
+  if (table.find(task.first) < 0 && !task.columns.empty())
+    table = parse_tsv(text, std::move(name), {.columns = task.columns, .skips_short_rows = true});
+  return texts_of_rows(task, table);
+}
+
+LabelledTexts read_glue_test(const GlueTask& task, const std::string& path) {
+  return parse_glue_test(task, read_file(path), path);
 }
 
 std::string find_glue_folder(const GlueTask& task, const std::string& data_dir, const std::string& cache_dir) {

@@ -82,8 +82,20 @@ Value as_ids(Value labels) {
   return ops::convert(labels, dtype_size(dtype) < 8 ? DType::kS32 : DType::kS64);
 }
 
+// The shifted logit of the label. With label smoothing, the mean of all shifted logits, weighted by the smoothed labels:
+// one sum over the classes either way, so that devices exchange no more numbers.
+Value target_logit(Value shifted, Value is_label, double label_smoothing) {
+  const int last = shifted.type().ndim() - 1;
+  if (label_smoothing == 0)
+    return ops::reduce(ops::select(is_label, shifted, constant_like(shifted, 0)), Reduction::kSum, {last});
+  const double each = label_smoothing / static_cast<double>(shifted.type().dim(last));
+  const Value weights =
+      ops::select(is_label, constant_like(shifted, 1 - label_smoothing + each), constant_like(shifted, each));
+  return ops::reduce(ops::multiply(shifted, weights), Reduction::kSum, {last});
+}
+
 // The class dim may be sharded. Therefore a comparison of positions selects the label's logit instead of a gather.
-LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_index) {
+LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_index, double label_smoothing) {
   Builder& builder = *logits.builder;
   const int last = logits.type().ndim() - 1;
   require(is_integer(labels.type().dtype()), "labels must be integers, got {}", labels.type());
@@ -96,7 +108,7 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
   const Exponentials e = exponentials(wide, last);
   const Value classes = ops::iota(builder, wide.type().with_dtype(labels.type().dtype()), last);
   const Value is_label = ops::compare(classes, along(labels, wide, last), CompareDirection::kEq);
-  const Value picked = ops::reduce(ops::select(is_label, e.shifted, constant_like(wide, 0)), Reduction::kSum, {last});
+  const Value picked = target_logit(e.shifted, is_label, label_smoothing);
   const Value losses = ops::subtract(ops::log(e.sum), picked);
   const Value counts =
       ops::compare(labels, constant_like(labels, static_cast<double>(ignore_index)), CompareDirection::kNe);
@@ -111,8 +123,9 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
 
 namespace {
 
-void check_labels(const Operand& logits, const Operand& labels, std::int64_t ignore_index) {
+void check_labels(const Operand& logits, const Operand& labels, std::int64_t ignore_index, double label_smoothing = 0) {
   in_context("cross_entropy", {&logits.tensor(), &labels.tensor()}, logits.where(), [&] {
+    require(label_smoothing >= 0 && label_smoothing <= 1, "label_smoothing must be in [0, 1], got {}", label_smoothing);
     if (!logits.tensor().is_null() && logits.tensor().ndim() > 0)
       check_ids(labels, logits.tensor().dim(-1), "label", ignore_index);
   });
@@ -120,12 +133,13 @@ void check_labels(const Operand& logits, const Operand& labels, std::int64_t ign
 
 }  // namespace
 
-CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index) {
-  check_labels(logits, labels, ignore_index);
+CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index,
+                                      double label_smoothing) {
+  check_labels(logits, labels, ignore_index, label_smoothing);
   Value count;
   CrossEntropyParts out;
   out.sum = recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
-    const LossValues values = cross_entropy_values(v, l, ignore_index);
+    const LossValues values = cross_entropy_values(v, l, ignore_index, label_smoothing);
     count = values.count;
     return values.sum;
   });
@@ -136,7 +150,7 @@ CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index) {
   check_labels(logits, labels, ignore_index);
   return recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
-    const LossValues values = cross_entropy_values(v, l, ignore_index);
+    const LossValues values = cross_entropy_values(v, l, ignore_index, 0);
     return ops::divide(values.sum, ops::maximum(values.count, constant_like(values.count, 1)));
   });
 }

@@ -60,9 +60,15 @@ Value Trace::emit_gathered(const TensorImpl& variable, Value stored, bool is_row
   }
   if (variable.unshard) {
     const Unshard& unshard = *variable.unshard;
+    if (unshard.recompute && backward_passes_ > 0) {
+      // Equal values are gathered once. So without a barrier, the gathered parameter of an earlier forward pass would stay.
+      note("tessera.phase", fmt::format("forward {}", backward_passes_ + 1));
+      value = ops::opt_barrier({value}).front();
+    }
     note("tessera.unit", unshard.unit);
     if (!variable.name.empty()) note(kSubjectAttribute, variable.name);
     if (gradient_is_deferred(variable)) note(kPartialGradientAttribute, "true");
+    if (!unshard.dummies.empty()) note(kDummyAttribute, unshard.dummies);
     const bool has_two_steps = unshard.recompute && unshard.kept;
     if (has_two_steps) {
       note(kUnshardAttribute, "false");
@@ -84,6 +90,17 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
   const Value value = emit_gathered(variable, stored, false);
   gathered_[key] = value.id;
   return value;
+}
+
+void Trace::note_backward(Id first) {
+  ++backward_passes_;
+  std::erase_if(gathered_, [this](const auto& known) {
+    const std::string* again = entry_->computation()[known.second].frontend_attribute(kUnshardAttribute);
+    return again != nullptr && *again == "true";
+  });
+  if (capture_ == nullptr) return;
+  capture_->takes_gradients = true;
+  capture_->backward.emplace_back(first, entry_->computation().size());
 }
 
 Value Trace::use_row(const TensorImpl& stack, Value row) {

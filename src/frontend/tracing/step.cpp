@@ -239,6 +239,20 @@ Value scaled_gradient(Value gradient, double scale) {
   return scale == 1 ? gradient : ops::multiply(gradient, trace().full(gradient.type(), scale));
 }
 
+// Lets a dummy replace the collective that reduces the gradient. Unshards mark theirs by themselves.
+Value without_reduction(Builder& builder, Value gradient, const TensorImpl& variable,
+                        const std::vector<Sharding>& rows) {
+  if (!variable.gradient_rules.skips_reduction || rows.empty()) return gradient;
+  if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr) {
+    if (variable.unshard) return gradient;
+    const auto replicated = Sharding::replicated(rows.front().mesh, gradient.type().ndim());
+    gradient = ops::sharding_barrier(gradient, variable.node->sharding.value_or(replicated));
+  }
+  builder.set_notes(
+      gradient, with_frontend_attribute(gradient.instruction().notes, kDummyAttribute, std::string(kDummyReduction)));
+  return gradient;
+}
+
 // Adds the gradient to the result of earlier backward() calls.
 void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Sharding>& rows) {
   Trace& current = trace();
@@ -254,8 +268,9 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
   const bool at_once = variable.gradient_rules.reduces_at_once;
   const auto reduce_at_once = [&] {
     const auto complete = at_once ? unreduced_storage(variable, rows) : std::nullopt;
-    if (complete && complete->is_tiled())
-      gradient = lay_out_gradient(builder, gradient, complete->without_partial(), variable.name);
+    if (!complete || !complete->is_tiled()) return;
+    gradient = lay_out_gradient(builder, gradient, complete->without_partial(), variable.name);
+    gradient = without_reduction(builder, gradient, variable, rows);
   };
   const auto lay_out = [&](const std::optional<Sharding>& wanted) {
     if (wanted && at_once)
@@ -265,6 +280,7 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
   };
   if (!stays_partial) reduce_at_once();
   lay_out(stays_partial ? unreduced : storage);
+  if (!stays_partial) gradient = without_reduction(builder, gradient, variable, rows);
   std::shared_ptr<Node> old;
   if (!first) {
     old = variable.grad.impl().node;
@@ -276,6 +292,7 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
     reduce_at_once();
     gradient = at_once ? ops::sharding_barrier(gradient, reduced)
                        : lay_out_gradient(builder, gradient, reduced, variable.name);
+    gradient = without_reduction(builder, gradient, variable, rows);
   }
   variable.grad = current.wrap(gradient, is_deferred && stays_partial ? unreduced : storage,
                                variable.name.empty() ? "grad" : "grad." + variable.name);

@@ -233,6 +233,7 @@ void Trace::clear(bool next_step) {
   recorded_.clear();
   leaves_.clear();
   gathered_.clear();
+  backward_passes_ = 0;
   notes_.clear();
   scalars_.clear();
   random_ops_ = 0;

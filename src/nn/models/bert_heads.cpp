@@ -101,9 +101,10 @@ Tensor BertForMaskedLM::forward(const BertInputs& inputs, const Tensor& labels) 
   return cross_entropy(logits(inputs), labels);
 }
 
-CrossEntropyParts BertForMaskedLM::loss_parts(const BertInputs& inputs, const Tensor& labels) {
+CrossEntropyParts BertForMaskedLM::loss_parts(const BertInputs& inputs, const Tensor& labels, double label_smoothing) {
+  constexpr std::int64_t kIgnored = -100;
   const TraceScope scope(path(), unit());
-  return cross_entropy_parts(logits(inputs), labels);
+  return cross_entropy_parts(logits(inputs), labels, kIgnored, label_smoothing);
 }
 
 std::string BertForMaskedLM::config_json() const { return config_.to_json("BertForMaskedLM"); }

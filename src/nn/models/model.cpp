@@ -51,11 +51,13 @@ CausalLM::Output CausalLM::traced(const Tensor& tokens, const CausalInputs& inpu
 
 Tensor CausalLM::logits(const Tensor& tokens, const CausalInputs& inputs) { return traced(tokens, inputs).logits; }
 
-CausalLossParts CausalLM::loss_parts(const Tensor& tokens, const Tensor& labels, const CausalInputs& inputs) {
+CausalLossParts CausalLM::loss_parts(const Tensor& tokens, const Tensor& labels, const CausalInputs& inputs,
+                                     double label_smoothing) {
   const TraceScope scope(path(), unit());
   const Output output = traced(tokens, inputs);
   CausalLossParts out;
-  static_cast<CrossEntropyParts&>(out) = cross_entropy_parts(output.logits, shifted(labels), kIgnoredLabel);
+  static_cast<CrossEntropyParts&>(out) =
+      cross_entropy_parts(output.logits, shifted(labels), kIgnoredLabel, label_smoothing);
   out.auxiliary = output.auxiliary;
   return out;
 }
@@ -79,6 +81,8 @@ ModelOutput CausalLM::run(const ModelInputs& inputs) {
   if (!output.auxiliary.is_null()) out.loss = out.loss + output.auxiliary.to(out.loss.dtype());
   return out;
 }
+
+Embedding& CausalLM::input_embedding() { fail("{} does not name the embedding of its tokens", class_name()); }
 
 Tensor CausalLM::step(const Tensor& /*ids*/, const StepPlace& /*place*/, KeyValueCache& /*cache*/) {
   fail("{} cannot generate text: it has no steps with a cache of keys and values", class_name());

@@ -9,6 +9,7 @@
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
+#include "tessera/nn/embedding.h"
 #include "tessera/trainer/clm.h"
 
 namespace tessera::trainer {
@@ -71,8 +72,11 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   const std::string origin = overrides.empty() ? path : fmt::format("{} with --config_overrides {}", path, overrides);
   out.model = nn::make_causal_lm(configuration(arguments, path), origin, weight_dtype(arguments), arguments.model_type);
   out.network = out.model.get();
+  out.label_smoothing = arguments.label_smoothing_factor;
   out.block_size = block_size_of(arguments, out.model->shape().positions);
   if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
+  if (arguments.neftune_noise_alpha.value_or(0) > 0)
+    nn::add_embedding_noise(out.model->input_embedding(), *arguments.neftune_noise_alpha);
   shard_experts(arguments, out);
   finish_setup(arguments, out);
   if (std::string note = uneven_heads_note(arguments, out); !note.empty()) out.notes.push_back(std::move(note));

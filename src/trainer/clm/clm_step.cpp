@@ -6,7 +6,8 @@
 namespace tessera::trainer {
 
 Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, const Tensor& label_count) {
-  const nn::CausalLossParts parts = setup.model->loss_parts(place_rows(setup, tokens), place_rows(setup, labels));
+  const nn::CausalLossParts parts =
+      setup.model->loss_parts(place_rows(setup, tokens), place_rows(setup, labels), {}, setup.label_smoothing);
   const Tensor all_labels = label_count.to(parts.sum.dtype());
   Tensor loss = parts.sum / all_labels;
   // Each micro-batch has an auxiliary loss. They count as much as the labels of the micro-batch.

@@ -70,7 +70,8 @@ class ClmTask final : public Task {
         data::LoaderOptions{.batch_size = rows, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
   }
   LossParts record_evaluation(const BatchTensors& batch) override {
-    const CrossEntropyParts parts = model_.model->loss_parts(batch.tensor("input_ids"), batch.tensor("labels"));
+    const CrossEntropyParts parts =
+        model_.model->loss_parts(batch.tensor("input_ids"), batch.tensor("labels"), {}, model_.label_smoothing);
     return {parts.sum, parts.count};
   }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override {

@@ -22,7 +22,7 @@ void require_positive(const char* name, std::int64_t value) {
 void require_not_negative(const char* name, double value) {
   require(value >= 0 && std::isfinite(value), "--{} must not be negative, got {}", name, value);
 }
-void require_beta(const char* name, double value) {
+void require_fraction(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
 }
 
@@ -144,6 +144,7 @@ void check_numbers(const TrainingArguments& a) {
   require_positive("per_device_eval_batch_size", a.per_device_eval_batch_size.value_or(1));
   require_positive("max_train_samples", a.max_train_samples.value_or(1));
   require_positive("max_eval_samples", a.max_eval_samples.value_or(1));
+  require_positive("max_predict_samples", a.max_predict_samples.value_or(1));
   require_positive("gradient_accumulation_steps", a.gradient_accumulation_steps);
   require_positive("logging_steps", a.logging_steps);
   require_positive("save_steps", a.save_steps);
@@ -164,8 +165,9 @@ void check_numbers(const TrainingArguments& a) {
   require_not_negative("fsdp_min_num_params", static_cast<double>(a.fsdp_min_num_params));
   require_not_negative("virtual_ranks", static_cast<double>(a.virtual_ranks));
   require_not_negative("sample_tokens", static_cast<double>(a.sample_tokens));
-  require_beta("adam_beta1", a.adam_beta1);
-  require_beta("adam_beta2", a.adam_beta2);
+  require_fraction("adam_beta1", a.adam_beta1);
+  require_fraction("adam_beta2", a.adam_beta2);
+  require_fraction("label_smoothing_factor", a.label_smoothing_factor);
 }
 
 void check_words(const char* flag, const std::string& text, const std::vector<std::string>& known,

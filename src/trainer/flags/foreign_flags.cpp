@@ -71,10 +71,11 @@ constexpr ForeignRow kWithoutEffect[] = {
     {"use_liger_kernel", "false", "losses and norms are already fused"},
 };
 
+// A program that has one of these flags does not refuse it.
 constexpr ForeignRow kAbsent[] = {
     {"accelerator_config", "", "use --dataloader_drop_last and --data_seed"},
     {"deepspeed", "", "use --fsdp full_shard"},
-    {"do_predict", "false", "predictions are not written; use --do_eval"},
+    {"do_predict", "false", "only run_classification writes predictions; use --do_eval"},
     {"dataset_revision", "", "data sets are folders"},
     {"hub_always_push", "false", "nothing is uploaded"},
     {"hub_model_id", "", "nothing is uploaded"},
@@ -85,10 +86,9 @@ constexpr ForeignRow kAbsent[] = {
     {"include_for_metrics", "", "the metrics of a program are fixed"},
     {"include_inputs_for_metrics", "false", "the metrics of a program are fixed"},
     {"label_names", "", "the label column is called labels or label"},
-    {"label_smoothing_factor", "0", "losses have no label smoothing"},
-    {"max_predict_samples", "", "predictions are not written; use --max_eval_samples"},
+    {"max_predict_samples", "", "only run_classification writes predictions; use --max_eval_samples"},
     {"mp_parameters", "", "use --mesh and --tensor_parallel"},
-    {"neftune_noise_alpha", "", "embeddings get no noise"},
+    {"neftune_noise_alpha", "", "only run_clm adds noise to embeddings"},
     {"parallelism_config", "", "use --mesh, or --config_file with Accelerate's sizes"},
     {"past_index", "-1", "no state is carried between batches"},
     {"project", "huggingface", "nothing is uploaded"},
@@ -97,7 +97,7 @@ constexpr ForeignRow kAbsent[] = {
     {"push_to_hub_organization", "", "nothing is uploaded"},
     {"push_to_hub_token", "", "nothing is uploaded"},
     {"streaming", "false", "use a token file, which is read in parts"},
-    {"test_file", "", "predictions are not written; use --validation_file"},
+    {"test_file", "", "only run_classification writes predictions; use --validation_file"},
     {"token", "", "nothing is downloaded"},
     {"trackio_space_id", "trackio", "nothing is uploaded"},
     {"use_auth_token", "", "nothing is downloaded"},

@@ -106,7 +106,8 @@ void check_same_inputs(const TrainingArguments& arguments) {
   if (RankContext::current().rank_count() == 1) return;
   std::vector<std::pair<std::string, std::string>> inputs;
   for (const auto& [flag, path] :
-       {std::pair{"train_file", arguments.train_file}, std::pair{"validation_file", arguments.validation_file}})
+       {std::pair{"train_file", arguments.train_file}, std::pair{"validation_file", arguments.validation_file},
+        std::pair{"test_file", arguments.test_file}})
     inputs.emplace_back(flag, data::TokenFile::is_token_file(path) ? input_text(path) : path);
   inputs.emplace_back("tokenizer_name", input_text(arguments.tokenizer_name));
   inputs.emplace_back("config_name", input_text(arguments.config_name));

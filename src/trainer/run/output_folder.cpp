@@ -45,7 +45,9 @@ OutputFolder::OutputFolder(const TrainingArguments& arguments) {
   const std::string& folder = arguments.output_dir;
   if (folder.empty()) return;
   const bool resumes = !arguments.resume_from_checkpoint.empty();
-  const bool holds_run = std::filesystem::exists(folder + "/trainer_state.json") || !checkpoints_in(folder).empty();
+  // Evaluations and predictions leave a run in the folder as it is.
+  const bool holds_run = arguments.do_train &&
+                         (std::filesystem::exists(folder + "/trainer_state.json") || !checkpoints_in(folder).empty());
   require(
       arguments.overwrite_output_dir || resumes || !holds_run,
       "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "

@@ -68,7 +68,7 @@ class MemorySource final : public data::Source {
 /// The inputs of a batch: input_ids, attention_mask, and token_type_ids if it has them.
 nn::BertInputs bert_inputs_of(const TrainingSetup& setup, const BatchTensors& batch);
 /// The losses of a classifier and the number of labels that have the largest of the logits [b, classes].
-LossParts classified(const Tensor& logits, const Tensor& labels);
+LossParts classified(const Tensor& logits, const Tensor& labels, double label_smoothing);
 /// Loss and accuracy.
 Metrics classification_metrics(const EvaluationSums& sums);
 /// BERT, 12 layers, ….

@@ -10,11 +10,13 @@
 #include "run/tokenizer_files.h"
 #include "run_task.h"
 #include "tasks/glue_metrics.h"
+#include "tasks/predictions.h"
 #include "tasks/tasks.h"
 #include "tasks/text_samples.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/data/padding.h"
@@ -89,7 +91,8 @@ LossParts squared_errors(const Tensor& logits, const Tensor& labels, const Tenso
 class ClassificationTask final : public Task {
  public:
   ClassificationTask(const TrainingArguments& arguments, const std::string& folder)
-      : train_(arguments.train_file.empty() ? data::LabelledTexts{} : read_training_texts(arguments)),
+      : arguments_(arguments),
+        train_(arguments.train_file.empty() ? data::LabelledTexts{} : read_training_texts(arguments)),
         labels_(text_labels(arguments, train_, train_.name.empty() ? bert_config(arguments, folder).num_labels : 0)),
         metrics_(metrics_of_predictions(arguments)),
         vocabulary_(BertVocabulary::of(arguments, folder)),
@@ -112,7 +115,10 @@ class ClassificationTask final : public Task {
     loader_ = make_train_loader(arguments,
                                 std::make_shared<MemorySource>(labelled_samples(train_, vocabulary_, labels_, length_)),
                                 std::move(options));
-    if (!arguments.validation_file.empty()) read_held_out(arguments);
+    if (!arguments.validation_file.empty()) read_held_out();
+    if (arguments.do_predict)
+      test_ =
+          std::make_shared<MemorySource>(unlabelled_samples(read_test_texts(arguments, train_), vocabulary_, length_));
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -138,8 +144,11 @@ class ClassificationTask final : public Task {
   }
   Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t /*micro_batches*/) override {
     const Tensor logits = model_.model->logits(bert_inputs_of(model_, batch));
-    const Tensor sum = labels_.is_regression ? errors_of(logits, batch).sum
-                                             : cross_entropy_parts(logits, input_of(model_, batch, "labels")).sum;
+    const Tensor sum = labels_.is_regression
+                           ? errors_of(logits, batch).sum
+                           : cross_entropy_parts(logits, input_of(model_, batch, "labels"), data::kIgnoredLabel,
+                                                 arguments_.label_smoothing_factor)
+                                 .sum;
     const Tensor loss = sum / labels.to(sum.dtype());
     loss.backward();
     return loss.to(DType::kF64);
@@ -147,20 +156,30 @@ class ClassificationTask final : public Task {
 
   [[nodiscard]] std::int64_t held_out() const override { return held_out_ ? held_out_->size() : 0; }
   [[nodiscard]] std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) override {
-    return std::make_unique<data::Loader>(
-        std::make_shared<FirstSamples>(held_out_, samples),
-        data::LoaderOptions{
-            .batch_size = rows, .collator = collator_, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
+    return batches_of(held_out_, samples, rows);
   }
   LossParts record_evaluation(const BatchTensors& batch) override {
     const Tensor logits = model_.model->logits(bert_inputs_of(model_, batch));
     if (labels_.is_regression) return errors_of(logits, batch);
-    LossParts out = classified(logits, input_of(model_, batch, "labels"));
+    LossParts out = classified(logits, input_of(model_, batch, "labels"), arguments_.label_smoothing_factor);
     if (!metrics_.empty()) out.predictions = argmax(logits, -1);
     return out;
   }
   void save_tokenizer(const std::string& folder) const override {
     if (!vocabulary_.place().empty()) write_tokenizer(vocabulary_.place(), nullptr, folder);
+  }
+  [[nodiscard]] std::string_view final_work() const override { return "test"; }
+  std::string finish(const OnProgress& on_progress) override {
+    if (!test_) return "";
+    const std::int64_t samples = std::min(arguments_.max_predict_samples.value_or(test_->size()), test_->size());
+    const auto batches = batches_of(test_, samples, arguments_.eval_batch_rows(model_.data_shards));
+    const auto predictions = predict(
+        *model_.model, *batches, samples, [&](const BatchTensors& batch) { return record_prediction(batch); },
+        on_progress);
+    if (!predictions) return "";
+    const std::string path = predictions_file(arguments_);
+    if (RankContext::current().rank() == 0) write_file(path, predictions_text(*predictions, labels_));
+    return fmt::format("predictions: {} samples, in {}", predictions->size(), path);
   }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override {
     if (metrics_.empty()) return classification_metrics(sums);
@@ -175,11 +194,23 @@ class ClassificationTask final : public Task {
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<data::Loader> batches_of(std::shared_ptr<const MemorySource> source,
+                                                         std::int64_t samples, std::int64_t rows) const {
+    return std::make_unique<data::Loader>(
+        std::make_shared<FirstSamples>(std::move(source), samples),
+        data::LoaderOptions{
+            .batch_size = rows, .collator = collator_, .mesh = model_.mesh, .input_sharding = batch_sharding(model_)});
+  }
+  // The ids of the likeliest labels, or the scores of a regression.
+  Tensor record_prediction(const BatchTensors& batch) {
+    const Tensor logits = model_.model->logits(bert_inputs_of(model_, batch));
+    return labels_.is_regression ? logits.squeeze(1) : argmax(logits, -1);
+  }
   // A file that was found, and not given, may be without samples.
-  void read_held_out(const TrainingArguments& arguments) {
-    const data::LabelledTexts texts = read_texts(arguments, arguments.validation_file);
-    if (const std::string reason = no_sample_text(arguments, texts); !reason.empty()) {
-      const auto& derived = arguments.derived_flags;
+  void read_held_out() {
+    const data::LabelledTexts texts = read_texts(arguments_, arguments_.validation_file);
+    if (const std::string reason = no_sample_text(arguments_, texts); !reason.empty()) {
+      const auto& derived = arguments_.derived_flags;
       require(std::find(derived.begin(), derived.end(), "validation_file") != derived.end(), "{}", reason);
       model_.notes.push_back(reason + ": no evaluation");
       return;
@@ -191,6 +222,7 @@ class ClassificationTask final : public Task {
     return squared_errors(logits, input_of(model_, batch, "labels"), input_of(model_, batch, "attention_mask"));
   }
 
+  const TrainingArguments& arguments_;
   data::LabelledTexts train_;  // empty in a dry run without a file
   TextLabels labels_;
   std::vector<std::string> metrics_;
@@ -199,13 +231,14 @@ class ClassificationTask final : public Task {
   std::int64_t length_;
   std::shared_ptr<const data::PaddingCollator> collator_;
   std::shared_ptr<const MemorySource> held_out_;
-  std::unique_ptr<data::Loader> loader_;  // null in a dry run
+  std::shared_ptr<const MemorySource> test_;  // null without --do_predict
+  std::unique_ptr<data::Loader> loader_;      // null in a dry run
 };
 
 }  // namespace
 
-LossParts classified(const Tensor& logits, const Tensor& labels) {
-  const CrossEntropyParts parts = cross_entropy_parts(logits, labels);
+LossParts classified(const Tensor& logits, const Tensor& labels, double label_smoothing) {
+  const CrossEntropyParts parts = cross_entropy_parts(logits, labels, data::kIgnoredLabel, label_smoothing);
   return {parts.sum, parts.count, sum((argmax(logits, -1) == labels).to(DType::kF32))};
 }
 
@@ -232,10 +265,12 @@ int run_classification(const TrainingArguments& given) {
   check_same_on_all_ranks(given.values());
   const TrainingArguments arguments = with_glue_files(given);
   (void)model_folder(arguments);  // an error before the output folder is created
-  const bool is_found = given.train_file.empty();
-  const char* const train_flag = !is_found ? "--train_file" : given.data_dir.empty() ? "--task_name" : "--data_dir";
-  check_files_on_all_ranks({{arguments.train_file, train_flag, ""},
+  const char* const found_by = given.data_dir.empty() ? "--task_name" : "--data_dir";
+  const bool predicts = arguments.do_predict && !arguments.dry_run;
+  check_files_on_all_ranks({{arguments.train_file, given.train_file.empty() ? found_by : "--train_file", ""},
                             {arguments.validation_file, "--validation_file", ""},
+                            {predicts ? arguments.test_file : "", given.test_file.empty() ? found_by : "--test_file",
+                             "--do_predict needs the texts whose labels are predicted"},
                             {arguments.fsdp_config_file(), "--fsdp_config", ""}});
   check_same_inputs(arguments);
   return run_task(arguments);

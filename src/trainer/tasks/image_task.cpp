@@ -136,7 +136,9 @@ class ImageTask final : public Task {
     return static_cast<double>(batch.real_rows);
   }
   Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t /*micro_batches*/) override {
-    const Tensor sum = cross_entropy_parts(logits(batch), batch.tensor("labels")).sum;
+    const Tensor sum = cross_entropy_parts(logits(batch), batch.tensor("labels"), data::kIgnoredLabel,
+                                           arguments_.label_smoothing_factor)
+                           .sum;
     const Tensor loss = sum / labels.to(sum.dtype());
     loss.backward();
     return loss.to(DType::kF64);
@@ -149,7 +151,7 @@ class ImageTask final : public Task {
         data::LoaderOptions{.batch_size = rows, .mesh = model_.mesh, .input_sharding = sharding()});
   }
   LossParts record_evaluation(const BatchTensors& batch) override {
-    return classified(logits(batch), batch.tensor("labels"));
+    return classified(logits(batch), batch.tensor("labels"), arguments_.label_smoothing_factor);
   }
   [[nodiscard]] Metrics metrics(const EvaluationSums& sums) const override { return classification_metrics(sums); }
 

@@ -108,7 +108,8 @@ class MlmTask final : public Task {
       : vocabulary_(BertVocabulary::of(arguments, folder)),
         model_(make_mlm_model(arguments, folder)),
         length_(sequence_length(arguments, model_.model->config(), 1024)),
-        seed_(static_cast<std::uint64_t>(arguments.seed)) {
+        seed_(static_cast<std::uint64_t>(arguments.seed)),
+        label_smoothing_(arguments.label_smoothing_factor) {
     const bool pads = arguments.line_by_line && !arguments.pad_to_max_length;
     collator_ = std::make_shared<data::MlmCollator>(
         data::PaddingOptions{.padding = pads ? "longest" : "max_length",
@@ -189,13 +190,14 @@ class MlmTask final : public Task {
 
  private:
   CrossEntropyParts parts_of(const BatchTensors& batch) {
-    return model_.model->loss_parts(bert_inputs_of(model_, batch), input_of(model_, batch, "labels"));
+    return model_.model->loss_parts(bert_inputs_of(model_, batch), input_of(model_, batch, "labels"), label_smoothing_);
   }
 
   BertVocabulary vocabulary_;
   MlmModel model_;
   std::int64_t length_;
   std::uint64_t seed_;
+  double label_smoothing_;
   std::shared_ptr<const data::MlmCollator> collator_;
   std::shared_ptr<const MemorySource> held_out_;  // null in a dry run
   std::unique_ptr<data::Loader> loader_;          // null in a dry run

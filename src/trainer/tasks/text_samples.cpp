@@ -10,6 +10,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/data/batches.h"
 #include "tessera/data/tsv.h"
 
 namespace tessera::trainer {
@@ -21,18 +22,23 @@ namespace fs = std::filesystem;
 struct TextColumns {
   int first = -1;
   int second = -1;  // -1: there is one text
-  int label = -1;
+  int label = -1;   // -1: labels are not read
 };
 
-// The texts are the columns that neither are the label nor number the rows.
+// The columns that neither are the label nor number the rows.
+std::vector<int> columns_with_text(const std::vector<std::string>& columns) {
+  const std::set<std::string> others = {"label", "index", "idx", "id", "qid1", "qid2", "guid"};
+  std::vector<int> out;
+  for (int i = 0; i < isize(columns); ++i)
+    if (!others.contains(at(columns, i))) out.push_back(i);
+  return out;
+}
+
 TextColumns columns_of(const data::TsvTable& table) {
   TextColumns out{.label = table.find("label")};
   require(out.label >= 0, "{}: there is no column label; the columns are {}", table.name,
           fmt::join(table.columns, ", "));
-  std::vector<int> texts;
-  const std::set<std::string> numbers = {"index", "idx", "id", "qid1", "qid2", "guid"};
-  for (int i = 0; i < isize(table.columns); ++i)
-    if (i != out.label && !numbers.contains(at(table.columns, i))) texts.push_back(i);
+  const std::vector<int> texts = columns_with_text(table.columns);
   require(texts.size() == 1 || texts.size() == 2, "{}: needs one or two columns of text besides label, got {}: {}",
           table.name, texts.size(), fmt::join(table.columns, ", "));
   out.first = texts.front();
@@ -40,15 +46,35 @@ TextColumns columns_of(const data::TsvTable& table) {
   return out;
 }
 
-data::LabelledTexts texts_of(const data::TsvTable& table) {
-  const TextColumns columns = columns_of(table);
-  data::LabelledTexts out{.name = table.name, .samples = {}};
+// The columns of a file with these columns, by name.
+TextColumns columns_as(const std::vector<std::string>& training_columns, const data::TsvTable& table) {
+  TextColumns out;
+  for (const int i : columns_with_text(training_columns)) {
+    const std::string& name = at(training_columns, i);
+    const int found = table.find(name);
+    require(found >= 0, "{}: there is no column {}, which the training file has; the columns are {}", table.name, name,
+            fmt::join(table.columns, ", "));
+    (out.first < 0 ? out.first : out.second) = found;
+  }
+  return out;
+}
+
+data::LabelledTexts texts_of(const data::TsvTable& table, const TextColumns& columns) {
+  data::LabelledTexts out{.name = table.name, .samples = {}, .columns = table.columns};
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     const auto& row = table.rows[i];
     out.samples.push_back({at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second),
-                           at(row, columns.label), table.lines[i]});
+                           columns.label < 0 ? "" : at(row, columns.label), table.lines[i]});
   }
   return out;
+}
+
+// The tokens of a sample.
+data::Arrays token_arrays(const data::LabelledText& sample, const BertVocabulary& vocabulary, std::int64_t length) {
+  const auto text = vocabulary.encode(sample.first, sample.second, length);
+  const std::int64_t size = isize(text.input_ids);
+  return {{"input_ids", Literal::from<std::int32_t>({size}, text.input_ids)},
+          {"token_type_ids", Literal::from<std::int32_t>({size}, text.token_type_ids)}};
 }
 
 Literal label_value(const std::string& label, const TextLabels& labels, const std::string& place) {
@@ -67,6 +93,10 @@ const data::GlueTask* glue_task_of(const TrainingArguments& arguments) {
 }
 
 TrainingArguments with_glue_files(TrainingArguments arguments) {
+  if (!arguments.do_predict && !arguments.test_file.empty())
+    arguments.notes.emplace_back("--test_file has no effect without --do_predict");
+  if (!arguments.do_predict && arguments.max_predict_samples)
+    arguments.notes.emplace_back("--max_predict_samples has no effect without --do_predict");
   const data::GlueTask* task = glue_task_of(arguments);
   if (task == nullptr || !arguments.train_file.empty() || (arguments.dry_run && arguments.data_dir.empty()))
     return arguments;
@@ -78,6 +108,10 @@ TrainingArguments with_glue_files(TrainingArguments arguments) {
     arguments.validation_file = held_out;
     arguments.derived_flags.emplace_back("validation_file");
   }
+  if (arguments.do_predict && arguments.test_file.empty()) {
+    arguments.test_file = (folder / task->test_file()).string();
+    arguments.derived_flags.emplace_back("test_file");
+  }
   if (arguments.validation_file.empty() && arguments.do_eval && !arguments.dry_run)
     arguments.notes.push_back(fmt::format("no {} in {}: no evaluation", task->validation_file, folder.string()));
   return arguments;
@@ -85,7 +119,25 @@ TrainingArguments with_glue_files(TrainingArguments arguments) {
 
 data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path) {
   const data::GlueTask* task = glue_task_of(arguments);
-  return task != nullptr ? data::read_glue(*task, path) : texts_of(data::read_tsv(path));
+  if (task != nullptr) return data::read_glue(*task, path);
+  const data::TsvTable table = data::read_tsv(path);
+  return texts_of(table, columns_of(table));
+}
+
+data::LabelledTexts read_test_texts(const TrainingArguments& arguments, const data::LabelledTexts& train) {
+  const data::GlueTask* task = glue_task_of(arguments);
+  data::LabelledTexts out;
+  if (task != nullptr) {
+    out = data::read_glue_test(*task, arguments.test_file);
+  } else {
+    const data::TsvTable table = data::read_tsv(arguments.test_file);
+    out = texts_of(table, columns_as(train.columns, table));
+  }
+  require(!out.samples.empty(), "{}", [&] { return no_sample_text(arguments, out); });
+  require(out.skipped == 0,
+          "{}: {} of {} rows lack fields of the {} that the header has; predictions are numbered by row", out.name,
+          out.skipped, out.skipped + isize(out.samples), out.columns.size());
+  return out;
 }
 
 std::string no_sample_text(const TrainingArguments& arguments, const data::LabelledTexts& texts) {
@@ -126,11 +178,20 @@ std::vector<data::Arrays> labelled_samples(const data::LabelledTexts& texts, con
   std::vector<data::Arrays> out;
   for (const data::LabelledText& sample : texts.samples) {
     const Literal label = label_value(sample.label, labels, fmt::format("{}, line {}", texts.name, sample.line));
-    const auto text = vocabulary.encode(sample.first, sample.second, length);
-    const std::int64_t size = isize(text.input_ids);
-    out.push_back({{"input_ids", Literal::from<std::int32_t>({size}, text.input_ids)},
-                   {"token_type_ids", Literal::from<std::int32_t>({size}, text.token_type_ids)},
-                   {"labels", label}});
+    data::Arrays arrays = token_arrays(sample, vocabulary, length);
+    arrays.set("labels", label);
+    out.push_back(std::move(arrays));
+  }
+  return out;
+}
+
+std::vector<data::Arrays> unlabelled_samples(const data::LabelledTexts& texts, const BertVocabulary& vocabulary,
+                                             std::int64_t length) {
+  std::vector<data::Arrays> out;
+  for (const data::LabelledText& sample : texts.samples) {
+    data::Arrays arrays = token_arrays(sample, vocabulary, length);
+    arrays.set("labels", Literal::scalar<std::int32_t>(data::kIgnoredLabel));
+    out.push_back(std::move(arrays));
   }
   return out;
 }

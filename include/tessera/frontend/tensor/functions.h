@@ -76,12 +76,14 @@ Tensor embedding(Operand table, Operand ids);
 /// The mean of -log softmax(logits)[label] over labels other than ignore_index: logits [..., classes], integer labels
 /// [...]. A sharded class dim stays sharded. 0 if all labels are ignored.
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index = -100);
-/// The sum of the losses and the number of labels that are not ignored. For means over several batches.
+/// The sum of the losses and the number of labels that are not ignored. For means over several batches. With label
+/// smoothing e in [0, 1], a loss is (1 - e) times that of the label plus e times the mean of those of all classes.
 struct CrossEntropyParts {
   Tensor sum;
   Tensor count;
 };
-CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index = -100);
+CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index = -100,
+                                      double label_smoothing = 0);
 /// Sets elements to zero with probability p and divides the others by 1 - p. The mask depends only on the seed, the
 /// step, the op and the global element index, so it is the same for every mesh.
 Tensor dropout(Operand x, double p);

@@ -31,6 +31,7 @@ struct Unshard {
   bool recompute = true;              // gather again for the backward pass
   std::optional<DType> reduce_dtype;  // the type in which gradients are reduced; nullopt: that of the parameter
   std::optional<Sharding> kept;       // with recompute: the sharding kept until the backward pass; nullopt: not kept
+  std::string dummies{};              // kDummyAttribute; "": none
 };
 
 /// The values of an update that are sharded over the axes of the batch, although the variable is replicated over them.
@@ -47,6 +48,7 @@ struct GradientRules {
   bool defers_reduction = false;  // add partial values; the first backward() without this rule reduces the sum
   bool ends_step = false;         // the step ends with backward()
   bool reduces_at_once = false;   // one all-reduce over all devices that shard the batch, then a slice
+  bool skips_reduction = false;   // a dummy replaces the reduction, for debugging
 };
 
 /// A variable.
@@ -181,12 +183,9 @@ class Trace {
   /// Must be called before a variable gets another value (note_assignment) or another gradient (note_gradient).
   void note_assignment(const std::shared_ptr<TensorImpl>& variable);
   void note_gradient(const std::shared_ptr<TensorImpl>& variable);
-  /// Called after backward() has added the ops from `first` on.
-  void note_backward(Id first) {
-    if (capture_ == nullptr) return;
-    capture_->takes_gradients = true;
-    capture_->backward.emplace_back(first, entry_->computation().size());
-  }
+  /// Called after backward() has added the ops from `first` on. The next forward pass gathers the parameters of units
+  /// again that the backward pass has gathered again.
+  void note_backward(Id first);
   /// Advances the random state to the next step.
   void next_step();
 
@@ -279,6 +278,7 @@ class Trace {
   std::vector<std::weak_ptr<Node>> recorded_;
   std::vector<Leaf> leaves_;
   std::map<std::pair<const Node*, bool>, Id> gathered_;  // by stored node and gradient_is_deferred()
+  std::int64_t backward_passes_ = 0;                     // since clear()
   std::vector<Scope> scopes_;
   std::unordered_map<std::size_t, NotesRef> notes_;
   std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits

@@ -157,8 +157,8 @@ class BertForMaskedLM : public Callable<BertForMaskedLM, PretrainedModel> {
   Tensor logits(const BertInputs& inputs);
   /// Returns the mean cross entropy over labels [b, t] other than -100.
   Tensor forward(const BertInputs& inputs, const Tensor& labels);
-  /// Returns the sum and the number of labels that are not ignored.
-  CrossEntropyParts loss_parts(const BertInputs& inputs, const Tensor& labels);
+  /// Returns the sum and the number of labels that are not ignored. Smooths labels as cross_entropy_parts() does.
+  CrossEntropyParts loss_parts(const BertInputs& inputs, const Tensor& labels, double label_smoothing = 0);
   [[nodiscard]] BertModel& bert() { return bert_; }
   [[nodiscard]] const BertConfig& config() const { return config_; }
   /// The matrix and the bias over the vocabulary.

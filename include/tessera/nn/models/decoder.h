@@ -156,6 +156,7 @@ class DecoderForCausalLM : public Callable<DecoderForCausalLM, CausalLM> {
   [[nodiscard]] DecoderModel& model() { return model_; }
   [[nodiscard]] LanguageModelHead& lm_head() { return lm_head_; }
   [[nodiscard]] CausalShape shape() const override;
+  [[nodiscard]] Embedding& input_embedding() override { return model_.embed_tokens(); }
   /// Such as LlamaDecoderLayer.
   [[nodiscard]] std::string_view block_class() const override { return block_class_; }
   /// Shards groups of heads, the inner dim of feed-forward layers and the vocabulary over the axis. Shards the dim t of

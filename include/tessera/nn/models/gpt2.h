@@ -149,6 +149,7 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel, CausalLM> {
   [[nodiscard]] CausalShape shape() const override;
   [[nodiscard]] std::string config_json() const override;
   [[nodiscard]] std::string_view block_class() const override { return "GPT2Block"; }
+  [[nodiscard]] Embedding& input_embedding() override { return transformer_.wte(); }
   void shard_tensor_parallel(const Mesh& mesh, const std::string& axis) override;
   Tensor step(const Tensor& ids, const StepPlace& place, KeyValueCache& cache) override;
   [[nodiscard]] CacheSizes cache_sizes() const override;

@@ -116,6 +116,7 @@ class MixtralForCausalLM : public Callable<MixtralForCausalLM, CausalLM> {
   [[nodiscard]] MixtralModel& model() { return model_; }
   [[nodiscard]] LanguageModelHead& lm_head() { return lm_head_; }
   [[nodiscard]] CausalShape shape() const override;
+  [[nodiscard]] Embedding& input_embedding() override { return model_.embed_tokens(); }
   [[nodiscard]] std::string config_json() const override { return config_.to_json(); }
   [[nodiscard]] std::string_view block_class() const override { return "MixtralDecoderLayer"; }
   /// Shards groups of heads, the inner dim of each expert and the vocabulary over the axis. Shards the dim t of the

@@ -17,6 +17,8 @@
 
 namespace tessera::nn {
 
+class Embedding;
+
 /// Tensors by the names of Hugging Face's forward(): input_ids, attention_mask, labels, pixel_values, ….
 using ModelInputs = std::map<std::string, Tensor, std::less<>>;
 struct ModelOutput {
@@ -77,7 +79,11 @@ class CausalLM : public PretrainedModel {
   /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., 0..i], plus the auxiliary loss. Labels of
   /// -100 are ignored.
   Tensor forward(const Tensor& tokens, const Tensor& labels);
-  CausalLossParts loss_parts(const Tensor& tokens, const Tensor& labels, const CausalInputs& inputs = {});
+  /// The parts of this loss. Smooths labels as cross_entropy_parts() does.
+  CausalLossParts loss_parts(const Tensor& tokens, const Tensor& labels, const CausalInputs& inputs = {},
+                             double label_smoothing = 0);
+  /// The embedding of the tokens. Error unless the model overrides it.
+  [[nodiscard]] virtual Embedding& input_embedding();
   /// Takes input_ids. Optional inputs are labels, attention_mask and position_ids.
   ModelOutput run(const ModelInputs& inputs) override;
 

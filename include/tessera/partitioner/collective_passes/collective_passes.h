@@ -37,6 +37,11 @@ struct CollectivePassOptions {
   std::vector<std::string> int8_axes{};
 };
 
+/// For debugging FSDP: replaces collectives with a mark tessera.dummy by values of the same shape without communication,
+/// so results are wrong. A gather repeats the device's own shard, a reduce-scatter becomes a slice of the operand, and
+/// other collectives return their operand.
+Program dummy_collectives(const Program& program);
+
 /// Simplifies a collective that is next to its inverse or followed by a slice:
 ///   dynamic-slice(all-gather(x), this device's part) -> x
 ///   dynamic-slice(all-reduce(x), this device's part) -> reduce-scatter(x)
