@@ -35,7 +35,8 @@ Loop loop_of(ReversePass& pass, const Instruction& instruction) {
   Loop loop{at(program.computations, instruction.called[1]), {}, {}, {}, 0};
   require(trips.has_value(),
           "needs a known trip count (a counter with constant start, step and limit): use fori_loop or scan in place of "
-          "while_loop; body %{}",
+          "while_loop; if this is a scan or a fori_loop, it has two derivatives: for more, unroll it (.unroll = its "
+          "length); body %{}",
           loop.body->name);
   loop.trips = *trips;
   const bool is_tuple = (*loop.body)[loop.body->root].op->role == Role::kTuple;

@@ -227,7 +227,9 @@ void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
 void ReversePass::step_by_row(Id id, const Instruction& instruction) {
   const OpDef& op = *instruction.op;
   require(op.gradient_kind != GradientKind::kNone,
-          "this op has no gradient, but the loss depends on its operand through it");
+          "this op has no gradient, but the loss depends on its operand through it: {}",
+          op.instead_of_gradient.empty() ? "detach() the operand, or define a gradient with custom_gradient()"
+                                         : op.instead_of_gradient);
   ensure(op.gradient != nullptr, "{}: the row has no gradient function", op.name);
   OpView view{op, {}, instruction.type, instruction.attributes, {}};
   for (const ComputationId callee : instruction.called)

@@ -55,6 +55,12 @@ bool is_same_value(const std::string& given, const std::string& standard) {
   return a && b ? *a == *b : plain_value(given) == plain_value(standard);
 }
 
+// The choices of a flag without "", the default of some flags.
+std::vector<std::string> named_choices(std::vector<std::string> choices) {
+  std::erase(choices, "");
+  return choices;
+}
+
 template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
@@ -170,9 +176,7 @@ void ArgumentParser::assign(Row& row, const std::string& value) {
   const std::string& name = row.name;
   if (!row.choices.empty()) {
     const bool is_choice = std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end();
-    std::vector<std::string> named = row.choices;  // "" is the default of some flags
-    std::erase(named, "");
-    require(is_choice, "--{} takes one of {}, got \"{}\"", name, fmt::join(named, ", "), value);
+    require(is_choice, "--{} takes one of {}, got \"{}\"", name, fmt::join(named_choices(row.choices), ", "), value);
   }
   const auto read_bool = [&](bool* target) {
     const auto parsed = parse_bool(value);
@@ -267,7 +271,7 @@ std::string ArgumentParser::help() const {
       out += fmt::format("\n{}\n", group.empty() ? "flags" : group);
     }
     std::string left = "  --" + row.name;
-    if (!row.choices.empty()) left += fmt::format(" {}", fmt::join(row.choices, "|"));
+    if (!row.choices.empty()) left += fmt::format(" {}", fmt::join(named_choices(row.choices), "|"));
     left += left.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ') : std::string(kColumn - left.size(), ' ');
     out += left + row.help;
     if (!row.standard.empty()) out += fmt::format(" [{}]", row.standard);

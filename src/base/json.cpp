@@ -130,15 +130,19 @@ struct ExactDoubles {
   std::optional<std::string> repeated;
 };
 
-// Returns "line 3, column 7" for a byte offset.
-std::string position(std::string_view text, std::size_t offset) {
+enum class Places { kLineAndColumn, kColumn };  // in errors
+
+// Returns "line 3, column 7", or "column 7", for a byte offset.
+std::string position(std::string_view text, std::size_t offset, Places places) {
   const std::string_view before = text.substr(0, offset);
   const auto line_start = before.rfind('\n');
   const std::size_t column = line_start == std::string_view::npos ? offset + 1 : offset - line_start;
+  if (places == Places::kColumn) return fmt::format("column {}", column);
   return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1, column);
 }
 
-json::value parse_text(std::string_view given, std::string_view origin, Keys keys) {
+json::value parse_text(std::string_view given, std::string_view origin, Keys keys,
+                       Places places = Places::kLineAndColumn) {
   WithoutWords replaced(given);
   const std::string_view text = replaced.text.empty() ? given : std::string_view(replaced.text);
   json::parse_options options;
@@ -155,7 +159,7 @@ json::value parse_text(std::string_view given, std::string_view origin, Keys key
   }
   if (const auto& key = parser.handler().repeated)
     fail("{}: the key {} occurs twice in an object", origin, quote(*key));
-  if (code) fail("{}: not JSON at {}: {}", origin, position(text, std::min(read, text.size())), code.message());
+  if (code) fail("{}: not JSON at {}: {}", origin, position(text, std::min(read, text.size()), places), code.message());
   return parser.handler().stack.release();
 }
 
@@ -163,6 +167,10 @@ json::value parse_text(std::string_view given, std::string_view origin, Keys key
 
 json::value parse_json(std::string_view text, std::string_view origin) {
   return parse_text(text, origin, Keys::kMayRepeat);
+}
+
+json::value parse_line_of_json(std::string_view line, std::string_view place) {
+  return parse_text(line, place, Keys::kMayRepeat, Places::kColumn);
 }
 
 json::value parse_json_with_unique_keys(std::string_view text, std::string_view origin) {

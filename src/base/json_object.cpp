@@ -81,11 +81,24 @@ JsonObject::~JsonObject() = default;
 
 JsonObject JsonObject::from_file(const std::string& path) { return parse(read_file(path), path); }
 
+namespace {
+
+json::object object_of(json::value value, const std::string& origin) {
+  require(value.is_object(), "{}: must hold a JSON object, got {}", origin, [&] { return excerpt(value); });
+  return std::move(value.get_object());
+}
+
+}  // namespace
+
 JsonObject JsonObject::parse(std::string_view text, std::string origin) {
   JsonObject out(std::move(origin));
-  json::value value = parse_json(text, out.origin());
-  require(value.is_object(), "{}: must hold a JSON object, got {}", out.origin(), [&] { return excerpt(value); });
-  out.node_->members = std::move(value.get_object());
+  out.node_->members = object_of(parse_json(text, out.origin()), out.origin());
+  return out;
+}
+
+JsonObject JsonObject::parse_line(std::string_view line, std::string place) {
+  JsonObject out(std::move(place));
+  out.node_->members = object_of(parse_line_of_json(line, out.origin()), out.origin());
   return out;
 }
 

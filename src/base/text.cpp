@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/text_detail.h"
 
+#include <cxxabi.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <memory>
 #include <numeric>
 
 #include "tessera/base/error.h"
@@ -56,6 +59,15 @@ std::string printable(std::string_view text) {
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return out;
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = static_cast<unsigned char>(text[0]) < 0x80 ? 1 : printable_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
 }
 
 std::string escape_controls(std::string_view text) {
@@ -153,6 +165,26 @@ std::string unquote(std::string_view text) {
     out += decode_escape(body, i);
   }
   return out;
+}
+
+std::string class_name_of(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                         std::free);
+  const std::string_view text = status == 0 ? demangled.get() : type.name();
+  std::string last;
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == ')' || c == '}' || c == '>') {
+      --depth;
+    } else if (depth == 0 && c == ':') {
+      last.clear();
+    } else if (depth == 0) {
+      last += c;
+    }
+  }
+  return last;
 }
 
 std::string format_bytes(double bytes) {

@@ -7,9 +7,11 @@
 
 #include "files/file_names.h"
 #include "files/manifest.h"
+#include "files/model_files.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/checkpoint/pretrained.h"
 
 namespace tessera {
 namespace {
@@ -36,21 +38,35 @@ std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder) {
   return out;
 }
 
+bool holds_only_model(const std::string& checkpoint) {
+  std::error_code ignored;
+  const fs::path folder(checkpoint);
+  return fs::exists(folder / "trainer_state.json", ignored) && !fs::exists(folder / "run_state.json", ignored);
+}
+
 namespace {
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// `checkpoint-3.partial`, `model.safetensors.partial`, `config.json.partial`, `trainer_state.json.tmp123.0`.
+bool is_tokenizer_file(std::string_view name) {
+  const auto names = tokenizer_file_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// `checkpoint-3.partial`, `model.safetensors.partial`, `config.json.partial`, `trainer_state.json.tmp123.0`,
+// `merges.txt.tmp123.0`. Other files with such an end belong to the user.
 bool is_left(const std::string& name) {
-  constexpr std::string_view kTemporary = ".json.tmp";
+  constexpr std::string_view kTemporary = ".tmp";
   if (name.ends_with(kPartial)) {
     const std::string stem = name.substr(0, name.size() - kPartial.size());
-    return step_of(stem) >= 0 || stem.ends_with(".safetensors") || stem.ends_with(".json");
+    return step_of(stem) >= 0 || is_model_file(stem) || stem == kIndexFile || stem == "config.json";
   }
   const auto found = name.rfind(kTemporary);
   if (found == std::string::npos) return false;
+  const std::string stem = name.substr(0, found);
+  if (stem != "trainer_state.json" && stem != "training_args.json" && !is_tokenizer_file(stem)) return false;
   const std::string_view numbers = std::string_view(name).substr(found + kTemporary.size());
   const auto dot = numbers.find('.');
   return dot != std::string_view::npos && is_number(numbers.substr(0, dot)) && is_number(numbers.substr(dot + 1));
@@ -77,15 +93,22 @@ std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::i
   return out;
 }
 
-void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best) {
+void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best,
+                             const std::string& written) {
   auto found = checkpoints_in(folder);
   std::erase_if(found, [](const auto& one) { return !fs::exists(fs::path(one.second) / kManifestFile); });  // of others
-  const auto is_best = [&](const std::string& path) { return fs::path(path).filename() == fs::path(best).filename(); };
-  const bool keeps_another = !found.empty() && !best.empty() && !is_best(found.rbegin()->second);
-  std::int64_t surplus = isize(found) - std::max<std::int64_t>(most, keeps_another ? 2 : 0);
+  if (found.empty()) return;
+  const auto name_of = [](const std::string& path) { return fs::path(without_end_slash(path)).filename(); };
+  const std::string newest = written.empty() ? found.rbegin()->second : written;
+  const auto stays = [&](const std::string& path) {
+    return name_of(path) == name_of(newest) || (!best.empty() && name_of(path) == name_of(best));
+  };
+  const std::int64_t least =
+      std::count_if(found.begin(), found.end(), [&](const auto& one) { return stays(one.second); });
+  std::int64_t surplus = isize(found) - std::max(most, least);
   for (const auto& [step, path] : found) {
     if (surplus <= 0) return;
-    if (!best.empty() && is_best(path)) continue;
+    if (stays(path)) continue;
     const std::string doomed = path + std::string(kPartial);  // no longer a complete checkpoint
     fs::rename(path, doomed);
     fs::remove_all(doomed);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -11,11 +12,13 @@
 #include "files/file_names.h"
 #include "files/stream_writer.h"
 #include "on_all_ranks.h"
+#include "save_checks.h"
 #include "saved_state.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
-#include "tessera/base/files.h"
+#include "tessera/base/log.h"
 #include "tessera/base/random_access.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/base/timeline.h"
 #include "tessera/checkpoint/checkpoint.h"
@@ -47,7 +50,11 @@ struct CheckpointWriter::Save {
   std::shared_ptr<ProcessGroup> world;
   std::vector<SavedTensor> tensors;
   std::map<std::string, std::string> documents;
+  std::map<std::string, std::string> classes;
+  std::function<void()> before_complete;
   std::function<void()> when_complete;
+  std::unique_ptr<FolderInFlight> in_flight;
+  int exceptions = std::uncaught_exceptions();  // at the beginning
   StoredFile own;
   bool commits = false;                  // all ranks have written their files
   double cpu_seconds = 0;                // of the tasks that have ended
@@ -77,34 +84,57 @@ struct CheckpointWriter::Save {
   // On rank 0.
   void commit(const std::vector<Report>& reports) {
     const TimelineSpan event = span("complete the checkpoint");
-    CheckpointManifest manifest{partial, parts_of(tensors, world->size()), {}};
+    CheckpointManifest manifest{partial, parts_of(tensors, world->size()), {}, classes};
     for (int rank = 0; rank < world->size(); ++rank)
       manifest.files[state_file(rank, world->size())] = {at(reports, rank).bytes,
                                                          checksum_text(at(reports, rank).checksum), true};
     for (const auto& [name, text] : documents)
       manifest.files[name + ".json"] = write_document(fmt::format("{}/{}.json", partial, name), text);
     (void)write_document(partial + "/" + kManifestFile, manifest.str());
+    if (before_complete) before_complete();
     commit_rename(partial, folder);
     if (when_complete) when_complete();
   }
 };
 
 CheckpointWriter::CheckpointWriter() = default;
-CheckpointWriter::~CheckpointWriter() = default;
+
+// The ranks may leave the scope without finish(), but they would lose the save. If an exception is the reason, other ranks
+// may not come here.
+CheckpointWriter::~CheckpointWriter() {
+  if (!is_busy()) return;
+  try {
+    if (std::uncaught_exceptions() <= save_->exceptions && joined_world() == save_->world) {
+      const auto outcome = finish();
+      if (outcome && !outcome->error.empty() && RankContext::current().rank() == 0) log_warning("{}", outcome->error);
+    } else if (RankContext::current().rank() == 0) {
+      log_warning("the save of {} is lost, because its CheckpointWriter ended without finish()", save_->folder);
+    }
+  } catch (const std::exception& error) {
+    log_warning("{}", error.what());
+  }
+}
 
 void CheckpointWriter::begin(const std::string& folder, const CheckpointContent& content) {
   require(!is_busy(), "cannot save {}: {} is still being saved; call finish() first", folder,
           [&] { return save_->folder; });
   auto save = std::make_unique<Save>();
-  save->folder = without_end_slash(folder);
+  on_all_ranks("", [&] { save->folder = checked_folder(folder); });
   save->partial = save->folder + std::string(kPartial);
   save->world = joined_world();
+  save->before_complete = content.before_complete;
   save->when_complete = content.when_complete;
   for (const auto& [name, document] : content.documents) save->documents[name] = document.str();
+  for (const auto& [group, state] : content.states)
+    if (!state.class_name().empty()) save->classes[group] = state.class_name();
+  on_all_ranks("cannot save " + folder, [&] {
+    check_names(content);
+    save->in_flight = std::make_unique<FolderInFlight>(save->folder);
+  });
+  check_same_on_all_ranks(*save->world, save->folder, content);
   on_all_ranks("cannot save " + folder, [&] {
     if (save->world->rank() != 0) return;
-    fs::remove_all(save->partial);
-    make_folder(save->partial);
+    make_partial_folder(save->partial);
     // A folder of the user that happens to have the name of the checkpoint.
     if (fs::is_directory(save->folder) && !fs::exists(save->folder + "/" + kManifestFile)) set_aside(save->folder);
   });

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "blocks.h"
@@ -21,9 +22,12 @@ double as_double(T x) {
     return static_cast<double>(static_cast<float>(x));
 }
 
-// Adds the elements that differ. Two NaN are equal if their bits are.
+// Adds the elements that differ. Two NaN are equal if their bits are. Returns the number of the element with the largest
+// difference so far, if these elements contain it.
 template <class T>
-void compare_elements(std::span<const std::byte> a, std::span<const std::byte> b, TensorDifference& out) {
+std::optional<std::size_t> compare_elements(std::span<const std::byte> a, std::span<const std::byte> b,
+                                            TensorDifference& out) {
+  std::optional<std::size_t> place;
   for (std::size_t at = 0; at < a.size(); at += sizeof(T)) {
     if (std::memcmp(a.data() + at, b.data() + at, sizeof(T)) == 0) continue;
     ++out.different;
@@ -33,9 +37,23 @@ void compare_elements(std::span<const std::byte> a, std::span<const std::byte> b
       std::memcpy(&x, a.data() + at, sizeof(T));
       std::memcpy(&y, b.data() + at, sizeof(T));
       const double difference = std::abs(as_double(x) - as_double(y));
-      out.largest = std::isnan(difference) ? difference : std::max(out.largest, difference);
+      if (std::isnan(out.largest) || difference <= out.largest) continue;
+      out.largest = difference;
+      place = at / sizeof(T);
     }
   }
+  return place;
+}
+
+// The index in the array of element `number` of a region, in row-major order.
+Dims index_of(const Region& region, std::size_t number) {
+  Dims out;
+  auto rest = static_cast<std::int64_t>(number);
+  for (auto dim = region.dims.rbegin(); dim != region.dims.rend(); ++dim) {
+    out.insert(out.begin(), dim->start + rest % dim->size());
+    rest /= dim->size();
+  }
+  return out;
 }
 
 void compare_values(const Type& type, const std::vector<Piece>& a, const std::vector<Piece>& b, TensorDifference& out) {
@@ -43,7 +61,9 @@ void compare_values(const Type& type, const std::vector<Piece>& a, const std::ve
     const auto x = read_region(a, type, block);
     const auto y = read_region(b, type, block);
     if (x == y) return;
-    visit_any_dtype(type.dtype(), [&]<class T>() { compare_elements<T>(x, y, out); });
+    std::optional<std::size_t> place;
+    visit_any_dtype(type.dtype(), [&]<class T>() { place = compare_elements<T>(x, y, out); });
+    if (place) out.largest_at = index_of(block, *place);
   });
 }
 
@@ -61,7 +81,7 @@ std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoi
   for (const std::string& name : names) {
     const auto x = first.tensors.find(name);
     const auto y = second.tensors.find(name);
-    TensorDifference one{name, std::nullopt, std::nullopt, 0, 0};
+    TensorDifference one{.name = name};
     if (x != first.tensors.end()) one.first = x->second.type;
     if (y != second.tensors.end()) one.second = y->second.type;
     const bool comparable = one.first && one.second && *one.first == *one.second;

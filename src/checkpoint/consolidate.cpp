@@ -29,6 +29,15 @@ void copy_piece(const Piece& piece, const Type& type, std::uint64_t begin, Outpu
                });
 }
 
+// A folder with files may be another model, or a checkpoint.
+void check_new_folder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  require(!folder.empty(), "cannot write a model: the name of the folder is empty");
+  if (!fs::exists(folder)) return;
+  require(fs::is_directory(folder), "cannot write {}: it exists, and is not a folder", folder);
+  require(fs::is_empty(folder), "cannot write {}: it exists, and is not empty; give a new folder", folder);
+}
+
 }  // namespace
 
 void Checkpoint::consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const {
@@ -40,6 +49,7 @@ void Checkpoint::consolidate(const std::string& group, const std::string& folder
     tensors.push_back(&one);
   }
   require(!types.empty(), "{} contains no tensors of {}", this->folder(), group);
+  check_new_folder(folder);
   const std::vector<ModelFile> files = divide_into_files(types, max_shard_bytes);
   try {
     create_files(folder, files);

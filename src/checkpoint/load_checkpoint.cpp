@@ -47,7 +47,7 @@ std::vector<Checkpoint::Entry> Checkpoint::entries() const {
   for (const auto& [name, tensor] : manifest_->tensors) {
     const auto slash = name.find('/');
     out.push_back({name.substr(0, slash), slash == std::string::npos ? "" : name.substr(slash + 1), tensor.type,
-                   isize(tensor.parts)});
+                   tensor.exported_dims, isize(tensor.parts)});
   }
   return out;
 }
@@ -80,12 +80,16 @@ std::vector<NamedType> Checkpoint::types_of(const std::string& group) const {
   return out;
 }
 
-LoadStateResult Checkpoint::set_readers(
-    const std::string& group, const StateDict& state, const LoadStateOptions& options,
+std::string Checkpoint::class_name(const std::string& group) const {
+  const auto found = manifest_->classes.find(group);
+  return found == manifest_->classes.end() ? "" : found->second;
+}
+
+std::vector<int> Checkpoint::set_readers(
+    const std::string& group, const StateDict& state, const LoadStateOptions& options, LoadStateResult& result,
     const std::function<ShardReader(std::shared_ptr<PieceFiles>, const std::string&)>& reader_of) const {
   const std::vector<NamedType> given = types_of(group);
-  LoadStateResult result;
-  const auto sources = match_state(state, given, folder() + " (" + group + ")", options, result);
+  auto sources = match_state(state, given, folder() + " (" + group + ")", options, result, class_name(group));
   const auto files = std::make_shared<PieceFiles>(manifest_);
   const std::uint64_t checksums = manifest_->hash();
   for (std::size_t i = 0; i < sources.size(); ++i)
@@ -93,26 +97,32 @@ LoadStateResult Checkpoint::set_readers(
       const std::string name = group + "/" + at(given, sources[i]).name;
       read_when_needed(state.entries()[i].tensor, reader_of(files, name), hash_mix(checksums, hash_text(name)));
     }
-  return result;
+  return sources;
 }
 
 LoadStateResult Checkpoint::load(const std::string& group, const StateDict& state,
                                  const LoadStateOptions& options) const {
-  return set_readers(group, state, options, [&](std::shared_ptr<PieceFiles> files, const std::string& name) {
+  LoadStateResult result;
+  const auto reader = [&](std::shared_ptr<PieceFiles> files, const std::string& name) {
     return independent_reader(std::move(files), name, manifest_->tensors.at(name).type.dtype());
-  });
+  };
+  set_numbers(state, set_readers(group, state, options, result, reader));
+  return result;
 }
 
 void Checkpoint::load_now(const std::string& group, const StateDict& state) const {
-  set_readers(group, state, {}, [&](std::shared_ptr<PieceFiles> files, const std::string& name) {
+  LoadStateResult ignored;
+  const auto reader = [&](std::shared_ptr<PieceFiles> files, const std::string& name) {
     return collective_reader(std::move(files), manifest_, name);
-  });
+  };
+  const auto sources = set_readers(group, state, {}, ignored, reader);
   read_now(state);
+  set_numbers(state, sources);
 }
 
 void Checkpoint::check_fit(const std::string& group, const StateDict& state) const {
   LoadStateResult ignored;
-  match_state(state, types_of(group), folder() + " (" + group + ")", {}, ignored);
+  match_state(state, types_of(group), folder() + " (" + group + ")", {}, ignored, class_name(group));
 }
 
 void Checkpoint::verify_documents() const {
@@ -120,13 +130,50 @@ void Checkpoint::verify_documents() const {
     if (!file.has_list) verify_file(folder(), name, file);
 }
 
+namespace {
+
+// A part of a tensor, as the manifest lists it.
+struct ListedPart {
+  std::string name;
+  Type type;
+};
+
+std::map<std::string, std::vector<ListedPart>> parts_by_file(const CheckpointManifest& manifest) {
+  std::map<std::string, std::vector<ListedPart>> out;
+  for (const auto& [name, tensor] : manifest.tensors)
+    for (const TensorPart& part : tensor.parts)
+      out[part.file].push_back({name, tensor.type.with_dims(buffer_of(part.region).sizes)});
+  return out;
+}
+
+// The checksums are right even if the ranks have saved other tensors than the manifest lists.
+void verify_header(const std::string& path, const std::vector<ListedPart>& listed) {
+  const SafetensorsHeader header = SafetensorsHeader::from_file(InputFile(path));
+  std::map<std::string_view, const Type*> found;
+  for (const SafetensorsEntry& entry : header.tensors) found[entry.name] = &entry.type;
+  for (const ListedPart& part : listed) {
+    const auto name = [&] { return escape_controls(part.name); };
+    const auto it = found.find(part.name);
+    require(it != found.end(), "{} does not contain {}", path, name);
+    require(*it->second == part.type, "{}: {} is {}, the manifest lists {}", path, name, *it->second, part.type);
+  }
+  require(found.size() == listed.size(), "{} contains {} tensors, the manifest lists {}", path, found.size(),
+          listed.size());
+}
+
+}  // namespace
+
 void Checkpoint::verify() const {
   const auto world = joined_world();
+  const auto parts = parts_by_file(*manifest_);
   on_all_ranks(folder() + " is damaged", [&] {
     int number = 0;
     for (const auto& [name, file] : manifest_->files) {
       if (number++ % world->size() != world->rank()) continue;
       verify_file(folder(), name, file);
+      if (!file.has_list) continue;
+      const auto listed = parts.find(name);
+      verify_header(folder() + "/" + name, listed == parts.end() ? std::vector<ListedPart>() : listed->second);
     }
   });
 }
@@ -147,43 +194,57 @@ bool has_group(const Checkpoint& checkpoint, const std::string& group) {
   return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.group == group; });
 }
 
-// If the checkpoint is damaged, returns nullopt and the reason. If it does not fit the states, throws an Error.
-std::optional<Checkpoint> try_load(const std::string& folder, const std::map<std::string, StateDict>& states,
-                                   std::string& reason) {
+// What is wrong with the folder in which a file is missing or damaged. A folder of this name need not be a checkpoint.
+// The error about the missing manifest names the folder itself.
+std::string problem_of(const std::string& folder) {
+  return fs::exists(fs::path(folder) / kManifestFile) ? folder + " is damaged" : "";
+}
+
+// Says which of the states the checkpoint does not contain; "" if it contains all of them.
+std::string lack_of(const Checkpoint& checkpoint, const std::map<std::string, StateDict>& states) {
+  for (const auto& [group, state] : states)
+    if (!state.entries().empty() && !has_group(checkpoint, group))
+      return fmt::format(
+          "{} contains no state of the {}{}: it can start another run, but not continue its own (tessera checkpoint "
+          "consolidate, then --model_name_or_path)",
+          checkpoint.folder(), group,
+          holds_only_model(checkpoint.folder()) ? ", because it was written with --save_only_model" : "");
+  return "";
+}
+
+// The outcome of loading a checkpoint.
+struct Attempt {
+  std::optional<Checkpoint> loaded;
+  std::string damage;  // why nothing was loaded, or
+  std::string lack;    // the checkpoint is undamaged, but does not contain all states
+};
+
+// If the checkpoint does not fit the states, throws an Error.
+Attempt try_load(const std::string& folder, const std::map<std::string, StateDict>& states) {
+  Attempt out;
   std::optional<Checkpoint> opened;
-  // A folder of this name need not be a checkpoint.
-  const bool is_checkpoint = fs::exists(fs::path(folder) / kManifestFile);
-  const std::string problem = folder + (is_checkpoint ? " is damaged" : " is not a checkpoint");
+  const std::string problem = problem_of(folder);
   const auto succeeds = [&](const std::function<void()>& body) {
     try {
       on_all_ranks(problem, body);
       return true;
     } catch (const Error& error) {
-      reason = error.what();
+      out.damage = error.what();
       return false;
     }
   };
-  if (!succeeds([&] { opened.emplace(folder); })) return std::nullopt;
+  if (!succeeds([&] { opened.emplace(folder); })) return out;
   check_same_checkpoint(folder, *opened->manifest());
-  for (const auto& [group, state] : states)
-    if (!state.entries().empty() && !has_group(*opened, group)) {
-      reason = fmt::format(
-          "{} contains no {}, for example because of --save_only_model: it can start another run, but not "
-          "continue its own (tessera checkpoint consolidate, then --model_name_or_path)",
-          folder, group);
-      return std::nullopt;
-    }
+  out.lack = lack_of(*opened, states);
+  if (!out.lack.empty()) return out;
   for (const auto& [group, state] : states) opened->check_fit(group, state);
   const bool is_read = succeeds([&] {
     opened->verify_documents();
     for (const auto& [group, state] : states) opened->load_now(group, state);
   });
-  return is_read ? std::move(opened) : std::nullopt;
+  if (is_read) out.loaded = std::move(opened);
+  return out;
 }
-
-}  // namespace
-
-namespace {
 
 // The names of the checkpoints that rank 0 finds. A shared file system may show other ranks an older state.
 std::vector<std::string> newest_first(const std::string& folder) {
@@ -200,7 +261,7 @@ std::vector<std::string> newest_first(const std::string& folder) {
 std::string damage_of(const std::string& folder) {
   try {
     std::optional<Checkpoint> opened;
-    on_all_ranks(folder + " is damaged", [&] { opened.emplace(folder); });
+    on_all_ranks(problem_of(folder), [&] { opened.emplace(folder); });
     opened->verify();
     return "";
   } catch (const InternalError&) {
@@ -212,19 +273,25 @@ std::string damage_of(const std::string& folder) {
 
 Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states) {
   on_all_ranks("cannot load a checkpoint", [&] { require_manifest(folder); });
-  std::string reason;
-  auto out = try_load(folder, states, reason);
-  if (!out) throw Error(reason);
-  return *std::move(out);
+  Attempt attempt = try_load(folder, states);
+  if (!attempt.loaded) throw Error(attempt.damage + attempt.lack);
+  return *std::move(attempt.loaded);
 }
 
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states) {
+  std::vector<std::string> lacks;  // from the newest checkpoint on
   for (const std::string& name : newest_first(folder)) {
-    std::string reason;
-    if (auto out = try_load((fs::path(folder) / name).string(), states, reason)) return out;
-    if (RankContext::current().rank() == 0) log_warning("{}; the checkpoint before it is tried", reason);
+    Attempt attempt = try_load((fs::path(folder) / name).string(), states);
+    const bool is_first = RankContext::current().rank() == 0;
+    if (is_first && !attempt.damage.empty()) log_warning("{}; the checkpoint before it is tried", attempt.damage);
+    if (!attempt.lack.empty()) lacks.push_back(attempt.lack);
+    if (!attempt.loaded) continue;
+    for (const std::string& lack : lacks)
+      if (is_first) log_warning("{}; {} is loaded", lack, attempt.loaded->folder());
+    return std::move(attempt.loaded);
   }
+  if (!lacks.empty()) fail("no checkpoint in {} can continue its run: {}", folder, lacks.front());
   return std::nullopt;
 }
 

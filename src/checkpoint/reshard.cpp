@@ -8,6 +8,7 @@
 #include "files/file_names.h"
 #include "files/manifest.h"
 #include "files/stream_writer.h"
+#include "save_checks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -55,6 +56,21 @@ void copy_document(const std::string& from, const std::string& to, CheckpointMan
   manifest.files[name] = out.finish();
 }
 
+// More files than rows would be empty.
+void check_file_count(const CheckpointManifest& manifest, int count, const std::string& what) {
+  require(count >= 1, "{}: the number of files must be at least 1, got {}", what, count);
+  std::int64_t most = 1;
+  std::string name;
+  for (const auto& [tensor, stored] : manifest.tensors) {
+    if (stored.type.ndim() == 0 || stored.type.dim(0) <= most) continue;
+    most = stored.type.dim(0);
+    name = tensor;
+  }
+  require(count <= most,
+          "{}: {} files are too many, because no tensor has more than {} row{}{}; give at most {} file{}", what, count,
+          most, most == 1 ? "" : "s", name.empty() ? "" : " (" + name + ")", most, most == 1 ? "" : "s");
+}
+
 }  // namespace
 
 void Checkpoint::reshard(const std::string& given, int count) const {
@@ -62,13 +78,16 @@ void Checkpoint::reshard(const std::string& given, int count) const {
   const std::string folder = without_end_slash(std::filesystem::path(given).lexically_normal().string());
   const std::string what = "cannot write " + folder;
   require(!std::filesystem::exists(folder), "{}: it exists", what);
-  require(count >= 1, "{}: the number of files must be at least 1, got {}", what, count);
+  check_file_count(*manifest_, count, what);
   verify_documents();
-  CheckpointManifest out{folder + std::string(kPartial), manifest_->tensors, {}};
+  CheckpointManifest out{folder + std::string(kPartial), manifest_->tensors, {}, manifest_->classes};
   for (auto& [name, tensor] : out.tensors) tensor.parts.clear();
   try {
-    std::filesystem::remove_all(out.folder);
-    make_folder(out.folder);
+    make_partial_folder(out.folder);
+  } catch (const Error& error) {
+    fail("{}: {}", what, error.what());
+  }
+  try {
     PieceFiles files(manifest_);
     for (int number = 0; number < count; ++number) write_rows(files, *manifest_, out, number, count);
     for (const auto& [name, file] : manifest_->files)

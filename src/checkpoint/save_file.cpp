@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -6,10 +9,14 @@
 #include "files/read_elements.h"
 #include "on_all_ranks.h"
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/random_access.h"
+#include "tessera/base/text.h"
 #include "tessera/checkpoint/regions.h"
 #include "tessera/checkpoint/save.h"
 #include "tessera/frontend/execution/rendezvous.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/execution/values_by_rank.h"
 #include "tessera/tensor/safetensors.h"
 
 namespace tessera {
@@ -60,20 +67,31 @@ SafetensorsHeader header_of(const StateDict& state) {
   return SafetensorsHeader::of(types, {{"format", "pt"}});
 }
 
+// Otherwise the file would have the names of one rank and the values of another tensor of the other ranks.
+void check_same_tensors(const SafetensorsHeader& header, const std::string& what) {
+  const auto hashes = gather_texts(*joined_world(), fmt::format("{:016x}", hash_text(header.str())));
+  require(
+      std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) { return hash == hashes.front(); }),
+      "{}: the ranks save tensors with other names or types, whose hashes are {}; all ranks must save the same state",
+      what, [&] { return values_by_rank(hashes); });
+}
+
 }  // namespace
 
 void save(const StateDict& state, const std::string& path, const SaveOptions& options) {
   const std::string what = "cannot save " + path;
-  const SafetensorsHeader header = header_of(state);
+  SafetensorsHeader header;
+  on_all_ranks(what, [&] { header = header_of(state); });
+  check_same_tensors(header, what);
   std::unique_ptr<NewFile> file;  // on the ranks that write
   on_all_ranks(what, [&] {
     if (!is_master_ordinal({.local = options.on_each_node})) return;
     require(!fs::exists(path) || fs::is_regular_file(path), "it is not a file");
-    file = std::make_unique<NewFile>(path, header);
+    file = std::make_unique<NewFile>(target_of_links(path), header);
   });
   std::exception_ptr failure;  // of this rank; the other ranks need it for the next tensors
   for (std::size_t i = 0; i < state.entries().size(); ++i) {
-    const Literal value = state.entries()[i].tensor.to_host();
+    const Literal value = current_value(state.entries()[i].tensor).to_host();
     if (!file || failure) continue;
     try {
       file->write(i, value.bytes());

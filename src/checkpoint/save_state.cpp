@@ -25,7 +25,7 @@ std::vector<std::pair<std::string, Type>> exported_types(const StateDict& state)
 
 void write_own_elements(const StateDict& state, const ModelFile& file, int rank, OutputFile& out) {
   for (std::size_t i = 0; i < file.tensors.size(); ++i) {
-    const Tensor& tensor = state.entries()[file.tensors[i]].tensor;
+    const Tensor tensor = current_value(state.entries()[file.tensors[i]].tensor);
     const StoredShard stored = stored_shard(tensor);
     const auto region = written_region(tensor.type(), stored.sharding, rank);
     if (!region) continue;
@@ -55,7 +55,7 @@ void write_own_files(const StateDict& state, const std::string& folder, const st
 void save_state(const StateDict& state, const std::string& folder, const SavePretrainedOptions& options) {
   const auto world = joined_world();
   const std::string what = "cannot save to " + folder;
-  for (const NamedTensor& entry : state.entries()) (void)stored_shard(entry.tensor);  // collective
+  for (const NamedTensor& entry : state.entries()) (void)stored_shard(current_value(entry.tensor));  // collective
   const std::vector<ModelFile> files = divide_into_files(exported_types(state), options.max_shard_bytes);
   const bool is_first = world->rank() == 0;
   try {

@@ -14,7 +14,7 @@ std::vector<SavedTensor> pin_states(const std::map<std::string, StateDict>& stat
   std::vector<SavedTensor> out;
   for (const auto& [group, state] : states)
     for (const NamedTensor& entry : state.entries()) {
-      StoredShard stored = stored_shard(entry.tensor);
+      StoredShard stored = stored_shard(current_value(entry.tensor));
       out.push_back({group + "/" + entry.name, entry.tensor.type(), entry.exported_dims, std::move(stored.sharding),
                      stored.shard.pin()});
     }

@@ -11,8 +11,8 @@ namespace tessera {
 namespace {
 
 // Adds lines to an error: every operand with type, sharding and source location, then the location of the op itself.
-void add_context(Error& error, const OpDef& op, const std::vector<Value>& operands, const NotesRef& notes) {
-  error.prefix(fmt::format("{}: ", op.name));
+void add_context(Error& error, std::string_view name, const std::vector<Value>& operands, const NotesRef& notes) {
+  error.prefix(fmt::format("{}: ", name));
   std::vector<const Instruction*> instructions;
   for (const Value& operand : operands) instructions.push_back(&operand.instruction());
   for (const auto& line : operand_lines(instructions)) error.note(line);
@@ -60,7 +60,7 @@ Value Builder::emit(const OpDef& op, const std::vector<Value>& operands, Attribu
   } catch (InternalError&) {
     throw;
   } catch (Error& error) {
-    add_context(error, op, operands, out.notes);
+    add_context(error, called_as.empty() ? op.name : called_as, operands, out.notes);
     throw;
   }
   out.attributes = std::move(attributes);

@@ -45,7 +45,8 @@ bool calls_computations(const Program& program) {
 // and branches do not need.
 Program with_simple_control_flow(const Program& program) {
   if (program.partitioned || !calls_computations(program)) return program;
-  return simplify_loops(simplify_branches(simplify(inline_calls(program))));
+  // Then simplifies again, because bodies now compute constants of the state and may need only a slice of them.
+  return simplify(simplify_loops(simplify_branches(simplify(inline_calls(program)))));
 }
 
 }  // namespace

@@ -39,9 +39,11 @@ Tensor BatchNorm::forward(const Tensor& x) {
           class_name(), features_, fmt::join(ndims_, " or "), features_, x.type());
   Tensor y;
   if (is_training() || running_mean_.is_null()) {
+    const std::int64_t count = x.element_count() / std::max<std::int64_t>(features_, 1);
+    require(count != 1, "{} computes statistics of the batch, which needs more than one value for each channel, got {}",
+            class_name(), x.type());
     const ChannelStatistics batch = channel_statistics(x);
-    if (is_training() && !running_mean_.is_null())
-      track(batch, static_cast<double>(x.element_count()) / static_cast<double>(std::max<std::int64_t>(features_, 1)));
+    if (is_training() && !running_mean_.is_null()) track(batch, static_cast<double>(count));
     y = normalize_channels(x, batch.mean, batch.variance, options_.epsilon);
   } else {
     y = normalize_channels(x, running_mean_.detach(), running_var_.detach(), options_.epsilon);

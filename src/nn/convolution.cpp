@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/convolution.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -29,6 +30,16 @@ double bound_of(const Dims& weight) {
   return 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan_in, 1)));
 }
 
+// `spatial` has the dims after the channels, such as `h, w`.
+void check_input(std::string_view name, const Tensor& x, std::int64_t channels, std::string_view spatial) {
+  (void)library_call({&x}, trace().call_site(std::source_location::current()), [&] {
+    const auto ndim = 3 + std::count(spatial.begin(), spatial.end(), ',');
+    require(x.ndim() == ndim && x.dim(1) == channels, "{} of {} channels needs x [n, {}, {}], got {}", name, channels,
+            channels, spatial, x.type());
+    return x;
+  });
+}
+
 Tensor with_bias(const Tensor& y, const Tensor& bias) { return bias.is_null() ? y : at_call(y) + per_channel(bias, y); }
 
 }  // namespace
@@ -43,6 +54,7 @@ Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, cons
 }
 
 Tensor Conv1d::forward(const Tensor& x) {
+  check_input("Conv1d", x, weight_.dim(1) * options_.groups, "l");
   return with_bias(conv1d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}),
                    bias_);
 }
@@ -59,6 +71,7 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size, con
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
+  check_input("Conv2d", x, weight_.dim(1) * options_.groups, "h, w");
   return with_bias(conv2d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}),
                    bias_);
 }
@@ -73,6 +86,7 @@ ConvTranspose1d::ConvTranspose1d(std::int64_t in, std::int64_t out, std::int64_t
 }
 
 Tensor ConvTranspose1d::forward(const Tensor& x) {
+  check_input("ConvTranspose1d", x, weight_.dim(0), "l");
   return with_bias(conv_transpose1d(at_call(x), weight_,
                                     {options_.stride, options_.padding, options_.output_padding, options_.dilation,
                                      options_.groups}),
@@ -90,6 +104,7 @@ ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, const Size2d
 }
 
 Tensor ConvTranspose2d::forward(const Tensor& x) {
+  check_input("ConvTranspose2d", x, weight_.dim(0), "h, w");
   return with_bias(conv_transpose2d(at_call(x), weight_,
                                     {options_.stride, options_.padding, options_.output_padding, options_.dilation,
                                      options_.groups}),

@@ -20,6 +20,11 @@ Linear::Linear(std::int64_t in, std::int64_t out, const Options& options) {
 }
 
 Tensor Linear::forward(const Tensor& x) {
+  (void)library_call({&x, &weight_}, trace().call_site(std::source_location::current()), [&] {
+    const std::int64_t in = weight_.dim(1);
+    require(x.ndim() >= 1 && x.dim(-1) == in, "Linear of {} inputs needs x [..., {}], got {}", in, in, x.type());
+    return x;
+  });
   const Tensor y = dot(at_call(x), weight_, {.lhs_contracting = {x.ndim() - 1}, .rhs_contracting = {1}});
   return bias_.is_null() ? y : at_call(y) + bias_;
 }

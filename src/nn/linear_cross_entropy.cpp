@@ -7,6 +7,8 @@
 
 #include "tessera/base/error.h"
 #include "tessera/frontend/control/checkpoint.h"
+#include "tessera/frontend/tracing/inner.h"
+#include "tessera/frontend/tracing/known_ids.h"
 
 namespace tessera::nn {
 namespace {
@@ -46,6 +48,11 @@ CrossEntropyParts linear_cross_entropy_parts(const Tensor& hidden, const Tensor&
   const std::int64_t size = hidden.dim(positions);
   const std::int64_t chunks = std::min(options.chunks, std::max<std::int64_t>(size, 1));
   if (chunks == 1) return parts_of_rows(hidden, weight, labels, options);
+  // Slices of the labels are computed values, which are not checked.
+  tessera::detail::check_ids(
+      labels,
+      {.function = "linear_cross_entropy", .what = "label", .count = weight.dim(0), .ignored = options.ignore_index},
+      {&hidden, &weight, &labels}, trace().call_site(std::source_location::current()));
   const auto of_chunk = checkpoint([&](const Tensor& h, const Tensor& l) {
     const CrossEntropyParts parts = parts_of_rows(h, weight, l, options);
     return std::vector<Tensor>{parts.sum, parts.count};

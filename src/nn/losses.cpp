@@ -5,6 +5,7 @@
 
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/inner.h"
+#include "tessera/frontend/tracing/known_ids.h"
 
 namespace tessera::nn {
 namespace {
@@ -80,6 +81,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
     rows.pop_back();
     require(labels.dims() == rows, "cross_entropy: logits {} need labels [{}], got {}", logits.type(),
             fmt::join(rows, ","), labels.type());
+    tessera::detail::check_ids(
+        labels,
+        {.function = "cross_entropy", .what = "label", .count = logits.dim(-1), .ignored = options.ignore_index},
+        {&logits, &labels}, where);
     // The class dim may be sharded. Therefore a comparison of positions selects the label instead of a gather.
     const Tensor ids = labels.dtype() == DType::kS64 ? labels : labels.to(DType::kS32);
     const Tensor classes = Tensor::iota(log_p.type().with_dtype(ids.dtype()), log_p.ndim() - 1);

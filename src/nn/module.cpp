@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/module.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/initialize.h"
+#include "tessera/frontend/tracing/initial_value.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/strategy.h"
 
@@ -36,27 +34,6 @@ void visit_modules(Module& module, const std::string& path, std::vector<NamedMod
   for (const auto& [name, child] : module.children()) visit_modules(*child, join_path(path, name), out);
 }
 
-// Returns the last name of a demangled class, without its template arguments: `Block` of `my::Block<float>`.
-std::string class_of(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
-                                                         std::free);
-  const std::string_view text = status == 0 ? demangled.get() : type.name();
-  std::string last;
-  int depth = 0;
-  for (const char c : text) {
-    if (c == '<' || c == '(' || c == '{') ++depth;
-    if (c == ')' || c == '}' || c == '>') {
-      --depth;
-    } else if (depth == 0 && c == ':') {
-      last.clear();
-    } else if (depth == 0) {
-      last += c;
-    }
-  }
-  return last;
-}
-
 }  // namespace
 
 detail::CallScope::CallScope(Module& module, const std::source_location& where) {
@@ -76,7 +53,7 @@ void detail::note_call(Error& error) { trace().note_call(error); }
 std::string_view Module::class_name() const {
   const std::type_info& type = typeid(*this);
   if (named_type_ == nullptr || *named_type_ != type) {
-    type_name_ = class_of(type);
+    type_name_ = class_name_of(type);
     named_type_ = &type;
   }
   return type_name_;
@@ -212,6 +189,7 @@ Tensor Module::register_parameter(std::string name, Tensor value, bool requires_
   check_new_name("parameter", name);
   require(!value.is_null(), "{}: parameter {} is null", class_name(), name);
   value.set_requires_grad(requires_grad);
+  tessera::detail::compute_as_initial_value(value);
   detail::apply_strategy(*this, name, value, false);
   add_shared_parameter(std::move(name), value);
   set_path(path_);
@@ -221,6 +199,7 @@ Tensor Module::register_parameter(std::string name, Tensor value, bool requires_
 Tensor Module::register_buffer(std::string name, Tensor value) {
   check_new_name("buffer", name);
   require(!value.is_null(), "{}: buffer {} is null", class_name(), name);
+  tessera::detail::compute_as_initial_value(value);
   detail::apply_strategy(*this, name, value, true);
   buffers_.push_back({std::move(name), value, value.dims()});
   set_path(path_);

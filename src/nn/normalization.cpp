@@ -17,8 +17,11 @@ Tensor in_wide_type(const Tensor& x) {
 }
 
 void check_width(std::string_view layer, const Tensor& x, std::int64_t width) {
-  require(x.ndim() >= 1 && x.dim(-1) == width, "{} of {} elements needs x [..., {}], got {}", layer, width, width,
-          x.type());
+  (void)library_call({&x}, trace().call_site(std::source_location::current()), [&] {
+    require(x.ndim() >= 1 && x.dim(-1) == width, "{} of {} elements needs x [..., {}], got {}", layer, width, width,
+            x.type());
+    return x;
+  });
 }
 
 // Mean 0 and variance 1 over the dims.
@@ -37,8 +40,8 @@ LayerNorm::LayerNorm(std::int64_t width, const Options& options) : width_(width)
 }
 
 Tensor LayerNorm::forward(const Tensor& x) {
-  if (!bias_.is_null()) return layer_norm(at_call(x), weight_, bias_, epsilon_);
   check_width("LayerNorm", x, width_);
+  if (!bias_.is_null()) return layer_norm(at_call(x), weight_, bias_, epsilon_);
   const Tensor normal = standardized(in_wide_type(x), epsilon_);
   const Tensor scaled = weight_.is_null() ? normal : normal * weight_.to(normal.dtype());
   return scaled.to(x.dtype());

@@ -254,17 +254,19 @@ const OpDef kAttention{.name = "attention",
                        .hlo_form = attention_in_hlo,
                        .flops = flops_attention};
 
-const OpDef kAttentionBackward{.name = "attention-backward",
-                               .min_operands = 6,
-                               .max_operands = 10,
-                               .reads_strides = true,
-                               .parse = parse_attributes<AttentionAttributes>,
-                               .infer = infer_backward,
-                               .evaluate = evaluate_attention_backward,
-                               .factors = factors_attention,
-                               .localize = localize_attention,
-                               .hlo_form = attention_backward_in_hlo,
-                               .flops = flops_attention};
+const OpDef kAttentionBackward{
+    .name = "attention-backward",
+    .min_operands = 6,
+    .max_operands = 10,
+    .reads_strides = true,
+    .parse = parse_attributes<AttentionAttributes>,
+    .infer = infer_backward,
+    .evaluate = evaluate_attention_backward,
+    .instead_of_gradient = "attention has no second derivatives; compute it with matmul() and softmax() instead",
+    .factors = factors_attention,
+    .localize = localize_attention,
+    .hlo_form = attention_backward_in_hlo,
+    .flops = flops_attention};
 
 }  // namespace rows
 

@@ -129,9 +129,10 @@ Values d_power(GradientContext& c) {
   const Value base = c.operand(0);
   const Value exponent = c.operand(1);
   Values out(2);
-  if (c.needs(0)) {  // 0 at exponent 0, even if base is 0
-    const Value lower = ops::power(base, ops::subtract(exponent, full_like(base, 1)));
+  if (c.needs(0)) {  // 0 at exponent 0, even if base is 0. Base 1 there, so that further derivatives are 0, too
     const Value is_flat = ops::compare(exponent, zero_like(exponent), CompareDirection::kEq);
+    const Value safe = ops::select(is_flat, full_like(base, 1), base);
+    const Value lower = ops::power(safe, ops::subtract(exponent, full_like(base, 1)));
     out[0] = ops::multiply(c.d_result(), ops::select(is_flat, zero_like(base), ops::multiply(exponent, lower)));
   }
   if (c.needs(1)) {  // 0 at base 0

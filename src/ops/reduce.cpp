@@ -164,26 +164,54 @@ std::vector<Value> gradient_extremum(GradientContext& c) {
   return out;
 }
 
-// d times the product of the other elements. Zeros are counted separately to avoid division by zero.
+// Element i becomes element i + shift along dim d; the elements without one become 1.
+Value moved_along(Value x, std::int64_t d, std::int64_t shift) {
+  std::vector<PaddingDim> padding(x.type().dims().size());
+  at(padding, d) = {shift, -shift, 0};
+  return ops::pad(x, ops::scalar(*x.builder, x.type().dtype(), 1), std::move(padding));
+}
+
+// The products of all elements before (direction 1) or behind (-1) each element along dim d.
+Value products_beside(Value x, std::int64_t d, std::int64_t direction) {
+  const std::int64_t size = at(x.type().dims(), d);
+  Value out = moved_along(x, d, direction);
+  for (std::int64_t reach = 1; reach + 1 < size; reach *= 2)
+    out = ops::multiply(out, moved_along(out, d, direction * reach));
+  return out;
+}
+
+// The product of the other elements of `dims`, for each element.
+Value product_of_others(Value x, Dims dims) {
+  if (dims.empty() || x.type().element_count() == 0) return full_like(x, 1);
+  const Dims sizes = x.type().dims();
+  const std::int64_t d = dims.back();
+  dims.pop_back();
+  Value out = full_like(x, 1);
+  if (at(sizes, d) > 1) {
+    const Value before = products_beside(x, d, 1);
+    out = ops::multiply(before, products_beside(x, d, -1));
+  }
+  if (dims.empty()) return out;
+  // Times the products of all other lines along d.
+  Dims places;
+  for (std::int64_t i = 0; i < isize(sizes); ++i)
+    if (i != d) places.push_back(i);
+  for (auto& other : dims) other -= other > d ? 1 : 0;
+  const Value lines = product_of_others(ops::reduce(x, Reduction::kProduct, {d}), std::move(dims));
+  return ops::multiply(out, ops::broadcast(lines, sizes, std::move(places)));
+}
+
+// d times the product of the other elements. No division, so that derivatives of every order are exact at zeros.
 std::vector<Value> gradient_product(GradientContext& c) {
   const Value x = c.operand(0);
-  const Dims dims = kept(c.view);
-  const auto spread = [&](Value v) { return ops::broadcast(v, x.type().dims(), dims); };
-  const auto equals = [](Value v, double number) {
-    return ops::compare(v, full_like(v, number), CompareDirection::kEq);
-  };
-  const Value is_zero = equals(x, 0);
-  const Value filled = ops::select(is_zero, full_like(x, 1), x);
-  const Value zeros = ops::reduce(ops::convert(is_zero, x.type().dtype()), Reduction::kSum, reduced(c.view));
-  const Value d_product = ops::multiply(c.d_result(), ops::reduce(filled, Reduction::kProduct, reduced(c.view)));
-  const Value nothing = full_like(c.result, 0);
   const Value init = ops::splat(c.operand(1), c.result.type().dims());
-  // Without zeros, every element has a gradient_reduce; with one zero, only this zero does.
-  const Value scaled = ops::multiply(d_product, init);
-  const Value without = spread(ops::select(equals(zeros, 0), scaled, nothing));
-  const Value with_one = spread(ops::select(equals(zeros, 1), scaled, nothing));
-  return {c.needs(0) ? ops::divide(ops::select(is_zero, with_one, without), filled) : Value{},
-          c.needs(1) ? sum_all(ops::select(equals(zeros, 0), d_product, nothing)) : Value{}};
+  std::vector<Value> out(2);
+  if (c.needs(0)) {
+    const Value d = ops::broadcast(ops::multiply(c.d_result(), init), x.type().dims(), kept(c.view));
+    out[0] = ops::multiply(d, product_of_others(x, reduced(c.view)));
+  }
+  if (c.needs(1)) out[1] = sum_all(ops::multiply(c.d_result(), ops::reduce(x, Reduction::kProduct, reduced(c.view))));
+  return out;
 }
 
 std::vector<Value> gradient_reduce(GradientContext& c) {

@@ -52,6 +52,12 @@ std::string CombinedOptimizer::note() const {
   return out;
 }
 
+std::string CombinedOptimizer::class_name() const {
+  std::string out;
+  for (const auto& optimizer : optimizers_) out += (out.empty() ? "" : " and ") + optimizer->class_name();
+  return "CombinedOptimizer of " + out;
+}
+
 void CombinedOptimizer::set_condition(const Tensor& applies, const Tensor& skipped) {
   for (const auto& optimizer : optimizers_) optimizer->set_condition(applies, skipped);
 }

@@ -21,18 +21,18 @@ ExponentialMovingAverage::ExponentialMovingAverage(std::vector<Tensor> parameter
   require(!parameters_.empty(), "an average needs at least one parameter");
 }
 
-// Of update number `updates_`, where 1 is the first.
+// Of update number `*updates_`, where 1 is the first.
 double ExponentialMovingAverage::decay() const {
-  if (updates_ <= 1) return 0;
+  if (*updates_ <= 1) return 0;
   if (!options_.use_num_updates) return options_.decay;
-  const auto count = static_cast<double>(updates_);
+  const auto count = static_cast<double>(*updates_);
   return std::min(options_.decay, (1 + count) / (10 + count));
 }
 
 void ExponentialMovingAverage::update(std::source_location where) {
   const TraceScope scope("ema", "");
   trace().builder().default_notes = trace().notes(where);
-  trace().at_each_call([this] { ++updates_; }, [this] { --updates_; });
+  trace().at_each_call([updates = updates_] { ++*updates; }, [updates = updates_] { --*updates; });
   const Tensor kept = Tensor::scalar(DType::kF64, [this] { return decay(); });
   for (int i = 0; i < isize(parameters_); ++i) {
     const Tensor& parameter = at(parameters_, i);
@@ -45,7 +45,7 @@ void ExponentialMovingAverage::update(std::source_location where) {
 }
 
 void ExponentialMovingAverage::swap(std::source_location /*where*/) {
-  require(updates_ > 0, "the averages have no values before the first update()");
+  require(*updates_ > 0, "the averages have no values before the first update()");
   for (int i = 0; i < isize(parameters_); ++i) {
     Tensor& parameter = at(parameters_, i);
     require(parameter.dtype() == update_dtype(parameter),
@@ -62,15 +62,13 @@ StateDict ExponentialMovingAverage::state_dict() const {
   std::vector<NamedState> states;
   for (int i = 0; i < isize(parameters_); ++i) averages_.append_to(states, i);
   for (auto& state : states) out.add({std::move(state.name), std::move(state.tensor), {}});
-  out.add({kUpdatesName, Tensor::from_host(scalar_of(DType::kS64, static_cast<double>(updates_))), {}});
+  out.add_number(kUpdatesName, {.get = [updates = updates_] { return *updates; },
+                                .set = [updates = updates_](std::int64_t count) { *updates = count; }});
   return out;
 }
 
 LoadStateResult ExponentialMovingAverage::load_state_dict(const StateDict& source, const LoadStateOptions& options) {
-  LoadStateResult result = load_state(state_dict(), source, "the average", options);
-  if (const NamedTensor* updates = source.find(kUpdatesName))
-    updates_ = static_cast<std::int64_t>(updates->tensor.item());
-  return result;
+  return load_state(state_dict(), source, "the average", options);
 }
 
 }  // namespace tessera::optim

@@ -76,17 +76,26 @@ std::string Optimizer::note() const {
       asked_format_ == StateFormat::kInt8 ? "8 bits" : "bf16");
 }
 
+std::string Optimizer::class_name() const { return class_name_of(typeid(*this)); }
+
 StateDict Optimizer::state_dict() const {
   StateDict out;
+  out.set_class_name(class_name());
   for (auto& state : named_state()) out.add({std::move(state.name), std::move(state.tensor), {}});
-  out.add({kStepName, Tensor::from_host(scalar_of(DType::kS64, static_cast<double>(steps_))), {}});
+  const std::weak_ptr<Optimizer> weak = self_;  // a StateDict may exist longer than the optimizer
+  out.add_number(kStepName, {.get = [weak]() -> std::optional<std::int64_t> {
+                               if (const auto self = weak.lock()) return self->step_count();
+                               return std::nullopt;
+                             },
+                             .set =
+                                 [weak](std::int64_t steps) {
+                                   if (const auto self = weak.lock()) self->set_step_count(steps);
+                                 }});
   return out;
 }
 
 LoadStateResult Optimizer::load_state_dict(const StateDict& source, const LoadStateOptions& options) {
-  LoadStateResult result = load_state(state_dict(), source, "the optimizer", options);
-  if (const NamedTensor* step = source.find(kStepName)) set_step_count(static_cast<std::int64_t>(step->tensor.item()));
-  return result;
+  return load_state(state_dict(), source, "the optimizer", options);
 }
 
 // ---- for subclasses ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "stochastic_rounding.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/structural.h"
@@ -39,7 +40,10 @@ Tensor zeros_for(const Tensor& parameter, const Type& type, std::optional<Shardi
 }
 
 void place_variable(const Tensor& variable, const std::optional<Sharding>& sharding) {
-  if (Node& node = *variable.impl().node; node.is_deferred()) node.sharding = sharding;
+  if (Node& node = *variable.impl().node; node.is_deferred())
+    node.sharding = sharding;
+  else if (sharding && sharding->is_tiled())
+    shard_complete_value(variable, *sharding);  // of a checkpoint that was loaded before the first gradient
 }
 
 void assign_where(Tensor variable, const Tensor& value, const Tensor& applies) {

@@ -117,9 +117,10 @@ double Schedule::factor(std::int64_t step) const {
 bool Schedule::is_better(double metric) const {
   if (!plateau_.best) return !std::isnan(metric);
   const bool is_min = arguments_.mode == "min";
-  const double margin =
-      arguments_.threshold_mode == "rel" ? *plateau_.best * arguments_.threshold : arguments_.threshold;
-  return is_min ? metric < *plateau_.best - margin : metric > *plateau_.best + margin;
+  const double margin = is_min ? -arguments_.threshold : arguments_.threshold;
+  // A product, because the difference of an infinity and a part of it is NaN.
+  const double bound = arguments_.threshold_mode == "rel" ? *plateau_.best * (1 + margin) : *plateau_.best + margin;
+  return is_min ? metric < bound : metric > bound;
 }
 
 void Schedule::note_metric(double metric) {

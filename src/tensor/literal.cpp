@@ -229,19 +229,52 @@ std::string element_text(T value) {
   }
 }
 
-// Calls print(element) for each element, and writes the braces of all dims around them.
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+
+// Calls print(element) for each element from `next` on, and writes the braces of all dims around them. Of a dim with
+// more than 2 * edge elements, it writes only the first and the last `edge`.
 template <class Print>
-void print_dim(const Literal& array, int dim, std::int64_t& next, std::string& out, const Print& print) {
-  if (dim == array.type().ndim()) {
+void print_dim(const Literal& array, int dim, std::int64_t& next, std::string& out, const Print& print,
+               std::int64_t edge) {
+  const Type& type = array.type();
+  if (dim == type.ndim()) {
     out += print(next++);
     return;
   }
+  std::int64_t each = 1;
+  for (int d = dim + 1; d < type.ndim(); ++d) each *= type.dim(d);
+  const std::string_view separator = dim + 1 == type.ndim() ? "," : ", ";
+  const std::int64_t size = type.dim(dim);
+  const bool is_cut = size / 2 > edge || (size / 2 == edge && size % 2 != 0);
   out += '{';
-  for (std::int64_t i = 0; i < array.type().dim(dim); ++i) {
-    if (i > 0) out += dim + 1 == array.type().ndim() ? "," : ", ";
-    print_dim(array, dim + 1, next, out, print);
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (i > 0) out += separator;
+    if (is_cut && i == edge) {
+      out += "...";
+      out += separator;
+      next += (size - 2 * edge) * each;
+      i = size - edge;
+    }
+    print_dim(array, dim + 1, next, out, print, edge);
   }
   out += '}';
+}
+
+// Text of an array that has elements.
+std::string text_of_elements(const Literal& array, std::int64_t edge) {
+  std::string out;
+  std::int64_t next = 0;
+  if (is_narrow(array.type().dtype())) {
+    print_dim(
+        array, 0, next, out, [&](std::int64_t i) { return element_text(element_as_double(array, i)); }, edge);
+    return out;
+  }
+  visit_any_dtype(array.type().dtype(), [&]<class T>() {
+    const auto data = array.data<T>();
+    print_dim(
+        array, 0, next, out, [&](std::int64_t i) { return element_text(T(at(data, i))); }, edge);
+  });
+  return out;
 }
 
 }  // namespace
@@ -263,18 +296,18 @@ std::string Literal::str() const {
       if (rows > kMostRows / type_.dim(d)) return "{...}";
       rows *= type_.dim(d);
     }
-    print_dim(*this, 0, next, out, [](std::int64_t) { return std::string(); });
+    print_dim(
+        *this, 0, next, out, [](std::int64_t) { return std::string(); }, kAll);
     return out;
   }
-  if (is_narrow(type_.dtype())) {
-    print_dim(*this, 0, next, out, [&](std::int64_t i) { return element_text(element_as_double(*this, i)); });
-    return out;
-  }
-  visit_any_dtype(type_.dtype(), [&]<class T>() {
-    const auto data = this->data<T>();
-    print_dim(*this, 0, next, out, [&](std::int64_t i) { return element_text(T(at(data, i))); });
-  });
-  return out;
+  return text_of_elements(*this, kAll);
+}
+
+std::string Literal::summary() const {
+  constexpr std::int64_t kMostElements = 1000;
+  constexpr std::int64_t kEdge = 3;
+  const bool is_cut = type_.is_array() && origin_.empty() && type_.element_count() > kMostElements;
+  return is_cut ? text_of_elements(*this, kEdge) : str();
 }
 
 }  // namespace tessera

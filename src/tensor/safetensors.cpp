@@ -188,6 +188,9 @@ SafetensorsHeader SafetensorsHeader::of(const std::vector<std::pair<std::string,
   std::uint64_t offset = 0;
   for (const auto& [name, type] : tensors) {
     require(type.is_array(), "safetensors: {} is {}, but only arrays can be written", escape_controls(name), type);
+    require(name != "__metadata__",
+            "safetensors: a tensor cannot be named __metadata__, which has a meaning in the format");
+    require(is_utf8(name), "safetensors: the name of a tensor must be UTF-8, got \"{}\"", escape_controls(name));
     require(names.insert(name).second, "safetensors: two tensors are named {}",
             [&, one = name] { return escape_controls(one); });
     const auto bytes = static_cast<std::uint64_t>(type.byte_size());

@@ -124,12 +124,12 @@ void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("overwrite_output_dir", a.overwrite_output_dir, "write into output_dir even if it holds a run")
       .choice("save_strategy", a.save_strategy, {"no", "steps", "epoch", "best"},
               "when to write output_dir/checkpoint-N")
-      .flag("save_steps", a.save_steps, "updates between two checkpoints")
+      .flag("save_steps", a.save_steps, "updates between two checkpoints; below 1: a fraction of all updates")
       .flag("save_total_limit", a.save_total_limit, "keep only this many newest checkpoints [all]")
       .flag("save_only_model", a.save_only_model, "checkpoints without optimizer state, which cannot be resumed")
       .choice("eval_strategy", a.eval_strategy, {"no", "steps", "epoch"}, "when to evaluate during the training")
       .alias("evaluation_strategy", "eval_strategy")
-      .flag("eval_steps", a.eval_steps, "updates between two evaluations [logging_steps]")
+      .flag("eval_steps", a.eval_steps, "updates between two evaluations, or a fraction of all [logging_steps]")
       .flag("eval_delay", a.eval_delay, "updates (with epoch: epochs) before the first evaluation")
       .flag("eval_on_start", a.eval_on_start, "evaluate before the first update")
       .flag("load_best_model_at_end", a.load_best_model_at_end,
@@ -151,7 +151,7 @@ void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {
 void add_log_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("log")
       .choice("logging_strategy", a.logging_strategy, {"no", "steps", "epoch"}, "when to write an entry of the log")
-      .flag("logging_steps", a.logging_steps, "updates between two entries of the log")
+      .flag("logging_steps", a.logging_steps, "updates between two entries of the log, or a fraction of all")
       .flag("logging_first_step", a.logging_first_step, "log the first update too")
       .choice("logging_format", a.logging_format, {"short", "mmf"},
               "form of the log's lines: short, or with mmf's fields")

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "kept_random_state.h"
 #include "reproducible_norm.h"
 #include "tessera/base/error.h"
 #include "tessera/frontend/execution/step.h"
@@ -48,6 +49,7 @@ std::vector<double> read_predictions(const std::vector<std::pair<Tensor, std::in
 std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samples, const OnProgress& on_progress) {
   const std::int64_t size = std::min(samples, task.held_out());
   nn::PretrainedModel& model = *task.setup().network;
+  const KeptRandomState kept;
   model.eval();
   // The losses are added up on the device, so that no batch waits until its loss is read.
   Tensor sum = Tensor::scalar(DType::kF64, 0);
@@ -85,6 +87,7 @@ std::optional<std::vector<double>> predict(nn::PretrainedModel& model, data::Loa
   std::vector<std::pair<Tensor, std::int64_t>> predictions;
   std::int64_t done = 0;
   bool is_complete = true;
+  const KeptRandomState kept;
   model.eval();
   run_evaluation([&] {
     for (const data::Batch& batch : batches) {

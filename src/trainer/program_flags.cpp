@@ -20,7 +20,10 @@ namespace tessera::trainer {
 namespace {
 
 void add_text_flags(TrainingArguments& a, ArgumentParser& parser) {
-  parser.flag("train_file", a.train_file, "text to train on")
+  const char* const forms = a.program == TrainingProgram::kClm
+                                ? "a text file, .jsonl, a folder of both, or a token file"
+                                : "a text file, .jsonl, or a folder of both";
+  parser.flag("train_file", a.train_file, fmt::format("text to train on: {}", forms))
       .flag("validation_file", a.validation_file, "text to evaluate on, instead of a part of train_file")
       .flag("dataset_name", a.dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, such as wikitext")
       .flag("dataset_config_name", a.dataset_config_name,
@@ -62,6 +65,8 @@ void add_bert_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("config_name", a.config_name,
             "config.json of a BERT, or tiny, bert-base-uncased or bert-large-uncased; default: that of "
             "model_name_or_path")
+      .flag("config_overrides", a.config_overrides,
+            "values that replace those of the configuration, as in vocab_size=260")
       .flag("tokenizer_name", a.tokenizer_name,
             "vocab.txt, tokenizer.json, or a folder with one; the tokenizer of model_name_or_path, if it has one, "
             "replaces "
@@ -196,8 +201,11 @@ void check_predictions(const TrainingArguments& a) {
 }
 
 void check_texts_with_labels(const TrainingArguments& a) {
-  require(!a.train_file.empty() || !a.task_name.empty() || a.dry_run,
+  require(!a.train_file.empty() || !a.task_name.empty() || a.dry_run || !a.do_train,
           "--train_file is needed: a TSV file with a header; or --task_name: a task of GLUE");
+  require(a.do_train || a.dry_run || !a.train_file.empty() || !a.task_name.empty() || !a.validation_file.empty() ||
+              a.do_predict,
+          "--do_train false needs --validation_file, or --do_predict with --test_file");
   require(a.data_dir.empty() || !a.task_name.empty(), "--data_dir {} needs --task_name: the task of GLUE", a.data_dir);
   require(a.data_dir.empty() || a.train_file.empty(), "--data_dir and --train_file exclude each other");
   check_predictions(a);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the training loop reads, prints and logs.
+#include <fmt/ranges.h>
+
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "run/mmf_log.h"
@@ -37,6 +40,7 @@ void Trainer::Run::note_reading(double rate, bool logs) {
                        .tokens = state_.num_input_tokens_seen,
                        .time = Clock::now(),
                        .logs = logs});
+  last_norm_ = started_.norm;
   started_ = {};
   runner_.restart_loss_sum();
 }
@@ -51,6 +55,11 @@ void Trainer::Run::take_readings(std::int64_t except) {
 
 void Trainer::Run::take(const Reading& reading) {
   const double sum = reading.loss_sum.item();
+  if (!std::isfinite(sum)) {
+    // Parameters whose next loss is not finite would only replace better checkpoints.
+    drops_save_ = reading.last_step - reading.steps == saved_update_;
+    if (!drops_save_) best_.finish();  // all ranks are here, so the save in flight can be completed
+  }
   require(std::isfinite(sum), "the loss is {} at {}", sum, [&] {
     return reading.steps == 1
                ? fmt::format("step {}", reading.last_step)
@@ -65,6 +74,15 @@ void Trainer::Run::take(const Reading& reading) {
   loss_of_run_ += sum;
   read_at_ = reading.time;
   if (reading.logs) log(reading);
+}
+
+// The loss precedes the update. Whether the new parameters are finite shows in the norm of the gradients.
+void Trainer::Run::check_norm() {
+  if (last_norm_.is_null()) return;
+  const double norm = std::fabs(last_norm_.item());  // without the sign of a NaN
+  if (!std::isfinite(norm)) best_.finish();
+  require(std::isfinite(norm), "the norm of the gradients is {} at step {}; this update is not saved", norm,
+          state_.global_step);
 }
 
 std::optional<double> Trainer::Run::utilization(double units_per_second) const {
@@ -85,6 +103,36 @@ void Trainer::Run::print(const std::string& text) {
     has_lost_output_ = true;
     log_warning("{}; the run continues", error.what());
   }
+}
+
+std::string Trainer::Run::step_text() const {
+  return fmt::format("step {:>{}}  ", state_.global_step, std::to_string(steps_).size());
+}
+
+std::string Trainer::Run::resumed_text() const {
+  const std::int64_t step = state_.global_step;
+  if (step > steps_)
+    return fmt::format("resumed    {}: step {}, but the run has only {} updates: it is complete already\n",
+                       resumed_from_, step, steps_);
+  return fmt::format("resumed    {}: step {} of {}{}\n", resumed_from_, step, steps_,
+                     step == steps_ && arguments_.do_train ? ": the run is complete already" : "");
+}
+
+std::string Trainer::Run::saved_text() const {
+  if (!saves() || !arguments_.do_train) return "";
+  std::vector<std::string> parts;
+  if (has_saved_model_) parts.emplace_back("the model");
+  std::vector<std::string> names;
+  for (const auto& [step, path] : checkpoints_in(arguments_.output_dir)) {
+    const std::filesystem::path folder = path;
+    if (std::filesystem::exists(folder / "manifest.json")) names.push_back(folder.filename().string());
+  }
+  constexpr std::size_t kMostNamed = 4;
+  if (names.size() > kMostNamed)
+    parts.push_back(fmt::format("{} checkpoints from {} to {}", names.size(), names.front(), names.back()));
+  else
+    parts.insert(parts.end(), names.begin(), names.end());
+  return parts.empty() ? "" : fmt::format("saved      {}: {}", arguments_.output_dir, fmt::join(parts, ", "));
 }
 
 // The memory and the collectives of the first program of a training.

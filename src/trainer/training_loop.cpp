@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <utility>
 
+#include "flags/changed_flags.h"
 #include "flags/input_files.h"
+#include "kept_random_state.h"
 #include "run/output_folder.h"
 #include "run/run_figures.h"
 #include "tessera/base/error.h"
@@ -38,6 +41,7 @@ Trainer::Run::Run(const TrainingArguments& arguments, Task& task)
       rows_(arguments.micro_batch_rows(setup_.data_shards)),
       loader_(task.loader()),
       steps_(arguments.total_steps(loader_.len())),
+      intervals_(Intervals::of(arguments, steps_)),
       units_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * task.units_per_row())),
       flops_per_step_(task.flops(units_per_step_)),
       schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
@@ -73,8 +77,7 @@ int Trainer::Run::execute() {
   if (arguments_.has_overrides) print("configuration\n" + arguments_.configuration());
   print(banner(arguments_, setup_, task_.model_text(), task_.rows_text()));
   resume();
-  if (!resumed_from_.empty())
-    print(fmt::format("resumed    {}: step {} of {}\n", resumed_from_, state_.global_step, steps_));
+  if (!resumed_from_.empty()) print(resumed_text());
   print(peak_line(peak_));
   print(sharding_report(setup_));
   const CommunicationSeconds before = communication_seconds();
@@ -84,11 +87,15 @@ int Trainer::Run::execute() {
   if (const std::string line = overlap_line(before); !line.empty()) print(line);
   if (const std::string lines = host_.line(); !lines.empty()) print(lines);
   if (arguments_.load_best_model_at_end && !is_stopped())
-    if (const std::string line = best_.load(setup_); !line.empty()) print(line);
+    if (const std::string line = best_.load(setup_); !line.empty()) {
+      has_best_model_ = true;
+      print(line);
+    }
   if (arguments_.do_train && !arguments_.output_dir.empty() && !is_stopped()) save_model("");
   bar_.finish();
   if (arguments_.do_eval && task_.held_out() > 0 && !is_stopped()) evaluate("");
   if (!is_stopped()) {
+    const KeptRandomState kept;
     const std::string text = task_.finish(showing(std::string(task_.final_work()), std::string(task_.unit())));
     bar_.erase();
     if (!text.empty()) print(text);
@@ -96,6 +103,8 @@ int Trainer::Run::execute() {
   bar_.finish();
   state_writer_.finish();
   if (writes_state()) state_.save(arguments_.output_dir);
+  if (const std::string text = saved_text(); !text.empty()) print(text);
+  if (const std::string failures = saver_.failures(); is_master_ && !failures.empty()) log_warning("{}", failures);
   if (stop_signal_ == 0) return 0;
   if (is_master_) log_line(LogLevel::kError, stop_message());
   constexpr int kKilledBySignal = 128;
@@ -105,17 +114,30 @@ int Trainer::Run::execute() {
 void Trainer::Run::save_model(const std::string& folder) {
   require(!folder.empty() || !arguments_.output_dir.empty(), "save_model: give a folder, or set output_dir");
   const profiler::Trace scope("save the model");
+  if (!has_best_model_) check_norm();
   const std::string& place = folder.empty() ? arguments_.output_dir : folder;
   save_pretrained(*setup_.network, place);
   if (is_master_) save_tokenizer(place);
-  if (place == arguments_.output_dir) saver_.delete_replaced();
+  if (place != arguments_.output_dir) return;
+  has_saved_model_ = true;
+  saver_.delete_replaced();
 }
 
 // ---- the loop -------------------------------------------------------------------------------------------------------------
 
 TrainOutput Trainer::Run::train() {
   resume();
+  try {
+    return run_updates();
+  } catch (...) {
+    finish_save_after_error();
+    throw;
+  }
+}
+
+TrainOutput Trainer::Run::run_updates() {
   control_ = {};
+  drops_save_ = false;
   loss_of_run_ = 0;
   steps_of_run_ = 0;
   first_program_ = lazy_counters().compilations;
@@ -124,11 +146,12 @@ TrainOutput Trainer::Run::train() {
   start_ = read_at_ = window_.start = Clock::now();
   exposed_before_ = exposed_communication();
   call(&TrainerCallback::on_train_begin);
-  if (arguments_.eval_on_start && task_.held_out() > 0)
-    if (const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step)); !result) return {};
+  if (arguments_.eval_on_start && resumed_from_.empty() && task_.held_out() > 0) evaluate(step_text());
+  evaluate_missed();
   call(&TrainerCallback::on_epoch_begin);
   for (std::int64_t n = state_.global_step + 1; n <= steps_ && stop_signal_ == 0 && !control_.should_training_stop; ++n)
     update(n);
+  if (unnoted_steps_ > 0) note_reading(0, false);  // an evaluation has ended the training
   take_readings(0);
   host_.stop();
   best_.finish();
@@ -207,18 +230,21 @@ void Trainer::Run::begin_output() {
   if (!saves()) return;
   save_arguments();
   if (arguments_.save_strategy != "no") save_tokenizer(arguments_.output_dir);
-  if (resumed_from_.empty()) saver_.set_replaced(replaced_checkpoints(arguments_));
+  if (resumed_from_.empty())
+    saver_.set_replaced(replaced_checkpoints(arguments_));
+  else
+    saver_.continue_from(resumed_from_, state_.best_model_checkpoint);
 }
 
 // What the arguments ask for after an update. Callbacks may change it.
 void Trainer::Run::decide(double epoch_before) {
   const std::int64_t n = state_.global_step;
-  control_.should_log = is_due(arguments_.logging_strategy, arguments_.logging_steps, epoch_before) ||
-                        (n == 1 && arguments_.logging_first_step);
+  control_.should_log =
+      is_due(arguments_.logging_strategy, intervals_.log, epoch_before) || (n == 1 && arguments_.logging_first_step);
   const double past = arguments_.eval_strategy == "epoch" ? state_.epoch : static_cast<double>(n);
   control_.should_evaluate =
-      is_due(arguments_.eval_strategy, arguments_.evaluation_interval(), epoch_before) && past >= arguments_.eval_delay;
-  control_.should_save = is_due(arguments_.save_strategy, arguments_.save_steps, epoch_before);
+      is_due(arguments_.eval_strategy, intervals_.evaluate, epoch_before) && past >= arguments_.eval_delay;
+  control_.should_save = is_due(arguments_.save_strategy, intervals_.save, epoch_before);
 }
 
 // Whether something is due that happens at the end, and every `steps` updates or after every epoch.
@@ -230,15 +256,18 @@ bool Trainer::Run::is_due(const std::string& strategy, std::int64_t steps, doubl
 }
 
 void Trainer::Run::evaluate_and_save() {
-  const bool evaluates = control_.should_evaluate && task_.held_out() > 0 && stop_signal_ == 0;
+  evaluation_due_ = control_.should_evaluate && task_.held_out() > 0;
+  save_due_ = !arguments_.output_dir.empty() && (control_.should_save || saves_at_early_end());
+  const bool evaluates = evaluation_due_ && stop_signal_ == 0;
   const auto saves_at_stop = [&] {
     return stop_signal_ != 0 && !arguments_.output_dir.empty() && arguments_.save_strategy != "no";
   };
-  bool saves = !arguments_.output_dir.empty() && control_.should_save;
+  bool saves = save_due_;
   if (!evaluates && !saves && !saves_at_stop()) return;
   const bool measures = host_.stop();
   if (evaluates) saves = evaluate_update(saves);
   if (saves || saves_at_stop()) {
+    best_.finish_earlier();
     save_run();
     stop_watcher_.ask_next();  // a save may take longer than many updates
     call(&TrainerCallback::on_save);
@@ -249,12 +278,32 @@ void Trainer::Run::evaluate_and_save() {
 // Returns whether the update is then saved.
 bool Trainer::Run::evaluate_update(bool saves) {
   take_readings(0);
-  const auto result = evaluate(fmt::format("step {:>6}  ", state_.global_step));
+  const auto result = evaluate(step_text());
   if (!result) return saves;
+  evaluation_due_ = false;
   if (schedule_.needs_metric()) schedule_.note_metric(chosen_metric(arguments_, *result));
-  if (arguments_.save_strategy == "best") saves = best_.is_better(*result);
+  saves = saves || saves_at_early_end();
+  if (arguments_.save_strategy == "best") {
+    best_.finish();  // a checkpoint that could not be saved is not the best one
+    saves = best_.is_better(*result);
+  }
   if (saves && (arguments_.compares_checkpoints() || arguments_.save_strategy == "best")) best_.note(*result);
   return saves;
+}
+
+// The evaluation that a signal prevented after the last update of the run that this one continues.
+void Trainer::Run::evaluate_missed() {
+  if (!evaluation_due_) return;
+  if (begins_output_) begin_output();
+  control_.should_evaluate = true;
+  control_.should_save = save_due_;
+  evaluate_and_save();
+}
+
+// Whether the last update before the end is saved although it is not the last one of the run.
+bool Trainer::Run::saves_at_early_end() const {
+  const std::string& strategy = arguments_.save_strategy;
+  return control_.should_training_stop && !arguments_.output_dir.empty() && strategy != "no" && strategy != "best";
 }
 
 void Trainer::Run::call(Event event, const LogEntry* log, const Metrics* metrics) {
@@ -268,6 +317,7 @@ void Trainer::Run::save_run() {
   const profiler::Trace scope("save");
   if (unnoted_steps_ > 0) note_reading(0, false);
   take_readings(0);
+  check_norm();
   for (const auto& callback : callbacks_)
     if (!callback->name().empty())
       state_.stateful_callbacks.insert_or_assign(std::string(callback->name()), callback->state());
@@ -275,7 +325,22 @@ void Trainer::Run::save_run() {
   run.samples = loader_.state().samples;
   run.unlogged_loss = window_.loss;
   run.unlogged_steps = window_.steps;
+  run.epochs_before = epochs_before_;
+  run.evaluation_due = evaluation_due_;
+  run.save_due = evaluation_due_ && save_due_;
+  saved_update_ = state_.global_step;
   saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
+}
+
+// Not with several ranks: the others may be in another collective, and would wait for this rank. An error that all ranks
+// find together has completed the save before.
+void Trainer::Run::finish_save_after_error() {
+  if (joined_world()->size() > 1 || drops_save_) return;
+  try {
+    best_.finish();
+  } catch (const std::exception& error) {
+    log_warning("{}", error.what());
+  }
 }
 
 ResumeState Trainer::Run::state_of_data() const {
@@ -292,13 +357,14 @@ void Trainer::Run::resume() {
   ResumeState run = state_of_data();
   resumed_from_ = resume_run(arguments_, setup_, state_, run);
   if (!resumed_from_.empty()) {
+    if (is_master_ && arguments_.do_train) warn_of_changed_flags(arguments_, resumed_from_);
     if (is_master_ && state_.train_batch_size != rows_)
       log_warning("the run had batches of {0} rows, now they have {1}; --global_batch_size {0} continues it as it was",
                   state_.train_batch_size, rows_);
-    if (arguments_.ignore_data_skip)
-      epochs_before_ = state_.epoch;
-    else
-      loader_.seek(run.samples);
+    epochs_before_ = arguments_.ignore_data_skip ? state_.epoch : run.epochs_before;
+    if (!arguments_.ignore_data_skip) loader_.seek(run.samples);
+    evaluation_due_ = run.evaluation_due;
+    save_due_ = run.save_due;
     schedule_.set_state(run.schedule);
     best_.find_beside(resumed_from_);
     window_.loss = run.unlogged_loss;
@@ -310,7 +376,7 @@ void Trainer::Run::resume() {
   }
   state_.max_steps = steps_;
   state_.num_train_epochs = arguments_.num_train_epochs;
-  state_.logging_steps = arguments_.logging_steps;
+  state_.logging_steps = intervals_.log;
   state_.train_batch_size = rows_;
 }
 

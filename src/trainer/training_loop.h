@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "flags/intervals.h"
 #include "run/best_model.h"
 #include "run/host_share.h"
 #include "run/log_files.h"
@@ -63,16 +64,20 @@ class Trainer::Run {
   };
 
   // training_loop.cpp
+  TrainOutput run_updates();
   void update(std::int64_t n);
   void follow_update(double rate, double epoch_before);
   void decide(double epoch_before);
   [[nodiscard]] bool is_due(const std::string& strategy, std::int64_t steps, double epoch_before) const;
   void evaluate_and_save();
   bool evaluate_update(bool saves);
+  void evaluate_missed();
+  [[nodiscard]] bool saves_at_early_end() const;
   void begin_output();
   void save_arguments() const;
   void save_tokenizer(const std::string& folder) const;
   void save_run();
+  void finish_save_after_error();
   void resume();
   [[nodiscard]] ResumeState state_of_data() const;
   void call(Event event, const LogEntry* log = nullptr, const Metrics* metrics = nullptr);
@@ -87,6 +92,7 @@ class Trainer::Run {
   void note_reading(double rate, bool logs);
   void take_readings(std::int64_t except);
   void take(const Reading& reading);
+  void check_norm();
   void log(const Reading& reading);
   [[nodiscard]] std::string line_of(const LogEntry& entry, double seconds) const;
   void add_to_log(const LogEntry& entry);
@@ -94,6 +100,11 @@ class Trainer::Run {
   void report_program();
   void report_work();
   void print(const std::string& text);
+  /// `step  20  `, as in the lines of the log.
+  [[nodiscard]] std::string step_text() const;
+  [[nodiscard]] std::string resumed_text() const;
+  /// What this run leaves in output_dir; "" if nothing.
+  [[nodiscard]] std::string saved_text() const;
   [[nodiscard]] std::optional<double> utilization(double units_per_second) const;
   OnProgress showing(std::string what, std::string unit);
 
@@ -105,6 +116,7 @@ class Trainer::Run {
   std::int64_t rows_;
   data::Loader& loader_;
   std::int64_t steps_;
+  Intervals intervals_;
   double units_per_step_;
   std::optional<double> flops_per_step_;
   optim::Schedule schedule_;
@@ -120,10 +132,12 @@ class Trainer::Run {
   LogFiles files_;
   StateWriter state_writer_;
   bool has_lost_output_ = false;  // standard output cannot be written
+  bool has_saved_model_ = false;  // in output_dir
 
   StartedUpdate started_;           // of the last update
   std::int64_t unnoted_steps_ = 0;  // updates since the last reading
   std::deque<Reading> readings_;
+  Tensor last_norm_;  // of the gradients, up to the last reading
   Window window_;
   Clock::time_point start_;
   Clock::time_point read_at_;
@@ -133,13 +147,18 @@ class Trainer::Run {
   double exposed_of_update_ = 0;         // seconds
   double exposed_part_ = 0;              // of the time between the last two entries of the log
   HostShare host_;                       // of the updates after the first one
-  double epochs_before_ = 0;             // of the run that this one continues, with --ignore_data_skip
+  double epochs_before_ = 0;             // that the loader does not count, because of --ignore_data_skip
   double loss_of_run_ = 0;
   std::int64_t steps_of_run_ = 0;
   std::int64_t first_program_ = 0;  // of this training
   bool has_reported_ = false;
-  bool begins_output_ = true;  // until the first update has ended
-  std::string resumed_from_;   // "": a new run
+  bool begins_output_ = true;       // until the first update has ended
+  bool evaluation_due_ = false;     // after the last update; remains true if a signal prevents it
+  bool save_due_ = false;           // after the last update, also without a signal
+  std::int64_t saved_update_ = -1;  // the last one whose save has begun
+  bool drops_save_ = false;         // at an error, because the loss after the saved update is not finite
+  bool has_best_model_ = false;     // the model has the values of the best checkpoint, not those of the last update
+  std::string resumed_from_;        // "": a new run
   std::int64_t data_hash_ = 0;
 };
 

@@ -249,7 +249,8 @@ TEST(Gradients, OfALoopWithUnknownTripCountAreAnError) {
   EXPECT_EQ(error_of(model, {f64({})}),
             "gradient of while: needs a known trip count (a counter with constant start, step and limit): use "
             "fori_loop or scan in "
-            "place of while_loop; body %grow\n "
+            "place of while_loop; if this is a scan or a fori_loop, it has two derivatives: for more, unroll it "
+            "(.unroll = its length); body %grow\n "
             " at   %while: f64[]    unknown source");
 }
 

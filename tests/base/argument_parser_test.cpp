@@ -211,5 +211,12 @@ TEST(ArgumentParser, HelpShowsGroupsDefaultsAndChoices) {
             "  --rows                                rows\n");
 }
 
+TEST(ArgumentParser, HelpOmitsTheEmptyChoiceOfADefault) {
+  std::string metric;
+  ArgumentParser parser("prog", "");
+  parser.choice("metric", metric, {"", "loss", "accuracy"}, "which");
+  EXPECT_NE(parser.help().find("  --metric loss|accuracy                which\n"), std::string::npos) << parser.help();
+}
+
 }  // namespace
 }  // namespace tessera

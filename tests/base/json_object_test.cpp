@@ -69,6 +69,15 @@ TEST(JsonObject, ErrorsOfMalformedTextHaveLineAndColumn) {
   EXPECT_TRUE(error_of([] { JsonObject::parse("", "x.json"); }).starts_with("x.json: not JSON at line 1, column 1: "));
 }
 
+TEST(JsonObject, ErrorsOfALineHaveTheColumnAfterThePlace) {
+  const auto error = [](const char* line) {
+    return error_of([&] { JsonObject::parse_line(line, "x.jsonl, line 7"); });
+  };
+  EXPECT_TRUE(error("{\"a\" 1}").starts_with("x.jsonl, line 7: not JSON at column 6: ")) << error("{\"a\" 1}");
+  EXPECT_EQ(error("[1]"), "x.jsonl, line 7: must hold a JSON object, got [1]");
+  EXPECT_EQ(JsonObject::parse_line("{\"a\": 1}", "").text("a"), "1");
+}
+
 TEST(JsonObject, KeepsUnreadKeysAndOrderWhenSaved) {
   const TemporaryFolder folder;
   auto json =

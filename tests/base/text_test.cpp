@@ -6,6 +6,17 @@
 namespace tessera {
 namespace {
 
+template <class T>
+struct OddlyNamed {
+  struct Inner {};
+};
+
+TEST(ClassNameOf, IsWithoutNamespacesAndTemplateArguments) {
+  EXPECT_EQ(class_name_of(typeid(std::string_view)), "basic_string_view");
+  EXPECT_EQ(class_name_of(typeid(OddlyNamed<OddlyNamed<int>>)), "OddlyNamed");
+  EXPECT_EQ(class_name_of(typeid(OddlyNamed<int>::Inner)), "Inner");
+}
+
 TEST(Printable, KeepsCharactersAndReplacesTheOtherBytes) {
   EXPECT_EQ(printable("a\tb\n\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"), "a\tb\n\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
   EXPECT_EQ(printable(std::string_view("\x1b[2J\0\x7f", 6)), "?[2J??");
@@ -20,6 +31,12 @@ TEST(EscapeControls, KeepsCharactersAndWritesTheOtherBytesAsEscapes) {
   EXPECT_EQ(escape_controls(std::string_view("\x1b[2J\0\x7f", 6)), "\\x1b[2J\\x00\\x7f");
   EXPECT_EQ(escape_controls("a\tb\nc\r"), "a\\tb\\nc\\x0d");
   EXPECT_EQ(escape_controls("\xc2\x9b \xff"), "\\xc2\\x9b \\xff") << "U+009B also begins a command of terminals";
+}
+
+TEST(Utf8, AllowsControlCharactersAndNothingElseThanCharacters) {
+  EXPECT_TRUE(is_utf8("a\x01\n \xc3\xa9 \xf0\x9f\x98\x80"));
+  EXPECT_TRUE(is_utf8(""));
+  for (const char* text : {"\xff", "a\xc3", "\xed\xa0\x80", "\xc0\xaf"}) EXPECT_FALSE(is_utf8(text)) << text;
 }
 
 }  // namespace

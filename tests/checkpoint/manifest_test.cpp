@@ -63,6 +63,23 @@ TEST_F(CraftedManifest, PartsThatOverlapAreRefused) {
             path + ": tensors: " + changed + ": two parts, in " + file + " and " + file + ", have the same elements");
 }
 
+// As if the ranks had saved other tensors than the manifest lists: all checksums are right.
+TEST_F(CraftedManifest, VerificationComparesTheTensorsInTheFiles) {
+  const std::string path = folder_.file("checkpoint-1/manifest.json");
+  boost::json::value all = boost::json::parse(read_file(path));
+  boost::json::object& tensors = all.at("tensors").as_object();
+  const std::string name(tensors.begin()->key());
+  const boost::json::value tensor = tensors.at(name);
+  const std::string file(tensor.at("parts").at(0).at("file").as_string());
+  tensors.erase(name);
+  tensors[name + "_of_another"] = tensor;
+  write_file(path, manifest_with_checksum(boost::json::serialize(all)));
+  EXPECT_EQ(error(), "no error");
+  const FreshRank rank;
+  const std::string damage = damage_of(folder_.file("checkpoint-1"));
+  EXPECT_NE(damage.find(file + " does not contain " + name + "_of_another"), std::string::npos) << damage;
+}
+
 TEST_F(CraftedManifest, AManifestThatListsATensorTwiceIsRefused) {
   const std::string path = folder_.file("checkpoint-1/manifest.json");
   std::string text = read_file(path);

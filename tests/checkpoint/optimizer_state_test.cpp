@@ -46,10 +46,7 @@ struct FullRun {
   }
   void load(const std::string& folder) {
     const Checkpoint from(folder);
-    const auto all = states();
-    for (const auto& [group, state] : all) from.load(group, state);
-    optimizer->load_state_dict(all.at("optimizer"));
-    ema->load_state_dict(all.at("ema"));
+    for (const auto& [group, state] : states()) from.load(group, state);
   }
   // Of the weights and of the averages. The bias of the keys has no effect on the loss, so its gradient is rounding.
   [[nodiscard]] std::map<std::string, Literal> values() const {

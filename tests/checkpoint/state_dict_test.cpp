@@ -58,6 +58,21 @@ TEST(StateDicts, OneMessageListsAllThatDoesNotFit) {
             "  unexpected transformer.ln_f.bais; did you mean \"transformer.ln_f.bias\"?");
 }
 
+TEST(StateDicts, ALongListOfShapesIsCut) {
+  const FreshRank rank;
+  StateDict state;
+  StateDict wrong;
+  for (int i = 0; i < 11; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    state.add({name, Tensor::zeros(Type::array(DType::kF32, {2})), {}});
+    wrong.add({name, Tensor::zeros(Type::array(DType::kF32, {3})), {}});
+  }
+  const std::string text = error_of([&] { load_state(state, wrong, "the state"); });
+  EXPECT_NE(text.find("\n  shape of x7: f32[2] is needed, the source has f32[3]\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("shape of x8"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\n  and 3 more shapes or element types")) << text;
+}
+
 // The names of the other parameters are not suggested, however similar they are.
 TEST(StateDicts, AMissingNameSuggestsOnlyNamesThatAreUnexpected) {
   const FreshRank rank;

@@ -42,11 +42,7 @@ struct Training {
   }
   [[nodiscard]] std::map<std::string, StateDict> states() const { return content().states; }
   // `read` gives the states the values of a checkpoint.
-  void load(const std::function<void(const std::map<std::string, StateDict>&)>& read) {
-    const auto all = states();
-    read(all);
-    optimizer->set_step_count(static_cast<std::int64_t>(all.at("optimizer").find("step")->tensor.item()));
-  }
+  void load(const std::function<void(const std::map<std::string, StateDict>&)>& read) { read(states()); }
   void load(const Checkpoint& from) {
     load([&](const auto& all) {
       for (const auto& [group, state] : all) from.load(group, state);

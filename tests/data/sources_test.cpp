@@ -161,13 +161,16 @@ TEST(JsonLines, ErrorsNameFileAndLine) {
   EXPECT_EQ(error(0), path + ", line 1: has no key \"text\"; did you mean \"txt\"?");
   EXPECT_EQ(error(1), path + ", line 2: \"text\" must be a text, got 3");
   EXPECT_EQ(error(2), path + ", line 3: expected an object, got [1]");
-  EXPECT_TRUE(error(3).starts_with(path + ", line 4:")) << error(3);
+  EXPECT_TRUE(error(3).starts_with(path + ", line 4: not JSON at column 8: ")) << error(3);
   EXPECT_EQ(error_of([&] { (void)JsonLines({path}, {.columns = {"text"}}).get(1); }), "no error");
   EXPECT_EQ(error_of([&] { (void)JsonLines({path}, {.columns = {"txt"}}).get(0); }),
             path + ", line 1, key \"txt\": expected a number, got \"ab\"");
   EXPECT_EQ(error_of([&] { JsonLines({path}, {}); }), "a JSON Lines source needs a tokenizer or columns");
   EXPECT_EQ(error_of([&] { JsonLines({folder.write("b.jsonl", "\n \n")}, {.columns = {"x"}}); }),
-            "no lines in *.jsonl files in " + folder.file("b.jsonl"));
+            "no lines in " + folder.file("b.jsonl"));
+  (void)folder.write("empty/c.jsonl", "");
+  EXPECT_EQ(error_of([&] { JsonLines({folder.file("empty")}, {.columns = {"x"}}); }),
+            "no lines in *.jsonl files in " + folder.file("empty"));
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 #include "tessera/base/text.h"
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/text_dataset.h"
-#include "tessera/data/text_files.h"
 
 namespace tessera::data {
 namespace {
@@ -47,6 +46,18 @@ Ids document(const TokenFile& file, std::int64_t i) {
   return out;
 }
 
+TEST(TokenFile, ALinkStaysAndItsTargetIsWritten) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.file("disk"));
+  std::filesystem::create_symlink("disk/a.tokens", folder.file("a.tokens"));
+  const auto tokenizer = make_tokenizer("bpe:280", kText);
+  for (const std::string text : {"the cat", "the dog sat"}) {  // a new file, and then an existing one
+    write_documents(folder, *tokenizer, {text});
+    EXPECT_TRUE(std::filesystem::is_symlink(folder.file("a.tokens")));
+    EXPECT_EQ(TokenFile::open(folder.file("disk/a.tokens")).info().text_bytes, static_cast<std::int64_t>(text.size()));
+  }
+}
+
 TEST(TokenFile, ReadsBackWhatWasWritten) {
   const TemporaryFolder folder;
   const auto tokenizer = make_tokenizer("bpe:280", kText);
@@ -65,6 +76,34 @@ TEST(TokenFile, ReadsBackWhatWasWritten) {
   EXPECT_EQ(again->name(), "bpe:280");
   for (const auto& entry : std::filesystem::directory_iterator(folder.file("")))
     EXPECT_EQ(entry.path().filename(), "a.tokens") << "a temporary file is left";
+}
+
+TEST(TokenFile, KnowsWithWhichTokenizerItWasWritten) {
+  const TemporaryFolder folder;
+  const auto tokenizer = make_tokenizer("bpe:262", kText);
+  const auto other = make_tokenizer("bpe:262", "a dog dug, a dog dug, a dog");
+  const TokenFile file = TokenFile::open(write_documents(folder, *tokenizer, {kText}));
+  EXPECT_TRUE(file.was_written_with(BpeTokenizer::from_merges(tokenizer->vocabulary(), "another name")));
+  EXPECT_FALSE(file.was_written_with(*other)) << "the same name and number of ids";
+  EXPECT_FALSE(file.was_written_with(*make_tokenizer("bpe:261", kText)));
+  EXPECT_FALSE(file.was_written_with(ByteTokenizer()));
+  EXPECT_TRUE(TokenFile::open(write_documents(folder, ByteTokenizer(), {kText})).was_written_with(ByteTokenizer()));
+}
+
+// A file of pieces is not in the header, so the file itself is read, as long as it is there.
+TEST(TokenFile, ComparesVocabulariesThatItOnlyNames) {
+  const TemporaryFolder folder;
+  const auto pieces = [&](const std::string& name, const std::string& words) {
+    return make_tokenizer(folder.write(name, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + words), "");
+  };
+  const auto tokenizer = pieces("own/vocab.txt", "the\ncat\n");
+  const auto copy = pieces("copy/vocab.txt", "the\ncat\n");
+  const auto other = pieces("other/vocab.txt", "cat\nthe\n");
+  const TokenFile file = TokenFile::open(write_documents(folder, *tokenizer, {"the cat"}));
+  EXPECT_TRUE(file.was_written_with(*copy));
+  EXPECT_FALSE(file.was_written_with(*other));
+  std::filesystem::remove(folder.file("own/vocab.txt"));
+  EXPECT_TRUE(file.was_written_with(*copy)) << "at another place";
 }
 
 // A vocabulary of a given size whose ids are numbers.
@@ -180,51 +219,6 @@ TEST(TokenFile, BlocksAreThoseOfTheTokensInMemory) {
     blocks.read(i, 5, b);
     EXPECT_EQ(a, b);
   }
-}
-
-TEST(TextFiles, PartsOfALongTextGiveTheTokensOfTheText) {
-  const TemporaryFolder folder;
-  std::string text;
-  for (int i = 0; text.size() < (std::size_t{9} << 20); ++i)
-    text += i % 7 == 0   ? "  it's \n\n 12 caf\xc3\xa9.\xe3\x80\x82\n"
-            : i % 5 == 0 ? "\xe2\x80\x83 \xff\xfe x\t\n"
-                         : "don't stop ";
-  write_file(folder.file("long.txt"), text);
-  const auto tokenizer = BpeTokenizer::train(text.substr(0, 4000), 300);
-  Ids tokens;
-  int parts = 0;
-  read_documents({folder.file("long.txt"), false}, "text", [&](std::string_view part, bool ends) {
-    const Ids more = tokenizer.encode(part);
-    tokens.insert(tokens.end(), more.begin(), more.end());
-    ++parts;
-    EXPECT_EQ(ends, parts == 4);
-  });
-  EXPECT_EQ(parts, 4);
-  EXPECT_EQ(tokens, tokenizer.encode(text));
-}
-
-TEST(TextFiles, FoldersAndLines) {
-  const TemporaryFolder folder;
-  std::filesystem::create_directory(folder.file("b"));
-  write_file(folder.file("b/z.txt"), "last");
-  write_file(folder.file("a.jsonl"), "{\"text\": \"one\"}\n\n{\"text\": \"two\\n\"}");
-  write_file(folder.file("readme.md"), "no");
-  std::vector<std::string> documents(1);
-  for (const auto& input : find_texts({folder.file("")}))
-    read_documents(input, "text", [&](std::string_view part, bool ends) {
-      documents.back() += part;
-      if (ends) documents.emplace_back();
-    });
-  EXPECT_EQ(documents, (std::vector<std::string>{"one", "two\n", "last", ""}));
-  write_file(folder.file("bad.jsonl"), "{\"text\": \"one\"}\n{\"txt\": 1}\n");
-  const TextInput bad{folder.file("bad.jsonl"), true};
-  const auto ignore = [](std::string_view, bool) {};
-  EXPECT_EQ(error_of([&] { read_documents(bad, "text", ignore); }),
-            bad.path + ", line 2: has no key \"text\"; did you mean \"txt\"?");
-  EXPECT_NE(error_of([&] { find_texts({folder.file("nothing")}); }).find("No such file"), std::string::npos);
-  std::filesystem::create_directory(folder.file("empty"));
-  EXPECT_EQ(error_of([&] { find_texts({folder.file("empty")}); }),
-            "the folder " + folder.file("empty") + " has no file *.txt or *.jsonl");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "support/temporary_folder.h"
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/split_pattern.h"
+#include "tessera/data/wordpiece_tokenizer.h"
 
 namespace tessera::data {
 namespace {
@@ -183,6 +184,36 @@ TEST(BpeTokenizer, MergesALongRunQuicklyAndInOrder) {
   const auto ids = tokenizer.encode(std::string(100'003, 'a'));
   EXPECT_EQ(ids.size(), 25'002U);
   EXPECT_EQ(tokenizer.decode(ids), std::string(100'003, 'a'));
+}
+
+TEST(SameTokenizer, ComparesMeaningsAndNotNames) {
+  const auto cats = BpeTokenizer::train("the cat sat on the mat, the cat sat", 262);
+  const auto again = BpeTokenizer::from_merges(cats.merges_text(), "vocab.bpe");
+  const auto dogs = BpeTokenizer::train("a dog dug, a dog dug, a dog", 262);
+  ASSERT_EQ(cats.vocab_size(), dogs.vocab_size());
+  EXPECT_TRUE(is_same_tokenizer(cats, again));
+  EXPECT_FALSE(is_same_tokenizer(cats, dogs));
+  EXPECT_FALSE(is_same_tokenizer(cats, BpeTokenizer::train("the cat sat on the mat, the cat sat", 261)));
+  EXPECT_TRUE(is_same_tokenizer(ByteTokenizer(), ByteTokenizer()));
+  EXPECT_FALSE(is_same_tokenizer(ByteTokenizer(), cats));
+}
+
+TEST(SameTokenizer, ComparesTheRulesOfWordPieces) {
+  const std::string pieces = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\ncat\n";
+  const auto lower = WordPieceTokenizer::from_vocab(pieces, "a", {.lower_case = true});
+  EXPECT_TRUE(is_same_tokenizer(lower, WordPieceTokenizer::from_vocab(pieces, "b", {.lower_case = true})));
+  EXPECT_FALSE(is_same_tokenizer(lower, WordPieceTokenizer::from_vocab(pieces, "a", {.lower_case = false})));
+  EXPECT_FALSE(is_same_tokenizer(lower, WordPieceTokenizer::from_vocab("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ncat\nthe\n",
+                                                                       "a", {.lower_case = true})));
+}
+
+TEST(MakeTokenizer, AFolderWithoutAVocabularyIsAnErrorThatNamesBytes) {
+  const ::tessera::testing::TemporaryFolder folder;
+  EXPECT_EQ(
+      error_of([&] { make_tokenizer(folder.path(), ""); }),
+      "no vocabulary in " + folder.path() +
+          "; looked for tokenizer.json, merges.txt, vocab.bpe and vocab.txt; a model that was trained on bytes has "
+          "none: name its tokenizer, as in --tokenizer_name bytes");
 }
 
 TEST(MakeTokenizer, ErrorsListTheFormsOfASpec) {

@@ -65,6 +65,14 @@ class DifferentFiles(unittest.TestCase):
         self.refuse(change, "ranks read different files; give every rank the same content:\n  --train_file is text.tokens (", "run_clm",
                     "--config_name", "gpt2.json", "--train_file", "text.tokens", "--mesh", "fsdp=2", "--fsdp", "full_shard", *CLM)
 
+    def test_folders_of_texts(self):
+        for folder in self.folders:
+            (folder / "texts").mkdir()
+            shutil.copy(folder / "text.txt", folder / "texts" / "a.txt")
+        change = lambda folder: (folder / "texts" / "b.jsonl").write_text('{"text": "a ring"}\n')
+        self.refuse(change, "  --train_file is texts (1 file, hash ", "run_clm", "--config_name", "gpt2.json", "--train_file", "texts", "--mesh",
+                    "data=2", *CLM)
+
     def test_texts_of_a_dataset(self):
         for folder in self.folders:
             (folder / "names").mkdir()

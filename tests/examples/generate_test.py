@@ -41,6 +41,8 @@ def main():
                       "--global_batch_size", 8, "--max_steps", 500, "--learning_rate", "3e-3", "--warmup_steps", 30,
                       "--do_eval", "false", "--sample_tokens", 0, "--output_dir", model)
         check(trained.returncode == 0, trained.stderr)
+        unnamed = run(GENERATE, "--model_name_or_path", model, "--prompt", "a")
+        check(unnamed.returncode == 1 and "name its tokenizer, as in --tokenizer_name bytes" in unnamed.stderr, unnamed.stderr)
         prompt, count = PERIOD[:6], 40
         expected = (PERIOD * 6)[:len(prompt) + count]
         common = ["--prompt", prompt, "--max_new_tokens", count, "--window", 15]

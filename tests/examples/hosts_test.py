@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tessera hosts on two hosts of which a launch agent plays one, and tessera launch on the hosts of a job of Slurm or PBS.
+"""tessera hosts on two hosts of which a launch agent plays one, tessera launch on the hosts of a job of Slurm or PBS, and with
+more ranks than slots.
 
     hosts_test.py TESSERA MPIEXEC
 """
@@ -95,6 +96,33 @@ class HostsTest(unittest.TestCase):
         result = self.run_tessera("launch", "-np", 2, "--launcher", launcher, "--host", "a:2", "--", "true", **slurm)
         self.assertEqual(result.stdout, "-np 2\n--host a:2\n", result.stderr)
         self.assertNotIn("Slurm job", result.stderr)
+
+    def launch(self, *words):
+        return self.run_tessera("launch", "--launcher", MPIEXEC, *words)
+
+    def test_more_ranks_than_cores_start_on_this_host(self):
+        self.environment.pop("OMPI_MCA_rmaps_base_oversubscribe", None)
+        ranks = os.cpu_count() + 1
+        result = self.launch("-np", ranks, "--", "echo", "started")
+        self.assertEqual((result.returncode, result.stdout), (0, ranks * "started\n"), result.stderr)
+        self.assertRegex(result.stderr, rf"tessera launch: {ranks} ranks on \d+ cores? of this host: passes --oversubscribe to \S+\n")
+
+    def test_mpirun_tells_why_it_starts_nothing(self):
+        self.environment.pop("OMPI_MCA_rmaps_base_oversubscribe", None)
+        result = self.launch("-np", 3, "--host", "localhost:2", "--", "touch", "started")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertFalse((self.folder / "started").exists())
+        places = [result.stderr.find(text) for text in ("There are not enough slots available",
+                                                        "tessera launch: --launcher-args --oversubscribe allows more ranks than there are slots\n",
+                                                        "has not started the program; see its message above\n")]
+        self.assertTrue(0 <= places[0] < places[1] < places[2], result.stderr)
+        allowed = self.launch("-np", 3, "--host", "localhost:2", "--launcher-args", "--oversubscribe", "--", "true")
+        self.assertEqual(allowed.returncode, 0, allowed.stderr)
+
+    def test_a_launcher_without_a_message_is_not_said_to_have_one(self):
+        result = self.run_tessera("launch", "-np", 1, "--launcher", self.script("mpirun", "exit 1"), "--", "true")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"does not start again: \S+ has not started the program and has printed no message\n$")
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ class LaunchTest(unittest.TestCase):
         os.kill(job.ranks(2)[0], signal.SIGKILL)
         code, _, err = job.end()
         self.assertEqual(code, 0, err)
-        self.assertIn("restart 1 of at most 100 with 1 ranks, from the beginning: there is no checkpoint", err)
+        self.assertIn("restart 1 of at most 100 with 1 rank, from the beginning: there is no checkpoint", err)
 
     def test_the_run_of_an_earlier_job_is_not_written_over(self):
         (self.folder / "out").mkdir()
@@ -215,6 +215,13 @@ class LaunchTest(unittest.TestCase):
         program = self.program('echo "$4"; if [ $TESSERA_RESTART = 0 ]; then exit 7; fi')
         code, out, err = Job("-np", 1, *program, "--output_dir", made, "--resume_from_checkpoint", made / "checkpoint-2").end()
         self.assertEqual((code, out.splitlines()), (0, 2 * [str(made / "checkpoint-2")]), err)
+
+    def test_checkpoints_from_before_the_job_are_named(self):
+        made = self.folder / "made/checkpoint-3"
+        made.mkdir(parents=True)
+        (made / "manifest.json").write_text("{}")
+        _, _, err = Job("-np", 1, "--checkpoints", made.parent, *self.program("[ $TESSERA_RESTART = 1 ]")).end()
+        self.assertIn(f"from the beginning: {made.parent} has only checkpoints from before this job, from which --resume-first continues\n", err)
 
     def test_a_launcher_that_does_not_exist_is_named(self):
         code, _, err = Job("-np", 2, "--launcher", self.folder / "absent", "true").end()
@@ -306,7 +313,7 @@ class LaunchTest(unittest.TestCase):
     def test_a_restart_leaves_out_a_host_that_fails(self):
         code, out, err = self.job_on_two_hosts("echo no route >&2; exit 255", "--min-ranks", 1).end()
         self.assertEqual(code, 0, err)
-        self.assertIn("tessera launch: leaves out host other: no route\ntessera launch: restart 1 of at most 100 with 1 ranks, ", err)
+        self.assertIn("tessera launch: leaves out host other: no route\ntessera launch: restart 1 of at most 100 with 1 rank, ", err)
         self.assertEqual(sorted(out.splitlines()), ["restart 0 on 2", "restart 0 on 2", "restart 1 on 1"])
 
     def test_a_host_that_the_job_needs_is_not_left_out(self):

@@ -65,7 +65,7 @@ class NothingLost(unittest.TestCase):
         (self.folder / "out" / "checkpoint-1").mkdir()
         (self.folder / "out" / "checkpoint-1" / "notes.txt").write_text("mine")
         result = self.run_clm("--overwrite_output_dir", max_steps="1", save_strategy="no", output_dir="out")
-        self.assertIn("deleted 1 checkpoints of the run in out", result.stderr)
+        self.assertIn("deleted 1 checkpoint of the run in out", result.stderr)
         self.assertFalse((self.folder / "out" / "checkpoint-2").exists())
         self.assertEqual(self.content("out/checkpoint-1/notes.txt"), b"mine")
 
@@ -106,8 +106,41 @@ class NothingLost(unittest.TestCase):
         job = self.launch("--", "env", "A=1", RUN_CLM, "args.json")
         _, error = self.kill_rank(job, "out/checkpoint-20")
         self.assertEqual(job.returncode, 0, error)
-        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks, from \S*out/checkpoint-\d+")
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 rank, from \S*out/checkpoint-\d+")
         self.assertNotIn("that this run replaces", error)
+
+    def replace_and_kill(self, when):
+        """A run that replaces another one is killed when a file exists. Returns the output of the job."""
+        self.run_clm(max_steps="12", save_steps="4", output_dir="out")
+        time.sleep(1.1)  # times of files have seconds
+        job = self.launch("--", "env", "TESSERA_RENAME_DELAY=700", RUN_CLM,
+                          *words({**FLAGS, "output_dir": "out", "save_steps": "3", "max_steps": "12", "seed": "7"}), "--overwrite_output_dir")
+        output, error = self.kill_rank(job, when)
+        self.assertEqual(job.returncode, 0, error)
+        self.assertEqual(sorted(path.name for path in (self.folder / "out").glob("*checkpoint-*")),
+                         ["checkpoint-12", "checkpoint-3", "checkpoint-6", "checkpoint-9"])
+        self.assertEqual(list((self.folder / "out").glob("replaced_run*")), [])
+        return output, error
+
+    def test_a_job_killed_after_its_first_checkpoint_does_not_continue_the_run_that_it_replaces(self):
+        output, error = self.replace_and_kill("out/checkpoint-3")
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks?, from \S*out/checkpoint-3")
+        self.assertRegex(output, r"resumed +\S*out/checkpoint-3")
+
+    def test_a_job_killed_before_its_first_checkpoint_keeps_the_run_that_it_replaces(self):
+        _, error = self.replace_and_kill("out/replaced_run/checkpoint-4")
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks?, from the beginning")
+        self.assertIn("restored 3 checkpoints in out", error)
+        self.assertIn("deleted 3 checkpoints of the run in out", error)
+
+    def test_a_job_that_saves_only_its_model_begins_again(self):
+        job = self.launch("--", "env", "TESSERA_RENAME_DELAY=300", RUN_CLM,
+                          *words({**FLAGS, "output_dir": "out", "save_steps": "3", "max_steps": "12"}), "--save_only_model")
+        _, error = self.kill_rank(job, "out/checkpoint-3")
+        self.assertEqual(job.returncode, 0, error)
+        self.assertIn("warning: no restart can continue this job", error)
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks?, from the beginning")
+        self.tessera("checkpoint", "verify", "out/checkpoint-12")
 
     def test_a_restart_in_another_folder_does_not_delete_checkpoints(self):
         (self.folder / "sub").mkdir()
@@ -117,7 +150,7 @@ class NothingLost(unittest.TestCase):
                           *words({**FLAGS, "output_dir": "out", "save_steps": "20", "max_steps": "400"}), "--overwrite_output_dir")
         _, error = self.kill_rank(job, "sub/out/checkpoint-20")
         self.assertEqual(job.returncode, 0, error)
-        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks, from \S*sub/out/checkpoint-\d+")
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 rank, from \S*sub/out/checkpoint-\d+")
         restart = subprocess.run([RUN_CLM, *words({**FLAGS, "output_dir": "sub/out"}), "--overwrite_output_dir"], cwd=self.folder,
                                  capture_output=True, text=True, timeout=100, env={**os.environ, "TESSERA_RESTART": "1"})
         self.assertEqual(restart.returncode, 1)
@@ -175,8 +208,13 @@ class NothingLost(unittest.TestCase):
         self.run_clm("--resume_from_checkpoint", "true", "--save_only_model", max_steps="3", save_steps="1", output_dir="out")
         (self.folder / "out" / "checkpoint-9").write_text("not a folder")
         result = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="out")
-        self.assertIn("out/checkpoint-3 contains no optimizer, for example because of --save_only_model", result.stderr)
+        self.assertIn("out/checkpoint-3 contains no state of the optimizer, because it was written with --save_only_model", result.stderr)
         self.assertIn("resumed    out/checkpoint-2", result.stdout)
+        self.run_clm("--save_only_model", max_steps="2", save_steps="1", output_dir="alone")
+        result = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="alone", status=1)
+        self.assertIn("no checkpoint in alone can continue its run: alone/checkpoint-2 contains no state of the optimizer, because it "
+                      "was written with --save_only_model", result.stderr)
+        self.assertNotIn("the checkpoint before it is tried", result.stderr)
 
     def test_the_best_model_of_an_earlier_folder_is_found(self):
         flags = dict(eval_strategy="steps", eval_steps="1", save_strategy="steps", save_steps="1", learning_rate="0.3",
@@ -212,10 +250,15 @@ class NothingLost(unittest.TestCase):
         first = self.run_clm(tokenizer_name="bpe:290", max_steps="2", output_dir="out")
         self.assertEqual(again("out"), self.held_out(first))
         vocabulary = self.content("out/vocab.bpe")
+        merges = [line.split() for line in vocabulary.decode().splitlines()[1:]]
+        written = json.loads(self.content("out/tokenizer.json"))  # Hugging Face's libraries read this file
+        self.assertEqual(written["model"]["merges"], [" ".join(pair) for pair in merges])
+        self.assertEqual(len(written["model"]["vocab"]), 256 + len(merges) + 1)
         (self.folder / "odd-name").write_bytes(vocabulary)
         second = self.run_clm("--overwrite_output_dir", max_steps="2", output_dir="out")  # bytes
         self.assertEqual(again("out"), self.held_out(second))
         self.assertEqual(self.content("out/vocab.bpe.replaced"), vocabulary)
+        self.assertFalse((self.folder / "out" / "tokenizer.json").exists())
         third = self.run_clm(tokenizer_name="odd-name", max_steps="2", output_dir="other")
         self.assertEqual(again("other"), self.held_out(third))
 

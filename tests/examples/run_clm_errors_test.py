@@ -91,7 +91,7 @@ def configurations():
     expect(base(n_layer="two"), 'changed.json: n_layer must be an integer, got "two"')
     expect(base(n_layer=-1), "changed.json: n_layer must be from 1 to 1073741824, got -1")
     expect(base(activation_function="gelu_new_"), 'changed.json: unknown activation_function "gelu_new_"; did you mean "gelu_new"?')
-    expect(base(vocab_size=200), "the tokenizer bytes has 256 tokens, but the model's vocab_size is 200; make it 256 or more in changed.json")
+    expect(base(vocab_size=200), "the tokenizer bytes has 256 tokens, but the model's vocab_size is 200; make it 256 or more in changed.json, or with --config_overrides vocab_size=256")
     expect([*base(), "--block_size", 32], "--block_size 32 is more than the 16 positions of changed.json")
     bad = write("bad.json", '{"n_embd": 12,\n "n_head" 3}')
     expect(["--config_name", bad, *base()[2:]],
@@ -116,7 +116,8 @@ def files():
     expect(["--model_name_or_path", "gpt2", *base()[2:]], "--model_name_or_path: cannot read gpt2/config.json: No such file or "
            "directory; it must be a folder, or the name of a model in --cache_dir or $HF_HOME/hub, because run_clm downloads nothing")
     expect([*base()[:2], "--train_file", absent], "--train_file: cannot read absent.txt: No such file or directory")
-    expect([*base()[:2], "--train_file", FOLDER], f"--train_file: cannot read {FOLDER}: Is a directory")
+    (FOLDER / "none").mkdir()
+    expect([*base()[:2], "--train_file", FOLDER / "none"], "the folder none has no file *.txt or *.jsonl")
     expect([*base(), "--tokenizer_name", absent], "--tokenizer_name: cannot read absent.txt: No such file or directory; it must be "
            "bytes, bpe:N or the file of a vocabulary")
     out = ["--output_dir", FOLDER / "resumed", "--resume_from_checkpoint"]
@@ -128,8 +129,7 @@ def files():
            "manifest.json; the newest checkpoint there is resumed/checkpoint-7")
     expect([*base(), "--tokenizer_name", write("garbage.bpe", bytes(range(256)))],
            'garbage.bpe:1: a merge is two tokens with a blank between them, got "\\000\\001\\002\\003\\004\\005\\006\\007\\010\\t"')
-    write("garbage.json", "{")
-    expect([*base(), "--tokenizer_name", FOLDER / "garbage.json"],
+    expect([*base(), "--tokenizer_name", write("garbage.json", "{")],
            "garbage.json: not JSON at line 1, column 2: incomplete JSON")
     expect([*base()[:2], "--train_file", write("empty.txt", "")],
            "empty.txt gives 0 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")

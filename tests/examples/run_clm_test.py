@@ -115,7 +115,7 @@ def resumed():
     check("the data seed 42, now they are" in seeded.stderr, seeded.stderr)
     check("batches of 5 rows, now they have 4; --global_batch_size 5 continues" in other.stderr, other.stderr)
     replaced = train("same", *two, "--overwrite_output_dir", "--save_strategy", "no")
-    check("deleted 1 checkpoints of the run" in replaced.stderr and not list((FOLDER / "same").glob("checkpoint-*")), replaced.stderr)
+    check("deleted 1 checkpoint of the run" in replaced.stderr and not list((FOLDER / "same").glob("checkpoint-*")), replaced.stderr)
     damaged = FOLDER / "uninterrupted/checkpoint-6/state-00002-of-00002.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     again = train("uninterrupted", *two, "--resume_from_checkpoint")

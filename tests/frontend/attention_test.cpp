@@ -9,7 +9,9 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/control/transforms.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 
@@ -55,6 +57,17 @@ Results with_gradients(std::vector<Tensor> inputs, const std::function<Tensor(co
   for (const Literal& value : read_all(all))
     results.emplace_back(value.data<double>().begin(), value.data<double>().end());
   return results;
+}
+
+TEST(Attention, ASecondDerivativeIsAnErrorWithAdvice) {
+  const FreshRank rank;
+  const Tensor q = random_numbers({1, 2, 3, 4}, 1) * 1.0;
+  const Tensor out = scaled_dot_product_attention(q, random_numbers({1, 2, 3, 4}, 2), random_numbers({1, 2, 3, 4}, 3));
+  const Tensor first = gradients(sum(square(out)), {q})[0];
+  const std::string error = testing::error_of([&] { (void)gradients(sum(square(first)), {q}); });
+  EXPECT_NE(error.find("attention has no second derivatives; compute it with matmul() and softmax() instead"),
+            std::string::npos)
+      << error;
 }
 
 TEST(Attention, ErrorsHaveTheShapesOfTheCall) {

@@ -190,10 +190,10 @@ TEST(CompiledFunction, ErrorsNameTheMistake) {
   const Tensor x = Tensor::from<float>({1}, {5});
   const auto message = [&](const CompiledFunction::Function& function) {
     CompiledFunction compiled = compile(function);
-    std::string out = error_of([&] { compiled({x}); });
+    const std::string out = error_of([&] { compiled({x}); });
     mark_step();
     w.zero_grad();
-    return out;
+    return out.substr(0, out.find('\n'));  // without the location
   };
   EXPECT_EQ(
       message([&](const Tensors&) {
@@ -221,6 +221,52 @@ TEST(CompiledFunction, ErrorsNameTheMistake) {
             "compile: f32[1] outlives the function; return it or assign it to a variable");
   EXPECT_EQ(message([&](const Tensors&) { return Tensors{}; }),
             "compile: the function computes nothing that it returns or assigns");
+}
+
+// Returns the error of the first call of a compiled function.
+std::string error_of_first_call(const CompiledFunction::Function& function, const Tensor& x) {
+  CompiledFunction compiled = compile(function);
+  return error_of([&] { compiled({x}); });
+}
+
+TEST(CompiledFunction, ReadingDataFromOutsideIsAnError) {
+  const FreshRank rank;
+  const Tensor x = Tensor::from<float>({1}, {5});
+  Tensor w = variable<float>({1}, {1});
+  w.set_name("w");
+  const std::string argument =
+      error_of_first_call([](const Tensors& in) { return Tensors{in[0].item() > 0 ? in[0] * 2.0 : in[0]}; }, x);
+  EXPECT_NE(argument.find("reads the value of an argument f32[1]"), std::string::npos) << argument;
+  EXPECT_NE(argument.find("cond() or where()"), std::string::npos) << argument;
+  EXPECT_NE(argument.find("compiled_function_test.cpp:"), std::string::npos) << argument;
+  const auto reads_variable = [&](const Tensors& in) { return Tensors{in[0] * w.to_vector<float>()[0]}; };
+  const std::string captured = error_of_first_call(reads_variable, x);
+  EXPECT_NE(captured.find("reads the value of w f32[1]"), std::string::npos) << captured;
+  const auto reads_after_use = [&](const Tensors& in) {
+    const Tensor y = in[0] * w;
+    return Tensors{y * w.item()};
+  };
+  EXPECT_NE(error_of_first_call(reads_after_use, x).find("reads the value of w"), std::string::npos);
+  CompiledFunction scaled = compile([&](const Tensors& in) { return Tensors{in[0] * w}; });
+  EXPECT_EQ(scaled({x})[0].item(), 5) << "a failed call has no effect";
+}
+
+TEST(CompiledFunction, MayReadDataThatItMakesItself) {
+  const FreshRank rank;
+  CompiledFunction f = compile([](const Tensors& in) {
+    const Tensor three = Tensor::from<float>({1}, {3});
+    return Tensors{in[0] * three.item()};
+  });
+  EXPECT_EQ(f({Tensor::from<float>({1}, {2})})[0].item(), 6);
+  EXPECT_EQ(f({Tensor::from<float>({1}, {5})})[0].item(), 15);
+}
+
+TEST(CompiledFunction, WithoutFullGraphItReadsArgumentsAtEachCall) {
+  const FreshRank rank;
+  const auto body = [](const Tensors& in) { return Tensors{in[0].item() > 0 ? in[0] * 2.0 : in[0] * 3.0}; };
+  CompiledFunction f = compile(body, {.full_graph = false});
+  EXPECT_EQ(f({Tensor::from<float>({1}, {1})})[0].item(), 2);
+  EXPECT_EQ(f({Tensor::from<float>({1}, {-1})})[0].item(), -3);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST_F(FrontendErrors, OfAProductShowOperandsWithShardingsLocationAndRank) {
   mark_sharding(x, kMesh, {"data", {}});
   mark_sharding(w, kMesh, {{}, "model"});
   expect([&] { return matmul(x, w); },
-         "dot: contracting sizes differ: lhs dim 1 is 64, rhs dim 0 is 32\n"
+         "matmul: contracting sizes differ: lhs dim 1 is 64, rhs dim 0 is 32\n"
          "  lhs  %x: f32[128,64] {data,-}    errors_test.cpp:HERE\n"
          "  rhs  %w: f32[32,256] {-,model}    errors_test.cpp:HERE" +
              kHere);
@@ -150,7 +150,7 @@ TEST_F(FrontendErrors, OfTypesAndLabels) {
          "  lhs  %x: f32[6,4]\n  rhs  %labels: s32[5]" +
              kHere);
   expect([&] { return where(x, x, x); },
-         "select: the predicate must be pred\n  #0   %x: f32[6,4]\n  #1   %x: f32[6,4]\n"
+         "where: the predicate must be pred\n  #0   %x: f32[6,4]\n  #1   %x: f32[6,4]\n"
          "  #2   %x: f32[6,4]" +
              kHere);
   expect([&] { return dropout(x, 1.0); },
@@ -214,7 +214,7 @@ class Net : public nn::Callable<Net> {
 
 TEST_F(FrontendErrors, OfAModuleNameItsPathAndTheCallsInUserCode) {
   nn::Linear layer(4, 3);
-  const std::string error_of_dot = "dot: contracting sizes differ: lhs dim 1 is 5, rhs dim 1 is 4";
+  const std::string error_of_layer = "Linear of 4 inputs needs x [..., 4], got f32[6,5]";
   const auto text_of = [](auto&& body) {
     try {
       (void)body();
@@ -225,7 +225,7 @@ TEST_F(FrontendErrors, OfAModuleNameItsPathAndTheCallsInUserCode) {
   };
   const int line = __LINE__ + 1;
   const std::string direct = text_of([&] { return layer(input({6, 5})); });
-  EXPECT_EQ(direct.find(error_of_dot), 0U) << direct;
+  EXPECT_EQ(direct.find(error_of_layer), 0U) << direct;
   EXPECT_NE(direct.find(fmt::format("\n  at   errors_test.cpp:{}, rank 3 of 8", line)), std::string::npos) << direct;
   EXPECT_EQ(direct.find("layers.cpp"), std::string::npos) << direct;
   EXPECT_EQ(direct.find("\n  from "), std::string::npos) << direct;
@@ -237,6 +237,36 @@ TEST_F(FrontendErrors, OfAModuleNameItsPathAndTheCallsInUserCode) {
             std::string::npos)
       << nested;
   EXPECT_EQ(nested.find("layers.cpp"), std::string::npos) << nested;
+}
+
+TEST_F(FrontendErrors, NameTheFunctionThatWasCalled) {
+  const auto first_line = [](auto&& body) {
+    std::string text = "no error";
+    try {
+      (void)body();
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_NE(text.find("\n  at   errors_test.cpp:"), std::string::npos) << text;
+    return text.substr(0, text.find('\n'));
+  };
+  const Tensor x = input({6, 4});
+  const Tensor integers = Tensor::abstract(Type::array(DType::kS32, {3}), "n");
+  EXPECT_TRUE(first_line([&] { return concat({x, input({5, 3})}, 0); }).starts_with("concat: "));
+  EXPECT_TRUE(first_line([&] { return softmax(integers, 0); }).starts_with("softmax: "));
+  EXPECT_TRUE(first_line([&] { return x.permute({0, 0}); }).starts_with("permute: "));
+  EXPECT_EQ(first_line([&] { return pad(x, 1, -3, -2); }),
+            "pad: padding -3 before and -2 after dim 1 of f32[6,4] removes more than its 4 elements");
+  EXPECT_EQ(first_line([&] { return zeros({-1, 3}); }), "zeros: f32[-1,3]: a dim may not be negative");
+  EXPECT_EQ(first_line([&] { return nn::LayerNorm(5)(x); }), "LayerNorm of 5 elements needs x [..., 5], got f32[6,4]");
+  EXPECT_EQ(first_line([&] { return nn::Linear(5, 2)(input({})); }), "Linear of 5 inputs needs x [..., 5], got f32[]");
+  EXPECT_TRUE(first_line([] { return Tensor().shape(); }).starts_with("shape: a null tensor has no value"));
+  Tensor unnamed = Tensor::abstract(Type::array(DType::kF32, {2}));
+  EXPECT_EQ(first_line([&] {
+              unnamed.assign(x);
+              return 0;
+            }),
+            "assign: the variable is f32[2], the value is f32[6,4]");
 }
 
 TEST_F(FrontendErrors, OfBackwardAndReading) {

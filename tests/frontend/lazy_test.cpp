@@ -265,7 +265,7 @@ TEST(LazyErrors, ShapeMismatchNamesShapesAndSourceLine) {
   const Tensor a = Tensor::from<float>({2, 3}, std::vector<float>(6));
   const Tensor b = Tensor::from<float>({4, 5}, std::vector<float>(20));
   const int line = __LINE__ + 1;
-  expect_error([&] { matmul(a, b); }, {"dot", "f32[2,3]", "f32[4,5]", fmt::format("lazy_test.cpp:{}", line)});
+  expect_error([&] { matmul(a, b); }, {"matmul", "f32[2,3]", "f32[4,5]", fmt::format("lazy_test.cpp:{}", line)});
   const int next = __LINE__ + 1;
   expect_error([&] { a + b; }, {"add: shapes [2,3] and [4,5] do not broadcast", fmt::format("lazy_test.cpp:{}", next)});
   expect_error([&] { a + Tensor::from<double>({1}, {1}); }, {"operands have element types f32 and f64"});

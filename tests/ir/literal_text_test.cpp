@@ -66,6 +66,20 @@ TEST(LiteralText, AnyBitsOfAnyTypeReadBackEqual) {
   }
 }
 
+TEST(LiteralText, ASummaryHasTheFirstAndTheLastElementsOfEachDim) {
+  const auto counting = [](Dims dims) {
+    Literal out(Type::array(DType::kS32, std::move(dims)));
+    std::int32_t next = 0;
+    for (auto& element : out.mutable_data<std::int32_t>()) element = next++;
+    return out;
+  };
+  EXPECT_EQ(counting({1001}).summary(), "{0,1,2,...,998,999,1000}");
+  EXPECT_EQ(counting({2, 1009}).summary(), "{{0,1,2,...,1006,1007,1008}, {1009,1010,1011,...,2015,2016,2017}}");
+  EXPECT_EQ(counting({701, 2}).summary(), "{{0,1}, {2,3}, {4,5}, ..., {1396,1397}, {1398,1399}, {1400,1401}}");
+  EXPECT_EQ(counting({10, 100}).summary(), counting({10, 100}).str()) << "1,000 elements are printed";
+  EXPECT_EQ(counting({7}).summary(), "{0,1,2,3,4,5,6}");
+}
+
 TEST(LiteralText, AHugeTypeIsRefusedBeforeAllocation) {
   EXPECT_THROW(parse_literal("{1}", Type::array(DType::kF32, {1'000'000'000'000})), Error);
   EXPECT_TRUE(parse_literal("{...}", Type::array(DType::kF32, {1'000'000'000'000})).is_elided());  // takes no memory

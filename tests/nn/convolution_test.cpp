@@ -104,8 +104,18 @@ TEST(Convolutions, ErrorsNameTheArguments) {
             }).find("x must be [n, c, l], got f64[2,3]"),
             std::string::npos);
   EXPECT_NE(message([] {
+              Conv2d(3, 4, {3}, {.dtype = DType::kF64})(varied({1, 4, 8, 8}));
+            }).find("Conv2d of 3 channels needs x [n, 3, h, w], got f64[1,4,8,8]"),
+            std::string::npos);
+  EXPECT_NE(message([] {
               BatchNorm1d(3, {.dtype = DType::kF64})(varied({2, 4}));
             }).find("BatchNorm1d(3) takes a tensor of 2 or 3 dims with 3 channels in dim 1, got f64[2,4]"),
+            std::string::npos);
+  EXPECT_NE(message([] {
+              BatchNorm1d(3, {.dtype = DType::kF64})(varied({1, 3}));
+            })
+                .find("BatchNorm1d computes statistics of the batch, which needs more than one value for each channel, "
+                      "got f64[1,3]"),
             std::string::npos);
 }
 
@@ -132,6 +142,8 @@ TEST(BatchNorm, OfVectorsAndSequencesUsesAllButTheChannels) {
   EXPECT_EQ(sequences(Tensor::from<double>({2, 1, 2}, Numbers{1, 1, 3, 3})).to_vector<double>(),
             Numbers({-1, -1, 1, 1}));
   EXPECT_TRUE(sequences.named_parameters().empty() && sequences.named_buffers().empty());
+  norm.eval();  // one value for each channel is enough
+  EXPECT_EQ(norm(varied({1, 2})).dims(), Dims({1, 2}));
 }
 
 // A decoder of images, and a network of sequences.

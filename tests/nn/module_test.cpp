@@ -9,6 +9,7 @@
 #include "tessera/nn/batch_norm.h"
 #include "tessera/nn/convolution.h"
 #include "tessera/nn/layers.h"
+#include "tessera/nn/models/module_group.h"
 
 namespace tessera::nn {
 namespace {
@@ -322,6 +323,37 @@ TEST(Module, AModuleThatNobodyRegisteredIsNamedOnce) {
   EXPECT_EQ(text.find("warning:", 1), std::string::npos) << text;
   EXPECT_EQ(printed(true, true), "");
   EXPECT_EQ(printed(false, false), "") << "nothing to train";
+}
+
+// The example of docs/reference/nn.md.
+struct Block : Module {
+  virtual Tensor run(const Tensor& x) = 0;
+};
+struct Plain : Block {
+  Plain() { register_module("dense", dense); }
+  Tensor run(const Tensor& x) override { return relu(dense(x)); }
+  Linear dense{8, 8};
+};
+struct Grouped : Callable<Grouped> {
+  Grouped() {
+    layers.push_back(std::make_shared<Plain>());
+    register_module("encoder", encoder);
+  }
+  Tensor forward(Tensor x) {
+    for (const auto& layer : layers) x = layer->run(x);
+    return x;
+  }
+  ModuleList<Block> layers;
+  ModuleGroup encoder{"Encoder", {{"layer", &layers}}};
+};
+
+TEST(Modules, AGroupPutsMembersUnderACommonName) {
+  const FreshRank rank;
+  Grouped model;
+  EXPECT_EQ(model(ones({2, 8})).dims(), Dims({2, 8}));
+  std::vector<std::string> names;
+  for (const auto& parameter : model.named_parameters()) names.push_back(parameter.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder.layer.0.dense.weight", "encoder.layer.0.dense.bias"}));
 }
 
 }  // namespace

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <map>
 #include <numbers>
+#include <string>
+#include <vector>
 
 #include "frontend/on_ranks.h"
 #include "support/error_of.h"
@@ -72,6 +76,18 @@ TEST(ScheduleTest, APlateauReducesTheRateAfterMoreThanPatienceEvaluations) {
     EXPECT_EQ(one->rate(6), 0.5);
     one->note_metric(2.0);
     EXPECT_EQ(one->rate(7), 0.25);
+  }
+}
+
+TEST(ScheduleTest, AFiniteMetricIsBetterThanAnInfiniteOneOnAPlateau) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::map<std::string, std::vector<double>> better = {{"min", {infinity, 3, 2}}, {"max", {-infinity, 2, 3}}};
+  for (const auto& [mode, metrics] : better) {
+    Schedule schedule(ScheduleType::kReduceOnPlateau, 1, 0, 100, {.mode = mode, .factor = 0.5, .patience = 0});
+    for (const double metric : metrics) schedule.note_metric(metric);
+    EXPECT_EQ(schedule.rate(3), 1) << mode;
+    schedule.note_metric(metrics.back());
+    EXPECT_EQ(schedule.rate(4), 0.5) << mode;
   }
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE tokenizers give the ids of Hugging Face's tokenizers: for tokenizer.json files with the steps of GPT-2, Qwen, Llama 2 and 3,
-and Mistral, which are trained here on a small text, and for texts in many scripts with odd characters.
+and Mistral, which are trained here on a small text, for the one that run_clm writes, and for texts in many scripts with odd characters.
 
     bpe_tokenizers.py TESSERA [KIND…]        needs tokenizers; TESSERA is build/release/bin/tessera
 
@@ -44,7 +44,7 @@ def odd_texts(count):
               (0x1f300, 0x1f6ff), (0x20000, 0x2a6df), (0xe000, 0xe010), (0x1, 0x1f), (0x660, 0x669), (0x2150, 0x218f)]
     words = [" ", "  ", "   ", "\n", "\r\n", "\n\n ", "\t", " \n", "don't", "WE'LL", "'S", "'re", "12345", "x1y22", "3.14", "e\u0301", "A\u030a",
              "\u1112\u1161\u11ab", "\u0323\u0307q", "q\u0307\u0323", "\u212b", MARK, MARK + "the", " the", "the ", "The mesh", "devices", "!!!", "...\n", "<s>",
-             "</s>", "<|endoftext|>", "<0x0A>", "[X]", " [X] ", "l\u00e9 mesh", "le\u0301 mesh", "wörter", "\u00a0", "\u3000", "\u2028", "\x85"] + SENTENCES
+             "</s>", "<|endoftext|>", "<0x0A>", "[X]", " [X] ", "l\u00e9 mesh", "le\u0301 mesh", "wörter", "\u00a0", "\u3000", "\u2028", "\x85", "\u180e"] + SENTENCES
     texts = []
     for _ in range(count):
         parts = []
@@ -79,6 +79,19 @@ def gpt2():
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=True)])
     return json.loads(tokenizer.to_str())
+
+
+def trained_by_run_clm():
+    """The tokenizer.json that a run with --tokenizer_name bpe:700 writes."""
+    folder = FOLDER / "run"
+    folder.mkdir()
+    (folder / "text.txt").write_text("\n".join(training_lines()))
+    (folder / "gpt2.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 8, "n_head": 1, "n_layer": 1, "n_positions": 16,
+                                                  "vocab_size": 700}))
+    subprocess.run([pathlib.Path(TESSERA).resolve().parent / "run_clm", "--config_name", "gpt2.json", "--train_file", "text.txt",
+                    "--tokenizer_name", "bpe:700", "--block_size", "16", "--max_steps", "1", "--output_dir", "out", "--report_to", "none",
+                    "--sample_tokens", "0"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return json.loads((folder / "out" / "tokenizer.json").read_text())
 
 
 def qwen():
@@ -143,6 +156,7 @@ def space(scheme, split):
 
 KINDS = {
     "gpt2": gpt2,
+    "trained": trained_by_run_clm,
     "qwen": qwen,
     "llama3": llama3,
     "nemo": nemo,

@@ -130,6 +130,38 @@ ENTRY %main (x: f32[8,3], z: f32[]) -> (f32[8,3], f32[8,2], f32[8,3], f32[4,3], 
 })");
 }
 
+// The last slice takes only a part of the operand.
+TEST(Simplify, TurnsASliceOfABroadcastIntoASmallerBroadcast) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[3], i: s32[]) -> (f32[1,3], f32[2,3], f32[1,5], f32[7,2]) {
+  %x = f32[3] parameter(0)
+  %i = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %one = f32[] constant(1)
+  %rows = f32[7,3] broadcast(%x), dimensions={1}
+  %ones = f32[7,5] broadcast(%one), dimensions={}
+  %a = f32[1,3] dynamic-slice(%rows, %i, %zero), dynamic_slice_sizes={1,3}
+  %b = f32[2,3] slice(%rows), slice={[1:6:3], [0:3]}
+  %c = f32[1,5] dynamic-slice(%ones, %i, %zero), dynamic_slice_sizes={1,5}
+  %d = f32[7,2] slice(%rows), slice={[0:7], [1:3]}
+  ROOT %r = (f32[1,3], f32[2,3], f32[1,5], f32[7,2]) tuple(%a, %b, %c, %d)
+})",
+              R"(
+HloModule m
+ENTRY %main (x: f32[3], i: s32[]) -> (f32[1,3], f32[2,3], f32[1,5], f32[7,2]) {
+  %x = f32[3] parameter(0)
+  %i = s32[] parameter(1)
+  %one = f32[] constant(1)
+  %rows = f32[7,3] broadcast(%x), dimensions={1}
+  %a = f32[1,3] broadcast(%x), dimensions={1}
+  %b = f32[2,3] broadcast(%x), dimensions={1}
+  %c = f32[1,5] broadcast(%one), dimensions={}
+  %d = f32[7,2] slice(%rows), slice={[0:7], [1:3]}
+  ROOT %r = (f32[1,3], f32[2,3], f32[1,5], f32[7,2]) tuple(%a, %b, %c, %d)
+})");
+}
+
 TEST(Simplify, TurnsABroadcastIotaIntoAnIota) {
   expect_pass(simplify, R"(
 HloModule m

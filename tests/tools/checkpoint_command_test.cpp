@@ -58,10 +58,90 @@ TEST_F(TesseraCommand, CheckpointsAreReshardedAndCompared) {
   const std::string expected =
       fmt::format("{0} of {0} elements differ, by at most 0.5\nrun.json differs\n", small_gpt2().n_embd);
   EXPECT_NE(different.out.find(expected), std::string::npos) << different.out;
+  EXPECT_TRUE(different.out.ends_with(
+      "\n1 of 28 tensors differs; the largest difference is 0.5, at [0] of model/transformer.ln_f.bias\n"))
+      << different.out;
   EXPECT_NE(run("checkpoint reshard " + folder + " --files 2 -o " + two).error.find("it exists"), std::string::npos);
   EXPECT_EQ(run("checkpoint reshard " + folder + " --files 0 -o " + path("none")).code, 2);
   EXPECT_EQ(run("checkpoint reshard " + folder + " --files 2 -o " + path("three") + "/.").code, 0);
   EXPECT_EQ(run("checkpoint verify " + path("three")).code, 0);
+}
+
+TEST_F(TesseraCommand, AReshardIntoMoreFilesThanRowsIsRefused) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const auto many = run("checkpoint reshard " + folder + " --files 49 -o " + path("many"));
+  EXPECT_EQ(many.code, 1);
+  EXPECT_EQ(many.error, "tessera checkpoint reshard: cannot write " + path("many") +
+                            ": 49 files are too many, because no tensor has more than 48 rows "
+                            "(model/transformer.h.0.mlp.c_fc.bias); give at most 48 files\n");
+  EXPECT_FALSE(fs::exists(path("many")));
+  EXPECT_EQ(run("checkpoint reshard " + folder + " --files 48 -o " + path("many")).code, 0);
+}
+
+TEST_F(TesseraCommand, AConsolidationReplacesNoFiles) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
+  fs::create_directory(path("m"));  // an empty folder may be there
+  EXPECT_EQ(run("checkpoint consolidate " + folder + " -o " + path("m")).code, 0);
+  for (const std::string& used : {path("m"), folder}) {
+    const auto again = run("checkpoint consolidate " + folder + " -o " + used);
+    EXPECT_EQ(again.code, 1);
+    EXPECT_EQ(again.error, "tessera checkpoint consolidate: cannot write " + used +
+                               ": it exists, and is not empty; give a new folder\n");
+  }
+  EXPECT_FALSE(fs::exists(folder + "/model.safetensors"));
+}
+
+TEST_F(TesseraCommand, TheLargestFileOfAModelFolderHasUnits) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const auto written = run("checkpoint consolidate " + folder + " --max-shard-bytes 8KB --json -o " + path("m"));
+  ASSERT_EQ(written.code, 0) << written.error;
+  JsonObject files;
+  ASSERT_TRUE(JsonObject::parse(written.out).read("files", files));
+  EXPECT_TRUE(files.has("model-00001-of-00003.safetensors") && files.has("model.safetensors.index.json"))
+      << written.out;
+  for (const std::string wrong : {"5parsecs", "0", "-3GB"})
+    EXPECT_EQ(run("checkpoint consolidate " + folder + " --max-shard-bytes=" + wrong + " -o " + path("n")).code, 2);
+}
+
+TEST_F(TesseraCommand, CheckpointsAreDescribedAsJson) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  optim::AdamW optimizer(model.parameters(), {.learning_rate = 0.1});
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder,
+                  {.states = {{"model", model.state_dict()}, {"optimizer", optimizer.state_dict()}}, .documents = {}});
+  EXPECT_NE(run("checkpoint inspect " + folder).out.find("  AdamW\n"), std::string::npos);
+  const auto json = JsonObject::parse(run("checkpoint inspect " + folder + " --json").out);
+  JsonObject groups, group;
+  ASSERT_TRUE(json.read("groups", groups) && groups.read("optimizer", group));
+  EXPECT_EQ(group.text("class"), "AdamW");
+  std::vector<JsonObject> tensors;
+  json.read("tensors", tensors);
+  for (const JsonObject& one : tensors) {
+    if (one.text("name") != "transformer.h.1.attn.c_attn.weight") continue;
+    std::vector<std::int64_t> shape, exported;
+    one.read("shape", shape);
+    one.read("exported_shape", exported);
+    EXPECT_EQ(one.text("dtype"), "f32");
+    EXPECT_EQ(shape, (std::vector<std::int64_t>{12, 3, 3, 4}));
+    EXPECT_EQ(exported, (std::vector<std::int64_t>{12, 36}));
+  }
+  bool passed = false;
+  EXPECT_TRUE(JsonObject::parse(run("checkpoint verify " + folder + " --json").out).read("passed", passed));
+  EXPECT_TRUE(passed);
+  const std::string file = folder + "/state-00001-of-00001.safetensors";
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const auto damaged = run("checkpoint verify " + folder + " --json");
+  EXPECT_EQ(damaged.code, 1);
+  const auto report = JsonObject::parse(damaged.out);
+  EXPECT_TRUE(report.read("passed", passed) && !passed);
+  EXPECT_NE(report.text("error").find(file), std::string::npos) << damaged.out;
+  EXPECT_NE(damaged.error.find(file), std::string::npos) << damaged.error;
 }
 
 TEST_F(TesseraCommand, ACheckpointNeedsAFolderToWrite) {

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "support/error_of.h"
+#include "tessera/base/cpus.h"
 
 namespace tessera::command {
 namespace {
@@ -98,6 +99,18 @@ TEST(Hosts, ListsLeaveOutHosts) {
   EXPECT_EQ(options_without({"--host", "a:2,b:2,ab,b", "--map-by", "b"}, {"b"}, "/tmp"),
             (Words{"--host", "a:2,ab", "--map-by", "b"}));
   EXPECT_EQ(options_without({"-H", "b", "-H", "a", "-np"}, {"b"}, "/tmp"), (Words{"-H", "a", "-np"}));
+}
+
+TEST(Hosts, MoreRanksThanCoresNeedAnOptionIfNothingElseIsSaid) {
+  EXPECT_TRUE(needs_oversubscribe({}, 3, 2));
+  EXPECT_TRUE(needs_oversubscribe({"--bind-to", "core"}, 3, 2));
+  EXPECT_FALSE(needs_oversubscribe({}, 2, 2));
+  for (const Words& options : {Words{"--host", "a:2"}, Words{"--hostfile", "hosts"}, Words{"--oversubscribe"},
+                               Words{"--nooversubscribe"}, Words{"--map-by", "core:OVERSUBSCRIBE"},
+                               Words{"--mca", "rmaps_base_oversubscribe", "0"}, Words{"--use-hwthread-cpus"}})
+    EXPECT_FALSE(needs_oversubscribe(options, 3, 2)) << options.back();
+  EXPECT_GE(usable_core_count(), 1);
+  EXPECT_LE(usable_core_count(), usable_cpu_count());
 }
 
 struct RanksCase {

@@ -52,6 +52,40 @@ TEST_F(TesseraCommand, TokenizeNamesWhatIsWrong) {
             std::string::npos);
 }
 
+TEST_F(TesseraCommand, TokenizeReadsATextOnStandardInput) {
+  const std::string text = file("a.txt", "In the beginning");
+  const auto outcome = run(fmt::format("tokenize - -o {} < {}", path("o.tokens"), text));
+  EXPECT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_EQ(outcome.out.find(path("o.tokens") + ": 1 document, 16 tokens (u16) of bytes, vocabulary 256\n"), 0U)
+      << outcome.out;
+  const auto read = data::TokenFile::open(path("o.tokens"));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(read.info().tokens));
+  read.read(0, ids);
+  EXPECT_EQ(read.make_tokenizer()->decode(ids), "In the beginning");
+  const std::string into = " -o " + path("p.tokens") + " < " + text;
+  EXPECT_EQ(run("tokenize - --tokenizer bpe:260" + into).error,
+            "tessera tokenize: --tokenizer bpe:260 reads the text twice, and standard input (-) can be read only once; "
+            "give a file, or the file of a vocabulary\ntry `tessera tokenize --help`\n");
+  EXPECT_EQ(run("tokenize - -" + into).code, 2);
+  EXPECT_FALSE(fs::exists(path("p.tokens")));
+}
+
+TEST_F(TesseraCommand, TokenizeRefusesWhatIsNoText) {
+  const auto error = [&](const std::string& input) {
+    const auto outcome = run("tokenize " + input + " -o " + path("o.tokens"));
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_FALSE(fs::exists(path("o.tokens")));
+    return outcome.error;
+  };
+  const std::string compressed = file("t.txt.gz", "\x1f\x8b\x08 and so on");
+  EXPECT_EQ(error(compressed), "tessera tokenize: " + compressed +
+                                   ": is compressed by gzip, not a text; `gunzip FILE` makes a text of it\n");
+  EXPECT_NE(error("- < " + compressed).find("tokenize: standard input: is compressed by gzip"), std::string::npos);
+  EXPECT_NE(error(file("t.csv", "text\na\n")).find("t.csv: a table, not a text; "), std::string::npos);
+  const std::string bad = file("bad.jsonl", "{\"text\": \"a\"}\n{\"text\" 7}\n");
+  EXPECT_EQ(error(bad).find("tessera tokenize: " + bad + ", line 2: not JSON at column 9: "), 0U) << error(bad);
+}
+
 TEST_F(TesseraCommand, ALimitOfTheSizeOfFilesIsAnError) {
   const std::string text = file("long.txt", std::string(900000, 'x'));
   const auto limited =

@@ -243,7 +243,8 @@ TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
                          "5"});
   a.check();
   EXPECT_EQ(a.config_name + a.tokenizer_name + a.train_file + a.output_dir + a.fsdp_config, "g.jsonbpe:512tof.json");
-  EXPECT_EQ(a.block_size + a.max_steps + a.seed + a.logging_steps + a.virtual_ranks, 64 + 7 + 1 + 1 + 4);
+  EXPECT_EQ(a.block_size + a.max_steps + a.seed + a.virtual_ranks, 64 + 7 + 1 + 4);
+  EXPECT_EQ(a.logging_steps, 1);
   EXPECT_EQ(a.mesh + a.fsdp + a.tensor_parallel + a.optim + a.dtype + a.logging_format,
             "data=2,model=-1full_shard auto_wrapmodelsgdfloat64mmf");
   EXPECT_EQ(a.micro_batch_rows(5), 12);

@@ -2,6 +2,7 @@
 // Older names, flags of other programs, and configuration files.
 #include <gtest/gtest.h>
 
+#include "flags/intervals.h"
 #include "support/temporary_folder.h"
 #include "tessera/trainer/arguments.h"
 
@@ -67,6 +68,39 @@ TEST(Flags, EvaluationsThatNothingNeedsAreRefused) {
             }),
             "--save_strategy best needs --output_dir");
   EXPECT_EQ(error_of([] { settled({"--early_stopping_patience", "2", "--eval_strategy", "steps"}); }), "no error");
+}
+
+TEST(Flags, IntervalsBelowOneAreFractionsOfAllUpdates) {
+  const TrainingArguments a = settled({"--save_steps", "0.5", "--eval_steps", "0.25", "--logging_steps", "7"});
+  const Intervals of = Intervals::of(a, 10);
+  EXPECT_EQ(of.save, 5);
+  EXPECT_EQ(of.evaluate, 3);
+  EXPECT_EQ(of.log, 7);
+  EXPECT_EQ(Intervals::of(a, 1).evaluate, 1);
+  for (const char* wrong : {"0", "-1", "2.5"})
+    EXPECT_EQ(error_of([&] {
+                settled({"--save_steps", wrong});
+              }),
+              fmt::format("--save_steps must be a whole number of updates, or a fraction of all updates above 0 and "
+                          "below 1, got {}",
+                          wrong));
+}
+
+TEST(Flags, TheBestModelNeedsAnEvaluationAtEachCheckpoint) {
+  std::vector<std::string> flags = {"--load_best_model_at_end",
+                                    "true",
+                                    "--output_dir",
+                                    "o",
+                                    "--eval_strategy",
+                                    "steps",
+                                    "--save_steps",
+                                    "0.5",
+                                    "--eval_steps",
+                                    "0.25"};
+  EXPECT_EQ(error_of([&] { (void)Intervals::of(settled(flags), 10); }),
+            "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps; of 10 updates they are 5 "
+            "and 3");
+  EXPECT_EQ(Intervals::of(settled(flags), 8).save, 4);
 }
 
 TEST(Flags, TheBatchIsSearchedOnlyIfItMayBeLowered) {

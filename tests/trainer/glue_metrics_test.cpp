@@ -95,6 +95,18 @@ TEST(GlueFlags, ErrorsSayWhatToGive) {
   EXPECT_EQ(error({"--task_name", "rte", "--data_dir", "d", "--train_file", "t"}),
             "--data_dir and --train_file exclude each other");
   EXPECT_EQ(error({"--task_name", "rte"}), "no error");
+  EXPECT_EQ(error({"--do_train", "false"}),
+            "--do_train false needs --validation_file, or --do_predict with --test_file");
+  EXPECT_EQ(error({"--do_train", "false", "--validation_file", "v.tsv"}), "no error");
+}
+
+TEST(GlueFlags, ARunThatDoesNotTrainNeedsNoTrainingFile) {
+  const TemporaryFolder folder;
+  const std::string dev = folder.write("RTE/dev.tsv", "");
+  const TrainingArguments found =
+      with_glue_files(classification({"--task_name", "rte", "--data_dir", folder.path(), "--do_train", "false"}));
+  EXPECT_EQ(found.train_file, "");
+  EXPECT_EQ(found.validation_file, dev);
 }
 
 // Otherwise the first evaluation would end the run.
@@ -173,6 +185,11 @@ TEST(GlueFiles, LabelsThatTrainingDoesNotHaveNameTheLine) {
   EXPECT_EQ(
       error_of([&] { (void)labelled_samples(texts, BertVocabulary::of(classification_defaults(), ""), labels, 8); }),
       file + ", line 4: the label \"perhaps\" is not one of the training file: no, yes");
+  const TextLabels of_model = text_labels(classification_defaults(), {}, {"no", "yes"});
+  EXPECT_EQ(of_model.names, (Names{"no", "yes"}));
+  EXPECT_EQ(
+      error_of([&] { (void)labelled_samples(texts, BertVocabulary::of(classification_defaults(), ""), of_model, 8); }),
+      file + ", line 4: the label \"perhaps\" is not one of the model: no, yes");
 }
 
 TEST(LogEntry, MetricsOfATaskAreReadBack) {

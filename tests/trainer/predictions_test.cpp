@@ -117,6 +117,15 @@ TEST(Predictions, TextsHaveTheColumnsOfTheTrainingFile) {
   EXPECT_EQ(error_of([&] { read("question\tanswer\n"); }), folder.file("test.tsv") + ": contains no sample");
 }
 
+TEST(Predictions, WithoutATrainingFileAllColumnsOfTextsAreRead) {
+  const TemporaryFolder folder;
+  TrainingArguments a = classification_flags({});
+  a.test_file = folder.write("test.tsv", "index\tquestion\tanswer\n0\tWhen?\tNow.\n");
+  const data::LabelledTexts read = read_test_texts(a, {});
+  ASSERT_EQ(read.samples.size(), 1U);
+  EXPECT_EQ(read.samples[0].first + read.samples[0].second, "When?Now.");
+}
+
 TEST(Predictions, RowsThatLackFieldsAreAnErrorBecauseRowsAreNumbered) {
   const TemporaryFolder folder;
   TrainingArguments a = classification_flags({"--task_name", "rte"});

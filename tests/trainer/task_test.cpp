@@ -8,7 +8,9 @@
 #include <initializer_list>
 #include <tuple>
 
+#include "flags/config_overrides.h"
 #include "support/temporary_folder.h"
+#include "tasks/bert_parts.h"
 #include "tessera/trainer/programs.h"
 #include "tessera/trainer/trainer_state.h"
 
@@ -95,6 +97,38 @@ TEST(ProgramFlags, LengthBucketsAreAListForSamplesOfDifferentLengths) {
   EXPECT_NE(error({"--line_by_line", "--length_buckets", "16,8"})
                 .find("--length_buckets: the lengths must be at least 1 and increase, got \"16,8\""),
             std::string::npos);
+}
+
+TEST(ConfigOverrides, ReplaceValuesOfEveryConfiguration) {
+  TrainingArguments a = parsed_for(mlm_defaults(), {"--config_name", "tiny", "--config_overrides",
+                                                    "vocab_size=300,hidden_act=relu,hidden_dropout_prob=0.25"});
+  const nn::BertConfig config = bert_config(a, "");
+  EXPECT_EQ(config.vocab_size, 300);
+  EXPECT_EQ(config.hidden_act, "relu");
+  EXPECT_EQ(config.hidden_dropout_prob, 0.25);
+  EXPECT_EQ(config.hidden_size, 32) << "of tiny";
+  a.config_overrides = "vocab_sise=300";
+  EXPECT_EQ(error_of([&] { (void)bert_config(a, ""); }),
+            "tiny with --config_overrides vocab_sise=300: unknown key \"vocab_sise\"; did you mean \"vocab_size\"?");
+  a.config_overrides = "vocab_size";
+  EXPECT_EQ(error_of([&] { (void)bert_config(a, ""); }),
+            "--config_overrides: \"vocab_size\" must have the form key=value");
+}
+
+TEST(ConfigOverrides, AreNamedIfTheVocabularyIsTooSmall) {
+  const ::tessera::testing::TemporaryFolder folder;
+  TrainingArguments a = parsed_for(mlm_defaults(), {"--config_name", "tiny"});
+  const auto error = [&] { return error_of([&] { check_vocabulary_size(a, "bytes", 260, 256); }); };
+  const std::string problem = "the tokenizer bytes has 260 tokens, but the model's vocab_size is 256; ";
+  EXPECT_EQ(error(), problem + "make it 260 or more with --config_overrides vocab_size=260");
+  EXPECT_EQ(bert_config(a, "").vocab_size, 260) << "enough for the default tokenizer";
+  a.config_name = folder.write("bert.json", "{}");
+  EXPECT_EQ(error(),
+            problem + "make it 260 or more in " + a.config_name + ", or with --config_overrides vocab_size=260");
+  a.config_name.clear();
+  a.model_name_or_path = "bert";
+  EXPECT_EQ(error(), problem + "give the tokenizer with which the model was trained: --tokenizer_name");
+  EXPECT_EQ(error_of([&] { check_vocabulary_size(a, "bytes", 256, 256); }), "no error");
 }
 
 TEST(Metrics, AreFoundByName) {

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <optional>
 #include <set>
 
 #include "command_line.h"
+#include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
 
@@ -32,6 +36,26 @@ std::map<std::string, Group> groups_of(const Checkpoint& checkpoint) {
   return out;
 }
 
+std::vector<std::int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
+
+JsonObject json_of(const Checkpoint::Entry& entry) {
+  JsonObject out;
+  out.set("group", entry.group);
+  out.set("name", entry.name);
+  out.set("type", entry.type.str());
+  out.set("dtype", std::string(dtype_name(entry.type.dtype())));
+  out.set("shape", list_of(entry.type.dims()));
+  if (entry.exported_dims != entry.type.dims()) out.set("exported_shape", list_of(entry.exported_dims));
+  out.set("parts", entry.parts);
+  return out;
+}
+
+JsonObject json_of(const std::map<std::string, std::uint64_t>& files) {
+  JsonObject out;
+  for (const auto& [name, bytes] : files) out.set(name, static_cast<std::int64_t>(bytes));
+  return out;
+}
+
 JsonObject summary(const Checkpoint& checkpoint) {
   JsonObject groups;
   for (const auto& [name, group] : groups_of(checkpoint)) {
@@ -39,22 +63,15 @@ JsonObject summary(const Checkpoint& checkpoint) {
     one.set("tensors", group.tensors);
     one.set("elements", group.elements);
     one.set("bytes", group.bytes);
+    if (const std::string own = checkpoint.class_name(name); !own.empty()) one.set("class", own);
     groups.set(name, one);
   }
-  JsonObject files;
-  for (const auto& [name, bytes] : checkpoint.files()) files.set(name, static_cast<std::int64_t>(bytes));
   std::vector<JsonObject> tensors;
-  for (const auto& entry : checkpoint.entries()) {
-    JsonObject& one = tensors.emplace_back();
-    one.set("group", entry.group);
-    one.set("name", entry.name);
-    one.set("type", entry.type.str());
-    one.set("parts", entry.parts);
-  }
+  for (const auto& entry : checkpoint.entries()) tensors.push_back(json_of(entry));
   JsonObject out;
   out.set("folder", checkpoint.folder());
   out.set("groups", groups);
-  out.set("files", files);
+  out.set("files", json_of(checkpoint.files()));
   out.set("tensors", tensors);
   return out;
 }
@@ -66,8 +83,11 @@ int inspect(const Arguments& arguments) {
     return kGood;
   }
   std::string out = fmt::format("{:<14}{:>8}{:>14}{:>16}\n", "group", "tensors", "elements", "bytes");
-  for (const auto& [name, group] : groups_of(checkpoint))
-    out += fmt::format("{:<14}{:>8}{:>14}{:>16}\n", escape_controls(name), group.tensors, group.elements, group.bytes);
+  for (const auto& [name, group] : groups_of(checkpoint)) {
+    const std::string own = checkpoint.class_name(name);
+    out += fmt::format("{:<14}{:>8}{:>14}{:>16}{}\n", escape_controls(name), group.tensors, group.elements, group.bytes,
+                       own.empty() ? "" : "  " + escape_controls(own));
+  }
   out += fmt::format("\n{:<38}{:>14}\n", "file", "bytes");
   for (const auto& [name, bytes] : checkpoint.files())
     out += fmt::format("{:<38}{:>14}\n", escape_controls(name), bytes);
@@ -81,13 +101,38 @@ int inspect(const Arguments& arguments) {
   return kGood;
 }
 
+JsonObject verification(const std::string& folder, const std::map<std::string, std::uint64_t>& files,
+                        std::int64_t bytes, const std::string& problem) {
+  JsonObject out;
+  out.set("folder", folder);
+  out.set("passed", problem.empty());
+  problem.empty() ? out.set_null("error") : out.set("error", problem);
+  out.set("bytes", bytes);
+  out.set("files", json_of(files));
+  return out;
+}
+
+// With --json, the report is printed for a damaged checkpoint too, in addition to the error.
 int verify(const Arguments& arguments) {
-  const Checkpoint checkpoint(arguments.input());
-  checkpoint.verify();
-  std::uint64_t bytes = 0;
-  for (const auto& [name, size] : checkpoint.files()) bytes += size;
-  write_standard_output(
-      fmt::format("{} files, {} bytes: all have the checksums of the manifest\n", checkpoint.files().size(), bytes));
+  std::map<std::string, std::uint64_t> files;
+  std::optional<Error> damage;
+  try {
+    const Checkpoint checkpoint(arguments.input());
+    files = checkpoint.files();
+    checkpoint.verify();
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& error) {
+    damage = error;
+  }
+  std::int64_t bytes = 0;
+  for (const auto& [name, size] : files) bytes += static_cast<std::int64_t>(size);
+  if (arguments.has("json"))
+    write_standard_output(verification(arguments.input(), files, bytes, damage ? damage->what() : "").str());
+  else if (!damage)
+    write_standard_output(
+        fmt::format("{} files, {} bytes: all have the checksums of the manifest\n", files.size(), bytes));
+  if (damage) throw Error(*damage);
   return kGood;
 }
 
@@ -97,12 +142,32 @@ std::string folder_to_write(const Arguments& arguments) {
   return std::string(*folder);
 }
 
+// What consolidate and reshard report: the folder that they have written, and the sizes of its files.
+JsonObject written(const Checkpoint& from, const std::string& folder) {
+  std::map<std::string, std::uint64_t> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files[entry.path().filename().string()] = entry.file_size();
+  JsonObject out;
+  out.set("folder", folder);
+  out.set("checkpoint", from.folder());
+  out.set("files", json_of(files));
+  return out;
+}
+
+void check_size(std::string_view option, const std::string& value) {
+  require(parse_bytes(value, option) >= 1, "{} takes a size of at least 1 byte, got \"{}\"", option, value);
+}
+
 int consolidate(const Arguments& arguments) {
   const std::string folder = folder_to_write(arguments);
   constexpr std::int64_t kMostByDefault = 5'000'000'000;
+  const auto most = arguments.value("max-shard-bytes");
   const Checkpoint checkpoint(arguments.input());
-  checkpoint.consolidate("model", folder, arguments.number_or("max-shard-bytes", kMostByDefault));
-  write_standard_output(fmt::format("{}: the model of {}\n", folder, checkpoint.folder()));
+  checkpoint.consolidate("model", folder, most ? parse_bytes(*most, "--max-shard-bytes") : kMostByDefault);
+  if (arguments.has("json"))
+    write_standard_output(written(checkpoint, folder).str());
+  else
+    write_standard_output(fmt::format("{}: the model of {}\n", folder, checkpoint.folder()));
   return kGood;
 }
 
@@ -112,7 +177,10 @@ int reshard(const Arguments& arguments) {
   const Checkpoint checkpoint(arguments.input());
   const auto count = arguments.number_or("files", 1);
   checkpoint.reshard(folder, static_cast<int>(count));
-  write_standard_output(fmt::format("{}: {} tensors in {} files\n", folder, checkpoint.entries().size(), count));
+  if (arguments.has("json"))
+    write_standard_output(written(checkpoint, folder).str());
+  else
+    write_standard_output(fmt::format("{}: {} tensors in {} files\n", folder, checkpoint.entries().size(), count));
   return kGood;
 }
 
@@ -123,6 +191,7 @@ JsonObject json_of(const TensorDifference& one) {
   one.second ? out.set("second", one.second->str()) : out.set_null("second");
   out.set("different_elements", one.different);
   std::isfinite(one.largest) ? out.set("largest_difference", one.largest) : out.set_null("largest_difference");
+  one.largest_at ? out.set("largest_difference_at", list_of(*one.largest_at)) : out.set_null("largest_difference_at");
   return out;
 }
 
@@ -150,6 +219,31 @@ std::vector<std::string> different_documents(const Checkpoint& a, const Checkpoi
   return out;
 }
 
+// The number of tensors that at least one of the checkpoints contains.
+std::size_t count_of_tensors(const Checkpoint& a, const Checkpoint& b) {
+  std::set<std::string> names;
+  for (const Checkpoint* one : {&a, &b})
+    for (const auto& entry : one->entries()) names.insert(entry.group + "/" + entry.name);
+  return names.size();
+}
+
+// `2 of 57 tensors differ; the largest difference is 0.5, at [3,1] of model/wte.weight`.
+std::string last_line(const std::vector<TensorDifference>& tensors, std::size_t count) {
+  const TensorDifference* worst = nullptr;
+  const auto is_worse = [&](const TensorDifference& one) {
+    if (worst == nullptr) return true;
+    return !std::isnan(worst->largest) && (std::isnan(one.largest) || one.largest > worst->largest);
+  };
+  for (const TensorDifference& one : tensors)
+    if (one.largest_at && is_worse(one)) worst = &one;
+  std::string out =
+      fmt::format("{} of {} tensors {}", tensors.size(), count, tensors.size() == 1 ? "differs" : "differ");
+  if (worst != nullptr)
+    out += fmt::format("; the largest difference is {:.3g}, at [{}] of {}", worst->largest,
+                       fmt::join(*worst->largest_at, ","), escape_controls(worst->name));
+  return out + "\n";
+}
+
 int diff(const Arguments& arguments) {
   if (arguments.inputs().size() != 2) throw UsageError("needs the folders of two checkpoints");
   const Checkpoint a(arguments.inputs()[0]);
@@ -160,6 +254,7 @@ int diff(const Arguments& arguments) {
     JsonObject out;
     std::vector<JsonObject> list;
     for (const auto& one : tensors) list.push_back(json_of(one));
+    out.set("tensors_compared", static_cast<std::int64_t>(count_of_tensors(a, b)));
     out.set("tensors", list);
     out.set("documents", documents);
     write_standard_output(out.str());
@@ -168,7 +263,7 @@ int diff(const Arguments& arguments) {
     for (const auto& one : tensors) out += line_of(one);
     for (const auto& name : documents) out += name + " differs\n";
     write_standard_output(out.empty() ? fmt::format("the {} tensors and all documents are equal\n", a.entries().size())
-                                      : out);
+                                      : out + last_line(tensors, count_of_tensors(a, b)));
   }
   return tensors.empty() && documents.empty() ? kGood : kCheckFailed;
 }
@@ -187,7 +282,7 @@ const Verb kCheckpointInspect = {
 const Verb kCheckpointVerify = {"checkpoint verify",
                                 "compares the files of a checkpoint with their checksums",
                                 "Exit code 1 if a file is missing or damaged; the error names it.",
-                                {},
+                                {{"json", "", "print the result as JSON"}},
                                 verify,
                                 "DIR",
                                 "the folder of a checkpoint"};
@@ -198,8 +293,9 @@ const Verb kCheckpointConsolidate = {
     "The folder then contains config.json and model.safetensors, with the names and shapes of Hugging Face. Data is "
     "copied\n"
     "in pieces of a few megabytes, so the memory does not depend on the size of the model.",
-    {{"o", "DIR", "the folder to write"},
-     {"max-shard-bytes", "BYTES", "the largest file; default: 5000000000", whole_number(1)}},
+    {{"o", "DIR", "the folder to write; it must not exist, or be empty"},
+     {"max-shard-bytes", "SIZE", "the largest file, as in 5GB; default: 5000000000", check_size},
+     {"json", "", "print the files as JSON"}},
     consolidate,
     "DIR",
     "the folder of a checkpoint"};
@@ -211,7 +307,8 @@ const Verb kCheckpointReshard = {
     "for each rank. File k contains the\n"
     "k-th part of the rows of each tensor. Data is copied in pieces of a few megabytes.",
     {{"o", "DIR", "the folder to write; it must not exist"},
-     {"files", "N", "the number of files", whole_number(1, 99999)}},
+     {"files", "N", "the number of files, at most that of the rows of the largest tensor", whole_number(1, 99999)},
+     {"json", "", "print the files as JSON"}},
     reshard,
     "DIR",
     "the folder of a checkpoint"};

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <utility>
 #include <vector>
 
 #include "command_line.h"
@@ -13,41 +12,18 @@
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
-#include "tessera/data/text_files.h"
+#include "tessera/data/document_tokens.h"
 #include "tessera/data/token_file.h"
 
 namespace tessera::command {
 namespace {
 
-// A vocabulary is trained on the beginning of the text.
-constexpr std::size_t kTrainingBytes = std::size_t{64} << 20;
-
-std::string training_text(const std::vector<data::TextInput>& inputs, const std::string& column) {
-  std::string out;
-  for (const auto& input : inputs) {
-    if (out.size() >= kTrainingBytes) break;
-    data::read_documents(input, column, [&](std::string_view text, bool /*ends_document*/) {
-      out += text.substr(0, kTrainingBytes - std::min(kTrainingBytes, out.size()));
-    });
-  }
-  return out;
-}
-
 data::TokenFileInfo write_tokens(const std::vector<data::TextInput>& inputs, const std::string& column,
                                  const data::Tokenizer& tokenizer, const std::string& path) {
   data::TokenFileWriter writer(path, tokenizer);
-  std::int64_t text_bytes = 0;  // of the document so far
-  std::vector<std::int32_t> suffix = tokenizer.document_suffix();
-  if (!suffix.empty() && suffix.back() == tokenizer.end_of_text()) suffix.pop_back();  // the writer adds it
-  for (const auto& input : inputs)
-    data::read_documents(input, column, [&](std::string_view text, bool ends_document) {
-      const bool begins = text_bytes == 0;
-      if (begins && !text.empty()) writer.append(tokenizer.document_prefix());
-      writer.append(begins ? tokenizer.encode(text) : tokenizer.encode_continued(text));
-      text_bytes += static_cast<std::int64_t>(text.size());
-      if (ends_document && text_bytes > 0) writer.append(suffix);
-      if (ends_document) writer.end_document(std::exchange(text_bytes, 0));
-    });
+  data::tokenize_documents(inputs, column, tokenizer,
+                           {.tokens = [&](std::span<const std::int32_t> tokens) { writer.append(tokens); },
+                            .end = [&](std::int64_t text_bytes) { writer.end_document(text_bytes); }});
   require(writer.info().tokens > 0, "the input has no text, so {} is not written", path);
   writer.finish();
   return writer.info();
@@ -71,11 +47,22 @@ JsonObject summary(const std::string& path, const data::TokenFileInfo& info, dou
 std::string report(const std::string& path, const data::TokenFileInfo& info, double seconds) {
   constexpr double kMega = 1e6;
   return fmt::format(
-      "{}: {} documents, {} tokens (u{}) of {}, vocabulary {}\n"
+      "{}: {} document{}, {} token{} (u{}) of {}, vocabulary {}\n"
       "{} bytes of text in {:.2f} s: {:.2f} MB/s, {:.2f} million tokens/s\n",
-      path, info.documents, info.tokens, 8 * info.token_bytes, info.tokenizer, info.vocab_size, info.text_bytes,
-      seconds, static_cast<double>(info.text_bytes) / seconds / kMega,
-      static_cast<double>(info.tokens) / seconds / kMega);
+      path, info.documents, info.documents == 1 ? "" : "s", info.tokens, info.tokens == 1 ? "" : "s",
+      8 * info.token_bytes, info.tokenizer, info.vocab_size, info.text_bytes, seconds,
+      static_cast<double>(info.text_bytes) / seconds / kMega, static_cast<double>(info.tokens) / seconds / kMega);
+}
+
+// A vocabulary is trained in a pass of its own.
+void check_standard_input(const std::vector<std::string>& inputs, const std::string& tokenizer) {
+  const auto count = std::count(inputs.begin(), inputs.end(), "-");
+  if (count > 1) throw UsageError("standard input (-) can be an input only once");
+  if (count == 1 && tokenizer.starts_with("bpe:"))
+    throw UsageError(fmt::format(
+        "--tokenizer {} reads the text twice, and standard input (-) can be read only once; give a file, or "
+        "the file of a vocabulary",
+        tokenizer));
 }
 
 int tokenize(const Arguments& arguments) {
@@ -90,8 +77,9 @@ int tokenize(const Arguments& arguments) {
       throw UsageError(fmt::format("-o {} is also an input, which would be lost; give another name", *path));
   for (const auto& input : inputs)
     require(!data::TokenFile::is_token_file(input.path), "{} is a token file already; give text", input.path);
-  const auto tokenizer =
-      data::make_tokenizer(name, name.starts_with("bpe:") ? training_text(inputs, column) : std::string());
+  check_standard_input(arguments.inputs(), name);
+  const auto tokenizer = data::make_tokenizer(
+      name, name.starts_with("bpe:") ? data::beginning_of_documents(inputs, column) : std::string());
   const auto start = std::chrono::steady_clock::now();
   const data::TokenFileInfo info = write_tokens(inputs, column, *tokenizer, *path);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -108,9 +96,9 @@ void check_tokenizer(std::string_view /*option*/, const std::string& value) {
 const Verb kTokenize = {
     "tokenize",
     "writes text as a file of tokens",
-    "INPUT is a text file, a .jsonl file, or a folder of *.txt and *.jsonl files. A text file is one "
-    "document, and so is each line of a\n"
-    ".jsonl file. run_clm --train_file reads the result.",
+    "INPUT is a text file, a .jsonl or .json file, a folder of *.txt and *.jsonl files, or - for a text on standard "
+    "input. A text file is\n"
+    "one document, and so is each line of a .jsonl or .json file. run_clm --train_file reads the result.",
     {{"o", "FILE", "the token file to write", {}, true},
      {"tokenizer", "NAME",
       "bytes (the default), bpe:N (N ids, trained on the first 64 MiB of the text), or a file: "
@@ -120,7 +108,7 @@ const Verb kTokenize = {
      {"json", "", "print the counts as JSON"}},
     tokenize,
     "INPUT...",
-    "a text file, a .jsonl file, or a folder of these",
+    "a text file, a .jsonl file, a folder of these, or - for standard input",
     true};
 
 }  // namespace tessera::command

@@ -127,7 +127,7 @@ TraceTable read_trace(const std::string& path, std::int64_t only_rank) {
     if (!text.starts_with(R"({"name")")) continue;
     if (text.ends_with(',')) text.remove_suffix(1);
     const std::string place = lines.place();
-    const boost::json::value event = parse_json(text, place);
+    const boost::json::value event = parse_line_of_json(text, place);
     try {
       add_event(out, event, only_rank);
     } catch (Error& error) {

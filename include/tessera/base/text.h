@@ -10,12 +10,14 @@ namespace tessera {
 using detail::at;
 using detail::bytes_text;
 using detail::ceil_div;
+using detail::class_name_of;
 using detail::escape_controls;
 using detail::format_bytes;
 using detail::hash_bytes;
 using detail::hash_mix;
 using detail::hash_text;
 using detail::HashText;
+using detail::is_utf8;
 using detail::isize;
 using detail::printable;
 using detail::product;

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 namespace tessera::detail {
@@ -28,6 +29,8 @@ std::string printable(std::string_view text);
 /// Returns `text` on one line, for names from files in messages: control characters and bytes that are not UTF-8 become
 /// \n, \t or \xNN.
 std::string escape_controls(std::string_view text);
+/// Whether all bytes belong to characters in UTF-8. Control characters are allowed.
+bool is_utf8(std::string_view text);
 
 /// Mixes `value` into `seed` (the finalizer of splitmix64). The order of calls matters.
 constexpr std::size_t hash_mix(std::size_t seed, std::size_t value) {
@@ -44,6 +47,9 @@ struct HashText {
   using is_avalanching = void;  // for Boost: the bits are mixed already
   std::size_t operator()(std::string_view text) const { return hash_text(text); }
 };
+
+/// The name of a class without namespaces and template arguments: `Block` of `my::Block<float>`.
+std::string class_name_of(const std::type_info& type);
 
 /// Returns a number of bytes as text: `1.25GB`, `512.00B`.
 std::string format_bytes(double bytes);

@@ -28,7 +28,10 @@ namespace tessera {
 
 struct CheckpointContent {
   std::map<std::string, StateDict> states;      // by group: "model", "optimizer"
-  std::map<std::string, JsonObject> documents;  // by name; equal on all ranks
+  std::map<std::string, JsonObject> documents;  // by name, the same names on all ranks; those of rank 0 are written
+  /// Called on rank 0 when all files are on the disk, before the folder gets its name, possibly in another thread. If it
+  /// throws an exception, the save fails.
+  std::function<void()> before_complete = {};
   /// Called on rank 0 when the folder is complete, possibly in another thread. Used to delete older checkpoints.
   std::function<void()> when_complete = {};
 };
@@ -49,13 +52,16 @@ class CheckpointWriter {
     double cpu_seconds = 0;  // processor time of the threads of this rank that wrote
   };
   CheckpointWriter();
-  /// Waits for the thread. An unfinished save leaves a folder NAME.partial.
+  /// Calls finish() if a save is in flight; rank 0 prints a warning if that save fails. If an exception leaves the scope,
+  /// waits only for the thread, prints a warning, and the save is lost: it leaves a folder NAME.partial.
   ~CheckpointWriter();
   CheckpointWriter(CheckpointWriter&&) = delete;
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
 
   /// Starts a save. Waits for the values of the variables, but not for the disk. Collective. Errors: a save is already
-  /// in flight; the folder cannot be created (on all ranks).
+  /// in flight, here or to the same folder; the folder cannot be created; FOLDER.partial exists and no save has left it;
+  /// a name cannot be loaded again: a group with a slash, the document `manifest`, names that are not UTF-8; the ranks
+  /// save different folders, tensors or documents. Errors are thrown on all ranks.
   void begin(const std::string& folder, const CheckpointContent& content);
   /// True if a save is in flight. The result is the same on all ranks.
   [[nodiscard]] bool is_busy() const { return save_ != nullptr; }
@@ -87,17 +93,21 @@ class Checkpoint {
     std::string group;
     std::string name;
     Type type;
+    Dims exported_dims;  // the shape in model folders
     std::int64_t parts = 0;
   };
   [[nodiscard]] std::vector<Entry> entries() const;
+  /// The class of the object whose state the group is, such as AdamW; "" if the checkpoint does not contain it.
+  [[nodiscard]] std::string class_name(const std::string& group) const;
   /// The sizes of all files in bytes, by name.
   [[nodiscard]] std::map<std::string, std::uint64_t> files() const;
   /// The names of the documents.
   [[nodiscard]] std::vector<std::string> document_names() const;
   /// Returns a document. Error if there is no document of this name, or if it is damaged.
   [[nodiscard]] JsonObject document(const std::string& name) const;
-  /// Gives the variables of `state` the values of the group. Shardings may differ from those of the save. A rank reads
-  /// its shards when they are first needed, and verifies their checksums. Errors: those of load_state().
+  /// Gives the variables and numbers of `state` the values of the group. Shardings may differ from those of the save. A
+  /// rank reads its shards when they are first needed, and numbers at once, and verifies their checksums. Errors: those
+  /// of load_state().
   LoadStateResult load(const std::string& group, const StateDict& state, const LoadStateOptions& options = {}) const;
   /// The same, but reads the values at once. Collective: if several ranks need the same block of a file, one rank reads
   /// it for all of them. Errors: those of load(), on all ranks.
@@ -106,34 +116,38 @@ class Checkpoint {
   void check_fit(const std::string& group, const StateDict& state) const;
   /// Compares the checksums of the documents.
   void verify_documents() const;
-  /// Compares the checksums of all files. Collective: each rank reads some of the files. Error, on all ranks, with the
-  /// file.
+  /// Compares the checksums of all files, and the names and types in them, with the manifest. Collective: each rank
+  /// reads some of the files. Error, on all ranks, with the file.
   void verify() const;
   /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it
-  /// is a document of the checkpoint. Needs little memory: data is copied in pieces. Not collective.
+  /// is a document of the checkpoint. Needs little memory: data is copied in pieces. Not collective. Error if the folder
+  /// exists and is not empty.
   void consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const;
 
   /// Writes the same checkpoint to a new folder with `count` files. File k has the rows [k*L, (k+1)*L) of each tensor
-  /// with L = ceil(rows / count), which are the shards of FSDP. Data is copied in pieces. Not collective.
+  /// with L = ceil(rows / count), which are the shards of FSDP. Data is copied in pieces. Not collective. Errors: the
+  /// folder exists; no tensor has `count` rows.
   void reshard(const std::string& folder, int count) const;
 
   [[nodiscard]] const std::shared_ptr<const CheckpointManifest>& manifest() const { return manifest_; }
 
  private:
   [[nodiscard]] std::vector<NamedType> types_of(const std::string& group) const;
-  LoadStateResult set_readers(
-      const std::string& group, const StateDict& state, const LoadStateOptions& options,
+  /// Returns the result of match_state().
+  std::vector<int> set_readers(
+      const std::string& group, const StateDict& state, const LoadStateOptions& options, LoadStateResult& result,
       const std::function<ShardReader(std::shared_ptr<PieceFiles>, const std::string&)>& reader_of) const;
   std::shared_ptr<const CheckpointManifest> manifest_;
 };
 
 /// A tensor that differs between two checkpoints.
 struct TensorDifference {
-  std::string name;           // GROUP/NAME
-  std::optional<Type> first;  // nullopt: this checkpoint does not contain the tensor
-  std::optional<Type> second;
-  std::int64_t different = 0;  // elements with other bits, if the types are equal
-  double largest = 0;          // difference; NaN if one of two different elements is NaN
+  std::string name;             // GROUP/NAME
+  std::optional<Type> first{};  // nullopt: this checkpoint does not contain the tensor
+  std::optional<Type> second{};
+  std::int64_t different = 0;        // elements with other bits, if the types are equal
+  double largest = 0;                // difference; NaN if one of two different elements is NaN
+  std::optional<Dims> largest_at{};  // the index of this element; nullopt if no difference is above 0
 };
 /// The tensors that differ between two checkpoints, by name. The checkpoints may be from different layouts. Data is
 /// read in pieces. Not collective.
@@ -141,8 +155,11 @@ std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoi
 
 /// The complete checkpoints `checkpoint-N` in a folder, by N.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
-/// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged, prints a warning
-/// and tries the previous checkpoint. Nullopt if there is none. Collective. Errors: those of Checkpoint::load().
+/// Whether a checkpoint of a training program was written with --save_only_model, so that no run can be continued from it.
+bool holds_only_model(const std::string& checkpoint);
+/// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged or lacks a group,
+/// prints a warning and tries the previous checkpoint. Nullopt if there is none, or if all are damaged. Collective.
+/// Errors: those of Checkpoint::load(); there are undamaged checkpoints, but all of them lack a group.
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states);
 /// The same for one folder. Error, on all ranks, if it is damaged.
@@ -156,8 +173,29 @@ std::vector<std::string> remove_partial_checkpoints(const std::string& folder);
 /// Renames the checkpoints in a folder after `step` to NAME.replaced, because they do not belong to a run that resumes
 /// from `step`. Returns their former paths. Call it on one rank.
 std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::int64_t step);
-/// Deletes all but the newest `most` checkpoints in a folder. The checkpoint `best`, if given, is kept and counts as
-/// one of them. The newest checkpoint is always kept. Call it on one rank.
-void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best = "");
+/// Deletes all but the newest `most` checkpoints in a folder. The checkpoints `best` and `written`, if given, are kept
+/// and count. `written` is the one that was just saved: it counts as the newest one, whatever its number is, and without
+/// it the one with the highest number does. The newest checkpoint is always kept. Call it on one rank.
+void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best = "",
+                             const std::string& written = "");
+
+// A run that writes over another one in the same folder. If it is interrupted at any moment, the folder contains the
+// complete checkpoints of exactly one of the two runs after recover_replaced_run(). Call these on one rank.
+
+/// Moves the complete checkpoints in a folder to FOLDER/replaced_run. Call it when the first checkpoint of the new run
+/// is on the disk, before it gets its name (CheckpointContent::before_complete).
+void set_run_aside(const std::string& folder);
+/// Deletes the checkpoints in FOLDER/replaced_run, and returns their number. Call it when the new run has a complete
+/// checkpoint.
+std::int64_t delete_run_aside(const std::string& folder);
+/// Whether an interrupted run has left checkpoints in FOLDER/replaced_run.
+bool holds_replaced_run(const std::string& folder);
+/// What recover_replaced_run() has done with the checkpoints of the replaced run.
+struct ReplacedRun {
+  std::int64_t deleted = 0;   // because there is a complete checkpoint of the run that replaced it
+  std::int64_t restored = 0;  // because there is none
+};
+/// Completes or undoes what an interrupted run has done. Does nothing if there is nothing to do.
+ReplacedRun recover_replaced_run(const std::string& folder);
 
 }  // namespace tessera

@@ -18,7 +18,8 @@ struct SaveOptions {
 };
 /// Writes complete arrays to the file `path`, with the shapes that other frameworks use. Collective: the ranks gather
 /// one tensor at a time. The file is written as `path.partial` and renamed when it is on the disk, so readers see the
-/// old file or the new one. Error, on all ranks, if the file cannot be written; an old file is then unchanged.
+/// old file or the new one. A symbolic link stays, and its target is written. Error, on all ranks, if the file cannot be
+/// written, or if the ranks save other names or types; an old file is then unchanged.
 void save(const StateDict& state, const std::string& path, const SaveOptions& options = {});
 
 /// Returns the tensors of a safetensors file without reading their values. load_state_dict() gives these values to

@@ -45,6 +45,7 @@ class BpeTokenizer final : public Tokenizer {
   [[nodiscard]] std::optional<std::int32_t> end_of_text() const override { return end_of_text_; }
   [[nodiscard]] const std::string& name() const override { return name_; }
   [[nodiscard]] std::string vocabulary() const override;
+  [[nodiscard]] std::map<std::string, std::string> hugging_face_files() const override;
 
   /// Returns the merges in the format of vocab.bpe. from_merges reads it back, with the same ids if they are in
   /// GPT-2's order.

@@ -49,7 +49,7 @@ struct RawText {
 };
 
 /// Reads a WikiText folder: wiki.train.raw, wiki.valid.raw, wiki.test.raw (or .tokens, or train.txt, valid.txt,
-/// test.txt). Errors name the folder and the expected file names.
+/// test.txt). Errors name the folder and the expected file names; those of read_text_file().
 RawText read_wikitext(const std::string& folder);
 
 /// Returns the folder of `--dataset_name name --dataset_config_name config` under cache_dir or $TESSERA_DATA. The

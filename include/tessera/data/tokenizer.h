@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,9 @@ class Tokenizer {
   [[nodiscard]] virtual std::optional<std::int32_t> end_of_text() const = 0;
   /// The name: "bytes", "bpe:1024", or the file from which it was read.
   [[nodiscard]] virtual const std::string& name() const = 0;
+  /// The files with which Hugging Face's libraries read an equal tokenizer, by name: tokenizer.json and
+  /// tokenizer_config.json. Empty if vocabulary() is.
+  [[nodiscard]] virtual std::map<std::string, std::string> hugging_face_files() const { return {}; }
   /// The merges in the format of vocab.bpe, if BpeTokenizer::from_merges() can create an equal tokenizer from them;
   /// else "".
   [[nodiscard]] virtual std::string vocabulary() const { return {}; }
@@ -59,6 +63,8 @@ class ByteTokenizer final : public Tokenizer {
 /// otherwise a path: GPT-2's vocab.bpe, BERT's vocab.txt, a Hugging Face tokenizer.json, a merges.txt with a vocab.json
 /// in the same folder, or a folder that contains one of these. Errors name the path.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
+/// Whether both give each id the same meaning: equal tokens, merges and rules. Names do not matter.
+bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 /// Throws an Error if the name begins with `bpe:` and is invalid.
 void check_bpe_name(const std::string& spec);
 

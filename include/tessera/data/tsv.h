@@ -27,7 +27,7 @@ struct TsvOptions {
 
 /// Parses lines of fields; the first line is the header. Quotes have no meaning. Blank lines and the byte order mark are
 /// skipped. Errors name `name` and the line: no header, a column that occurs twice, another number of fields than the
-/// header has.
+/// header has; and those of require_text().
 TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& options = {});
 /// Reads a file. Errors: those of parse_tsv().
 TsvTable read_tsv(const std::string& path);

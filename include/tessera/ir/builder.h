@@ -88,6 +88,8 @@ class Builder {
   void set_notes(Value value, NotesRef notes);
   /// The notes of instructions that are emitted without their own notes (a source line, a unit).
   NotesRef default_notes;
+  /// The function of the user that emits the ops. Errors name it in place of the op; "": they name the op.
+  std::string_view called_as{};
 
  private:
   friend class ProgramBuilder;

@@ -266,6 +266,8 @@ struct OpDef {
   GradientKind gradient_kind = GradientKind::kNone;
   /// Computes the gradients of the operands from the gradient of the result; see gradient_context.h.
   std::vector<Value> (*gradient)(GradientContext&) = nullptr;
+  /// Of an op without a gradient: what the user can do, for the error; "": general advice.
+  std::string_view instead_of_gradient{};
 
   FactorMap (*factors)(const OpView&) = nullptr;                 // null: all operands and results are fully replicated
   Linearity (*linearity)(const OpView&, int operand) = nullptr;  // null: kNone for every operand

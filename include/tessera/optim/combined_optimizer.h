@@ -21,6 +21,8 @@ class CombinedOptimizer : public Optimizer {
   [[nodiscard]] std::vector<Tensor> parameters() const override;
   [[nodiscard]] std::vector<NamedState> named_state() const override;
   [[nodiscard]] std::string note() const override;
+  /// `CombinedOptimizer of Muon and AdamW`.
+  [[nodiscard]] std::string class_name() const override;
   void set_condition(const Tensor& applies, const Tensor& skipped) override;
   [[nodiscard]] const std::vector<std::unique_ptr<Optimizer>>& optimizers() const { return optimizers_; }
 

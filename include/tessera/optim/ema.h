@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tessera/optim/optimizer.h"
@@ -28,8 +29,9 @@ class ExponentialMovingAverage {
   /// Exchanges the values of the parameters and of the averages. Errors: there was no update yet; a parameter has a
   /// 16-bit type, because its average would lose bits.
   void swap(std::source_location where = std::source_location::current());
-  [[nodiscard]] std::int64_t update_count() const { return updates_; }
-  /// The averages as `ema.NAME`, and the number of updates, `ema.updates`.
+  [[nodiscard]] std::int64_t update_count() const { return *updates_; }
+  /// The averages as `ema.NAME`, and the number of updates, `ema.updates`. A load into the StateDict also sets
+  /// update_count().
   [[nodiscard]] StateDict state_dict() const;
   LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
 
@@ -38,7 +40,7 @@ class ExponentialMovingAverage {
   std::vector<Tensor> parameters_;
   EmaOptions options_;
   StateQuantity averages_;
-  std::int64_t updates_ = 0;
+  std::shared_ptr<std::int64_t> updates_ = std::make_shared<std::int64_t>(0);  // also of state dicts
 };
 
 }  // namespace tessera::optim

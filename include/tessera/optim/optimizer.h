@@ -53,8 +53,11 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<NamedState> named_state() const;
   /// A message about state that does not have the requested format; "" if all state has it.
   [[nodiscard]] virtual std::string note() const;
+  /// The name of the class, for messages and checkpoints: `AdamW`.
+  [[nodiscard]] virtual std::string class_name() const;
   /// named_state(), and the number of steps so far as `step`. Each name contains the name of its parameter, so the
-  /// order of parameters and groups may change.
+  /// order of parameters and groups may change. A load into the StateDict also sets step_count(). Learning rates and
+  /// other options are not part of the state.
   [[nodiscard]] StateDict state_dict() const;
   /// Gives the state the values of another state dict. Errors: those of Module::load_state_dict().
   LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
@@ -129,6 +132,7 @@ class Optimizer {
   StateFormat asked_format_ = StateFormat::kFull;
   Tensor applies_;
   Tensor skipped_;
+  std::shared_ptr<Optimizer> self_{this, [](Optimizer*) {}};  // state dicts refer to it weakly; it owns nothing
 };
 
 struct OptimizerStepOptions {

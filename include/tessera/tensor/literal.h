@@ -75,6 +75,9 @@ class Literal {
   [[nodiscard]] std::size_t hash() const;
   /// HLO's literal text, without the type: `{{1, 2}, {3, 4}}`, `nan`, `true`, `{...}`.
   [[nodiscard]] std::string str() const;
+  /// The same, but of an array with more than 1,000 elements only the first and the last three in each dim, as in
+  /// `{0,0,0,...,0,0,0}`.
+  [[nodiscard]] std::string summary() const;
 
  private:
   void check_dtype(DType dtype) const;

@@ -119,13 +119,13 @@ struct TrainingArguments {
   std::string output_dir;
   bool overwrite_output_dir = false;
   std::string save_strategy = "steps";                  // no, steps, epoch
-  std::int64_t save_steps = 500;                        // updates between two checkpoints
+  double save_steps = 500;                              // updates between two checkpoints; below 1: a fraction of all
   std::optional<std::int64_t> save_total_limit;         // nullopt: all checkpoints stay
   bool save_only_model = false;                         // no optimizer and run state, so a run cannot be resumed
   std::string eval_strategy = "no";                     // no, steps, epoch: evaluations during the training
   double eval_delay = 0;                                // updates, or epochs, before the first evaluation
   bool eval_on_start = false;                           // evaluate before the first update
-  std::optional<std::int64_t> eval_steps;               // updates between two evaluations; nullopt: logging_steps
+  std::optional<double> eval_steps;                     // the same for evaluations; nullopt: logging_steps
   bool load_best_model_at_end = false;                  // the model of the checkpoint with the best metric
   std::string metric_for_best_model;                    // loss, perplexity, bits_per_byte, accuracy or one of GLUE
   bool greater_is_better = false;                       // the best checkpoint has the greatest metric
@@ -135,7 +135,7 @@ struct TrainingArguments {
   std::string resume_from_checkpoint;                   // a folder, or "true": the newest one in output_dir
   bool ignore_data_skip = false;                        // a resumed run begins with the first sample again
   std::string logging_strategy = "steps";               // no, steps, epoch
-  std::int64_t logging_steps = 500;
+  double logging_steps = 500;  // updates between two entries of the log; below 1: a fraction of all
   bool logging_first_step = false;
   std::string logging_format = "short";  // of the log's lines: short, or mmf with the fields of mmf
   bool do_train = true;
@@ -175,8 +175,8 @@ struct TrainingArguments {
   [[nodiscard]] std::string config_file() const;
   /// The file of --fsdp_config; "" if it is a JSON text.
   [[nodiscard]] std::string fsdp_config_file() const;
-  /// The updates between two evaluations with --eval_strategy steps.
-  [[nodiscard]] std::int64_t evaluation_interval() const { return eval_steps.value_or(logging_steps); }
+  /// The updates between two evaluations with --eval_strategy steps; below 1: a fraction of all updates.
+  [[nodiscard]] double evaluation_interval() const { return eval_steps.value_or(logging_steps); }
   /// Whether the checkpoints are compared by a metric.
   [[nodiscard]] bool compares_checkpoints() const { return load_best_model_at_end || !metric_for_best_model.empty(); }
   /// Whether --report_to, or its default, contains `writer`.

@@ -29,7 +29,8 @@ struct ClmData {
   std::optional<data::BlockDataset> validation;  // nullopt if less than a block is held out
   double validation_tokens_per_byte = 1;
 };
-/// Reads the files that the arguments name: text, or token files. Errors name rank and path.
+/// Reads the files that the arguments name: texts, JSON Lines, folders of both, or token files. Errors name rank and path; the
+/// tokenizer of a token file must be that of the training.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
 
 /// A causal language model on a mesh, ready to train.

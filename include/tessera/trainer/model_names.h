@@ -19,8 +19,8 @@ std::string named_model_folder(const std::string& name, const std::string& cache
 /// name. Paths that exist, and names of which there is no folder, stay as they are.
 void find_named_models(TrainingArguments& arguments);
 
-/// Gives run_clm the tokenizer in the folder of --model_name_or_path, if there is one, as in Hugging Face. A token file
-/// records its own tokenizer and keeps it.
+/// Gives run_clm the tokenizer in the folder of --model_name_or_path, if there is one, as in Hugging Face. That of a token
+/// file must then be the same (load_clm_data()).
 void use_tokenizer_of_model(TrainingArguments& arguments);
 
 }  // namespace tessera::trainer

@@ -28,6 +28,7 @@ constexpr const char* kFormat = "tessera-checkpoint";
 constexpr std::int64_t kVersion = 2;
 constexpr const char* kChecksum = "xxh3";
 constexpr const char* kListChecksum = "xxh3_of_blocks";
+constexpr const char* kClasses = "classes";  // older manifests do not have it
 
 json::array numbers(const Region& region, bool starts) {
   json::array out;
@@ -144,6 +145,11 @@ StoredFile file_of(const json::value& value) {
           text_of(value, has_list ? kListChecksum : kChecksum), has_list};
 }
 
+std::string class_of(const json::value& value) {
+  require(value.is_string(), "the name of a class must be a string, got {}", [&] { return excerpt(value); });
+  return std::string(value.get_string());
+}
+
 // Of all other members.
 std::string manifest_checksum(json::object all) {
   all.erase(kChecksum);
@@ -186,6 +192,10 @@ std::string CheckpointManifest::str() const {
       one["exported_shape"] = json::array(tensor.exported_dims.begin(), tensor.exported_dims.end());
     one["parts"] = std::move(parts);
   }
+  if (!classes.empty()) {
+    json::object& class_list = out[kClasses].emplace_object();
+    for (const auto& [group, name] : classes) class_list[group] = name;
+  }
   out[kChecksum] = manifest_checksum(out);
   return json::serialize(out) + "\n";
 }
@@ -220,6 +230,7 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     read_members(all, "files", out.files, file_of);
     for (const auto& [name, file] : out.files) check_file_name(name);
     read_members(all, "tensors", out.tensors, tensor_of);
+    if (find_member(all, kClasses) != nullptr) read_members(all, kClasses, out.classes, class_of);
     for (const auto& [name, tensor] : out.tensors)
       for (const TensorPart& part : tensor.parts)
         require(

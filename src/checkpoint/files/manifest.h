@@ -35,6 +35,7 @@ struct CheckpointManifest {
   std::string folder;
   std::map<std::string, StoredTensor> tensors;  // GROUP/NAME
   std::map<std::string, StoredFile> files;
+  std::map<std::string, std::string> classes{};  // of the objects with the states, by group, if they are known
 
   [[nodiscard]] std::string str() const;
   /// Of all checksums, names and shapes.

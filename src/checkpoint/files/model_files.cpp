@@ -34,13 +34,6 @@ JsonObject index_of(const std::vector<ModelFile>& files) {
   return out;
 }
 
-// model.safetensors, or model-00001-of-00003.safetensors with any numbers. Other files belong to the user.
-bool is_model_file(const std::string& name) {
-  constexpr std::string_view kForm = "model-00000-of-00000.safetensors";
-  const auto fits = [](char c, char form) { return form == '0' ? c >= '0' && c <= '9' : c == form; };
-  return name == kSingleFile || std::equal(name.begin(), name.end(), kForm.begin(), kForm.end(), fits);
-}
-
 // Files of an earlier save with another number of files.
 void remove_older_files(const std::string& folder, const std::vector<ModelFile>& files) {
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -52,6 +45,12 @@ void remove_older_files(const std::string& folder, const std::vector<ModelFile>&
 }
 
 }  // namespace
+
+bool is_model_file(std::string_view name) {
+  constexpr std::string_view kForm = "model-00000-of-00000.safetensors";
+  const auto fits = [](char c, char form) { return form == '0' ? c >= '0' && c <= '9' : c == form; };
+  return name == kSingleFile || std::equal(name.begin(), name.end(), kForm.begin(), kForm.end(), fits);
+}
 
 std::vector<ModelFile> divide_into_files(const std::vector<std::pair<std::string, Type>>& tensors,
                                          std::int64_t most_bytes) {

@@ -23,6 +23,8 @@ struct ModelFile {
   }
 };
 
+/// model.safetensors, or model-00001-of-00003.safetensors with any numbers. Other files belong to the user.
+bool is_model_file(std::string_view name);
 /// Divides variables, which may have parts (part_names.h), into files of at most `most_bytes`, unless a single variable is larger.
 std::vector<ModelFile> divide_into_files(const std::vector<std::pair<std::string, Type>>& tensors,
                                          std::int64_t most_bytes);

@@ -67,7 +67,7 @@ Literal tokens_of(const Json& value, const std::string& place, const JsonLinesOp
 }  // namespace
 
 Arrays parse_json_line(std::string_view line, const std::string& place, const JsonLinesOptions& options) {
-  const Json object = parse_json(line, place);
+  const Json object = parse_line_of_json(line, place);
   require(object.is_object(), "{}: expected an object, got {}", place, [&] { return excerpt(object); });
   Arrays out;
   if (options.tokenizer) out.set("input_ids", tokens_of(member(object, options.text_column, place), place, options));
@@ -83,7 +83,9 @@ JsonLines::JsonLines(const std::vector<std::string>& paths, JsonLinesOptions opt
     paths_.push_back(input.path);
     find_lines(isize(paths_) - 1);
   }
-  require(!lines_.empty(), "no lines in *.jsonl files in {}", fmt::join(paths, ", "));
+  const bool is_one_file = paths.size() == 1 && paths == paths_;
+  require(!lines_.empty(), "{}{}", is_one_file ? "no lines in " : "no lines in *.jsonl files in ",
+          [&] { return fmt::format("{}", fmt::join(paths, ", ")); });
 }
 
 void JsonLines::find_lines(std::int64_t file) {

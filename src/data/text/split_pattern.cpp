@@ -18,6 +18,41 @@ namespace {
 
 constexpr char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// White space as Unicode defines it. The \s of PCRE2 also has U+180E, which is none since Unicode 6.3.
+constexpr std::string_view kSpaces = R"(\x09-\x0d\x{85}\p{Z})";
+
+// Returns the pattern with these characters in place of \s and \S. A \S in brackets stays.
+std::string with_unicode_spaces(std::string_view pattern) {
+  std::string out;
+  bool in_brackets = false;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    const char next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (c == '\\' && next == 's') {
+      out += in_brackets ? std::string(kSpaces) : fmt::format("[{}]", kSpaces);
+      ++i;
+    } else if (c == '\\' && next == 'S' && !in_brackets) {
+      out += fmt::format("[^{}]", kSpaces);
+      ++i;
+    } else if (c == '\\' && next != '\0') {
+      out += pattern.substr(i++, 2);
+    } else {
+      out += c;
+      // The first character in brackets may be `]`, also after `^`.
+      const bool opens = c == '[' && !in_brackets;
+      if (opens && next == '^') out += pattern[++i];
+      if (opens && i + 1 < pattern.size() && pattern[i + 1] == ']') out += pattern[++i];
+      in_brackets = opens || (in_brackets && c != ']');
+    }
+  }
+  return out;
+}
+
+pcre2_code* compiled(const std::string& pattern, int& error, PCRE2_SIZE& offset) {
+  return pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                       PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+}
+
 struct FreeMatch {
   void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
 };
@@ -71,8 +106,8 @@ struct SplitPattern::Code {
 SplitPattern::SplitPattern(const std::string& pattern, Gaps gaps) : gaps_(gaps) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  pcre2_code* code = compiled(with_unicode_spaces(pattern), error, offset);
+  if (code == nullptr) code = compiled(pattern, error, offset);  // so that the error has a place in the given pattern
   require(
       code != nullptr, "the splitting pattern {} is wrong at character {}: {}", [&] { return quote(pattern); }, offset,
       [&] { return pcre2_reason(error); });

@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "tessera/base/error.h"
-#include "tessera/base/files.h"
 #include "tessera/base/options.h"
+#include "tessera/data/text_files.h"
 
 namespace tessera::data {
 
@@ -54,7 +54,7 @@ namespace {
 std::string read_first(const std::filesystem::path& folder, const std::vector<std::string>& names) {
   for (const auto& name : names) {
     const std::string path = (folder / name).string();
-    if (std::filesystem::exists(path)) return read_file(path);
+    if (std::filesystem::exists(path)) return read_text_file(path);
   }
   return {};
 }

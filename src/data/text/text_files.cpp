@@ -2,6 +2,7 @@
 #include "tessera/data/text_files.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <span>
 
@@ -10,6 +11,7 @@
 #include "tessera/base/json_object.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
+#include "token_layout.h"
 
 namespace tessera::data {
 namespace {
@@ -18,8 +20,25 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kAtOnce = 4 << 20;
 constexpr std::size_t kLongestLine = std::size_t{1} << 30;
+constexpr std::string_view kStandardInput = "-";
+
+// The suffix in lower case.
+std::string suffix_of(const fs::path& path) {
+  std::string out = path.extension().string();
+  for (char& c : out) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return out;
+}
 
 bool is_jsonl(const fs::path& path) { return path.extension() == ".jsonl"; }
+
+void refuse_table(const std::string& path) {
+  const std::string suffix = suffix_of(path);
+  require(
+      suffix != ".csv" && suffix != ".tsv",
+      "{}: a table, not a text; write its texts as JSON Lines (.jsonl), each as {{\"text\": \"…\"}}; to read the table "
+      "as one text, give it the suffix .txt",
+      path);
+}
 
 std::vector<TextInput> texts_in(const std::string& folder) {
   std::vector<TextInput> out;
@@ -32,8 +51,16 @@ std::vector<TextInput> texts_in(const std::string& folder) {
   return out;
 }
 
-// Calls `take` with the parts of a file, in order.
-void read_parts(const std::string& path, const std::function<void(std::string_view)>& take) {
+using TakePart = std::function<void(std::string_view)>;
+
+void read_standard_input(const TakePart& take) {
+  std::string part(kAtOnce, '\0');
+  while (const std::size_t size = std::fread(part.data(), 1, part.size(), stdin))
+    take(std::string_view(part).substr(0, size));
+  require(std::ferror(stdin) == 0, "cannot read standard input");
+}
+
+void read_file_parts(const std::string& path, const TakePart& take) {
   const InputFile file(path);
   std::string part;
   for (std::uint64_t offset = 0; offset < file.size(); offset += part.size()) {
@@ -41,6 +68,18 @@ void read_parts(const std::string& path, const std::function<void(std::string_vi
     file.read(offset, std::as_writable_bytes(std::span(part)));
     take(part);
   }
+}
+
+// Calls `take` with the parts of a text, in order.
+void read_parts(const std::string& path, const TakePart& take) {
+  bool is_first = true;
+  const auto take_text = [&](std::string_view part) {
+    if (is_first) require_text(part, path);
+    is_first = false;
+    take(part);
+  };
+  if (path == kStandardInput) return read_standard_input(take_text);
+  read_file_parts(path, take_text);
 }
 
 // True if a blank of Unicode may end before byte `i`, which follows a byte that is not ASCII.
@@ -71,36 +110,45 @@ void read_text(const std::string& path, const TakeText& take) {
   take(rest, true);
 }
 
-void read_line(std::string_view line, const std::string& place, const std::string& column, const TakeText& take) {
+JsonObject object_of_line(std::string_view line, const std::string& path, std::int64_t number) {
+  try {
+    return JsonObject::parse_line(line, fmt::format("{}, line {}", path, number));
+  } catch (Error& error) {
+    if (is_jsonl(path)) throw;
+    throw error.note("  a .json file must have one object on each line, as a .jsonl file");
+  }
+}
+
+void read_line(std::string_view line, const std::string& path, std::int64_t number, const std::string& column,
+               const TakeText& take) {
   if (trim(line).empty()) return;
-  const JsonObject object = JsonObject::parse(line, place);
+  const JsonObject object = object_of_line(line, path, number);
   std::string text;
-  require(object.read(column, text), "{}: has no key \"{}\"{}", place, column,
+  require(object.read(column, text), "{}: has no key \"{}\"{}", object.origin(), column,
           [&] { return suggest_name(column, object.keys()); });
   take(text, true);
 }
 
-void read_jsonl(const std::string& path, const std::string& column, const TakeText& take) {
+void read_json_lines(const std::string& path, const std::string& column, const TakeText& take) {
   std::string rest;
   std::int64_t line = 0;
-  const auto place = [&] { return fmt::format("{}, line {}", path, line); };
   read_parts(path, [&](std::string_view part) {
     std::size_t start = 0;
     for (std::size_t end = part.find('\n'); end != std::string_view::npos; end = part.find('\n', start)) {
       rest += part.substr(start, end - start);
-      ++line;
-      read_line(rest, place(), column, take);
+      read_line(rest, path, ++line, column, take);
       rest.clear();
       start = end + 1;
     }
     rest += part.substr(start);
     require(rest.size() <= kLongestLine, "{}, line {}: is longer than {} bytes", path, line + 1, kLongestLine);
   });
-  ++line;
-  read_line(rest, place(), column, take);
+  read_line(rest, path, line + 1, column, take);
 }
 
 }  // namespace
+
+bool has_json_lines(const std::string& path) { return is_jsonl(path) || fs::path(path).extension() == ".json"; }
 
 std::vector<TextInput> find_texts(const std::vector<std::string>& paths) {
   std::vector<TextInput> out;
@@ -110,15 +158,65 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& paths) {
       out.insert(out.end(), found.begin(), found.end());
       continue;
     }
-    check_readable(path);
-    out.push_back({path, is_jsonl(path)});
+    if (path != kStandardInput) check_readable(path);
+    refuse_table(path);
+    out.push_back({path, has_json_lines(path)});
   }
   return out;
 }
 
 void read_documents(const TextInput& input, const std::string& column, const TakeText& take) {
-  if (input.is_jsonl) return read_jsonl(input.path, column, take);
+  if (input.is_jsonl) return read_json_lines(input.path, column, take);
   read_text(input.path, take);
+}
+
+std::vector<std::string> read_all_documents(const std::vector<TextInput>& inputs, const std::string& column) {
+  std::vector<std::string> out;
+  std::string document;
+  for (const TextInput& input : inputs)
+    read_documents(input, column, [&](std::string_view text, bool ends_document) {
+      document += text;
+      if (!ends_document) return;
+      if (!document.empty()) out.push_back(std::move(document));
+      document.clear();
+    });
+  return out;
+}
+
+namespace {
+
+// What a file is that begins with some bytes, and how it becomes a text. {} is its path.
+struct OtherForm {
+  std::string_view start;
+  const char* what;
+  const char* advice;
+};
+constexpr OtherForm kOtherForms[] = {
+    {{kTokenMagic.data(), kTokenMagic.size()},
+     "a token file",
+     "give the text from which it was made; only run_clm reads token files"},
+    {"\x1f\x8b", "compressed by gzip", "`gunzip FILE` makes a text of it"},
+    {"PK\x03\x04", "a zip archive", "`unzip FILE` extracts its texts"},
+    {"\x28\xb5\x2f\xfd", "compressed by zstd", "`zstd -d FILE` makes a text of it"},
+    {"\xfd"
+     "7zXZ",
+     "compressed by xz", "`xz -d FILE` makes a text of it"},
+    {"PAR1", "a Parquet file", "write its texts as JSON Lines (.jsonl), each as {\"text\": \"…\"}"},
+};
+
+}  // namespace
+
+void require_text(std::string_view start, const std::string& path) {
+  for (const OtherForm& form : kOtherForms)
+    require(!start.starts_with(form.start), "{}: is {}, not a text; {}",
+            path == kStandardInput ? "standard input" : path, form.what, form.advice);
+}
+
+std::string read_text_file(const std::string& path) {
+  refuse_table(path);
+  std::string out = read_file(path);
+  require_text(out, path);
+  return out;
 }
 
 }  // namespace tessera::data

@@ -205,4 +205,17 @@ std::unique_ptr<Tokenizer> TokenFile::make_tokenizer() const {
   return out;
 }
 
+bool TokenFile::was_written_with(const Tokenizer& tokenizer) const {
+  if (info_.vocab_size != tokenizer.vocab_size() || info_.end_of_text != tokenizer.end_of_text()) return false;
+  const std::string merges = tokenizer.vocabulary();
+  if (!info_.vocabulary.empty() && !merges.empty()) return info_.vocabulary == merges;
+  std::unique_ptr<Tokenizer> own;
+  try {
+    own = make_tokenizer();
+  } catch (const Error&) {  // its file is gone, or has become another one
+    return true;
+  }
+  return is_same_tokenizer(*own, tokenizer);
+}
+
 }  // namespace tessera::data

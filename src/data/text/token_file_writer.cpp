@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/log.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/rank_context.h"
@@ -52,8 +53,9 @@ void remove_left_files(const std::string& path) {
 std::string checked_path(const std::string& path) {
   require(!std::filesystem::exists(path) || std::filesystem::is_regular_file(path), "cannot write {}: it is not a file",
           path);
-  remove_left_files(path);
-  return path;
+  const std::string target = target_of_links(path);
+  remove_left_files(target);
+  return target;
 }
 
 // A file that must be there later is recorded with its complete path.
@@ -100,7 +102,7 @@ class TokenFileWriter::GrowingFile {
 struct TokenFileWriter::State {
   State(const std::string& name, const Tokenizer& tokenizer)
       : path(checked_path(name)),
-        tokens(fmt::format("{}.tmp{}.{}", name, getpid(), RankContext::current().rank())),
+        tokens(fmt::format("{}.tmp{}.{}", path, getpid(), RankContext::current().rank())),
         offsets(tokens.path() + ".documents") {
     info.vocab_size = tokenizer.vocab_size();
     info.token_bytes = info.vocab_size <= kU16Vocabulary ? 2 : 4;

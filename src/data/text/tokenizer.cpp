@@ -19,7 +19,11 @@ namespace fs = std::filesystem;
 std::string file_in_folder(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe", "vocab.txt"})
     if (fs::exists(fs::path(folder) / name)) return (fs::path(folder) / name).string();
-  fail("no vocabulary in {}; looked for tokenizer.json, merges.txt, vocab.bpe and vocab.txt", folder);
+  fail(
+      "no vocabulary in {}; looked for tokenizer.json, merges.txt, vocab.bpe and vocab.txt; a model that was trained "
+      "on "
+      "bytes has none: name its tokenizer, as in --tokenizer_name bytes",
+      folder);
 }
 
 // A tokenizer.json says which model it has; the vocabulary of WordPiece is called vocab.txt.

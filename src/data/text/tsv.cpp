@@ -7,6 +7,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
+#include "tessera/data/text_files.h"
 
 namespace tessera::data {
 
@@ -17,6 +18,7 @@ int TsvTable::find(std::string_view column) const {
 
 TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& options) {
   TsvTable out{.name = std::move(name), .columns = options.columns, .rows = {}};
+  require_text(text, out.name);
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::int64_t number = 0;

@@ -43,7 +43,6 @@ std::vector<Tensor> trace_function(const CompiledFunction::Function& function, c
   Trace& current = trace();
   current.clear(false);
   const std::uint64_t epoch = current.epoch();
-  const std::int64_t reads = session().counters.forced_reads;
   std::vector<Tensor> out;
   try {
     const Trace::CaptureScope scope(current, capture);
@@ -51,8 +50,6 @@ std::vector<Tensor> trace_function(const CompiledFunction::Function& function, c
     require(
         current.epoch() == epoch,
         "compile: the function calls mark_step(); remove it, because each call of the compiled function ends the step");
-    require(session().counters.forced_reads == reads,
-            "compile: the function reads a value that it computes; return the tensor and read it after the call");
     check_gradients_are_gone();
     for (Tensor& tensor : out)
       if (tensor.impl().stands_for) tensor = value_at_call(tensor);
@@ -134,6 +131,7 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
     find_ties(stand_ins.tensors(), capture);
     for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));
     find_sources(stand_ins, capture);
+    find_checks(stand_ins, capture);
     find_targets(results, stand_ins.tensors(), out, capture);
     set_results(results, first_run());
   } catch (...) {
@@ -203,6 +201,17 @@ void CompiledFunction::Form::find_sources(const StandIns& stand_ins, const Trace
     inputs_.push_back(std::move(source));
   }
   for (const auto& alias : extracted_.program.aliases) at(inputs_, alias.parameter).is_donated = true;
+}
+
+void CompiledFunction::Form::find_checks(const StandIns& stand_ins, const Trace::Capture& capture) {
+  for (const auto& [weak, check] : capture.checks) {
+    const auto node = weak.lock();
+    if (!node) continue;
+    DataCheck each{.argument = stand_ins.place_of_value(node), .variable = {}, .check = check};
+    if (const auto used = capture.variables.find(node.get()); each.argument < 0 && used != capture.variables.end())
+      each.variable = used->second.variable;
+    if (each.argument >= 0 || !each.variable.expired()) checks_.push_back(std::move(each));
+  }
 }
 
 namespace {

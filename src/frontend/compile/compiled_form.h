@@ -2,6 +2,7 @@
 // The program of a compiled function for arguments of given types and shardings.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -60,8 +61,17 @@ struct CompiledFunction::Form {
     Tensor fixed;
   };
 
+  // A check of an argument or of a variable at each call.
+  struct DataCheck {
+    int argument = -1;
+    std::weak_ptr<TensorImpl> variable;  // without an argument
+    std::function<void(const Node&)> check;
+  };
+
   class StandIns;
   RunResult first_run();
+  void find_checks(const StandIns& stand_ins, const Trace::Capture& capture);
+  void run_checks(const std::vector<Tensor>& arguments) const;
   void find_ties(const std::vector<Tensor>& stand_ins, const Trace::Capture& capture);
   void find_sources(const StandIns& stand_ins, const Trace::Capture& capture);
   void find_targets(const StepResults& results, const std::vector<Tensor>& stand_ins, const std::vector<Tensor>& out,
@@ -86,6 +96,7 @@ struct CompiledFunction::Form {
   std::vector<ResultTarget> targets_;
   std::vector<ReturnSource> returned_;
   std::vector<Trace::Capture::EachCall> each_call_;
+  std::vector<DataCheck> checks_;
 
   // Arguments are values. It matters only if gradients flow to them or they are assigned whether two of them are the
   // same tensor, or one is a variable that the function uses. In this case the program fits only arguments with the

@@ -87,6 +87,7 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
     source.node->shard.reset();
     source.node->is_given = true;
     source.node->given_hash.reset();
+    source.node->bounds = {};
     return source.node;
   }
   const bool is_argument = source.kind == InputSource::Kind::kArgument;
@@ -165,7 +166,18 @@ std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& 
   return finish_run(extracted_.program, *compiled_.executable, std::move(taken), reason_);
 }
 
+void CompiledFunction::Form::run_checks(const std::vector<Tensor>& arguments) const {
+  for (const DataCheck& each : checks_) {
+    const auto variable = each.variable.lock();
+    if (each.argument >= 0)
+      each.check(*at(arguments, each.argument).impl().node);
+    else if (variable)
+      each.check(*variable->node);
+  }
+}
+
 std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
+  run_checks(arguments);
   await_execution();
   std::vector<DeviceArray> results;
   std::size_t done = 0;

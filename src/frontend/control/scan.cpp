@@ -232,17 +232,19 @@ ScanStep scan_tensors(const ScanBody& body, const Tensors& carry, const Tensors&
   return {{all.begin(), middle}, {middle, all.end()}};
 }
 
-std::int64_t scan_length(const Tensors& xs, const ScanOptions& options) {
-  require(!xs.empty() || options.length.has_value(), "scan: without xs, give the number of iterations as .length");
-  if (xs.empty()) {
-    require(*options.length >= 0, "scan: .length must not be negative, got {}", *options.length);
-    return *options.length;
-  }
-  require(xs.front().ndim() >= 1, "scan: every x needs a dim 0 to scan over, got {}", xs.front().type());
-  const std::int64_t length = xs.front().dim(0);
-  require(!options.length || *options.length == length, "scan: .length is {}, but dim 0 of the xs is {}",
-          options.length.value_or(0), length);
-  return length;
+std::int64_t scan_length(const Tensors& xs, const ScanOptions& options, const std::source_location& where) {
+  return in_context("scan", {}, where, [&] {
+    require(!xs.empty() || options.length.has_value(), "without xs, give the number of iterations as .length");
+    if (xs.empty()) {
+      require(*options.length >= 0, ".length must not be negative, got {}", *options.length);
+      return *options.length;
+    }
+    require(xs.front().ndim() >= 1, "every x needs a dim 0 to scan over, got {}", xs.front().type());
+    const std::int64_t length = xs.front().dim(0);
+    require(!options.length || *options.length == length, ".length is {}, but dim 0 of the xs is {}",
+            options.length.value_or(0), length);
+    return length;
+  });
 }
 
 void check_same_structure(std::string_view function, std::string_view what, const std::string& expected,

@@ -7,6 +7,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "tessera/frontend/tracing/known_ids.h"
 #include "tessera/ops/rows.h"
 #include "tessera/runtime/metrics/metrics.h"
 #include "tessera/sharding/placement.h"
@@ -32,6 +33,7 @@ DeviceArray device_shard(Node& node) {
   if (!node.shard.is_null()) return node.shard;
   ensure(node.host.has_value(), "{} has no value", node.name);
   note_given(node);
+  note_bounds(node);
   const Literal part =
       node.sharding ? take_shard(*node.host, *node.sharding, RankContext::current().rank()) : *node.host;
   node.shard = DeviceArray::from_literal(part);

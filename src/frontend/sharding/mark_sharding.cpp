@@ -111,6 +111,14 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
   set_storage(*variable.node, sharding);
 }
 
+bool shard_complete_value(const Tensor& variable, const Sharding& sharding) {
+  Node& node = *variable.impl().node;
+  const bool is_complete = node.has_data() && !node.is_abstract && (!node.sharding || node.sharding->is_replicated());
+  if (!is_complete) return false;
+  set_storage(node, sharding);
+  return true;
+}
+
 Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                 std::source_location where) {
   return constrained(tensor, checked_sharding(tensor, mesh, spec, where), where, false);

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "tensor/autocast_values.h"
+#include "tensor/number_types.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/structural.h"
 
@@ -57,11 +57,10 @@ Value operand_value(const Operand& operand) {
 
 namespace {
 
-// Returns the number in the type of the other operand. Refuses a number that an integer type would truncate.
+// Returns the number in the type of the other operand. Refuses a number that this type cannot represent.
 Value number_like(Value other, double number) {
-  const DType dtype = other.type().dtype();
-  require(is_float(dtype) || number == std::trunc(number),
-          "{} is not an integer, but the other operand is {}; convert it with .to()", number, other.type());
+  if (other.type().dtype() == DType::kPred && number != 0 && number != 1) fail_pred_with_number(number, other.type());
+  check_number(number, other.type(), "the other operand");
   return trace().full(other.type(), number);
 }
 

@@ -2,7 +2,9 @@
 // Elementwise operators and functions.
 #include <cmath>
 #include <numbers>
+#include <optional>
 
+#include "tensor/number_types.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/contraction.h"
@@ -18,7 +20,10 @@ template <class F>
 Tensor at_place(std::initializer_list<const Operand*> operands, std::string_view name, F&& emit) {
   const Operand& first = **operands.begin();
   try {
-    return trace().record(first.where(), [&](Builder&) { return emit(); });
+    return trace().record(first.where(), [&](Builder& builder) {
+      const CalledAs scope(builder, name);
+      return emit();
+    });
   } catch (InternalError&) {
     throw;
   } catch (Error& error) {
@@ -38,8 +43,34 @@ Tensor binary(const Operand& lhs, const Operand& rhs, std::string_view name, Bin
     return op(x, y);
   });
 }
+// As binary(). A pred tensor with a number would give a pred result, whereas PyTorch gives numbers.
+Tensor arithmetic(const Operand& lhs, const Operand& rhs, std::string_view name, Binary op) {
+  return at_place({&lhs, &rhs}, name, [&] {
+    const auto [x, y] = broadcast_operands(lhs, rhs, name);
+    if (x.type().dtype() == DType::kPred && lhs.is_number()) fail_pred_with_number(lhs.number(), y.type());
+    if (x.type().dtype() == DType::kPred && rhs.is_number()) fail_pred_with_number(rhs.number(), x.type());
+    return op(x, y);
+  });
+}
+
+// The result of a comparison with a number out of the range of an integer tensor. It is the same for all elements.
+std::optional<bool> decided(const Operand& lhs, const Operand& rhs, CompareDirection direction) {
+  if (lhs.is_number() == rhs.is_number()) return {};
+  const NumberPlace place =
+      lhs.is_number() ? place_of(lhs.number(), rhs.tensor().dtype()) : place_of(rhs.number(), lhs.tensor().dtype());
+  if (place == NumberPlace::kInside) return {};
+  using enum CompareDirection;
+  if (direction == kEq || direction == kNe) return direction == kNe;
+  const bool lhs_is_less = (place == NumberPlace::kAbove) == rhs.is_number();
+  return lhs_is_less == (direction == kLt || direction == kLe);
+}
+
 Tensor compare(const Operand& lhs, const Operand& rhs, CompareDirection direction) {
   return at_place({&lhs, &rhs}, "compare", [&] {
+    if (const auto result = decided(lhs, rhs, direction)) {
+      const Tensor& tensor = lhs.is_number() ? rhs.tensor() : lhs.tensor();
+      return trace().full(tensor.type().with_dtype(DType::kPred), *result ? 1 : 0);
+    }
     const auto [x, y] = broadcast_operands(lhs, rhs);
     return ops::compare(x, y, direction);
   });
@@ -51,10 +82,10 @@ Tensor unary(const Operand& x, std::string_view name, F&& op) {
 
 }  // namespace
 
-Tensor operator+(Operand lhs, Operand rhs) { return binary(lhs, rhs, "add", ops::add); }
-Tensor operator-(Operand lhs, Operand rhs) { return binary(lhs, rhs, "subtract", ops::subtract); }
-Tensor operator*(Operand lhs, Operand rhs) { return binary(lhs, rhs, "multiply", ops::multiply); }
-Tensor operator/(Operand lhs, Operand rhs) { return binary(lhs, rhs, "divide", ops::divide); }
+Tensor operator+(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "add", ops::add); }
+Tensor operator-(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "subtract", ops::subtract); }
+Tensor operator*(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "multiply", ops::multiply); }
+Tensor operator/(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "divide", ops::divide); }
 Tensor operator-(Operand x) { return unary(x, "negate", ops::negate); }
 Tensor operator<(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDirection::kLt); }
 Tensor operator<=(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDirection::kLe); }
@@ -87,10 +118,25 @@ Tensor& operator-=(Tensor& x, Operand y) { return rebind(x, "-=", y, operator-);
 Tensor& operator*=(Tensor& x, Operand y) { return rebind(x, "*=", y, operator*); }
 Tensor& operator/=(Tensor& x, Operand y) { return rebind(x, "/=", y, operator/); }
 
-Tensor maximum(Operand lhs, Operand rhs) { return binary(lhs, rhs, "maximum", ops::maximum); }
-Tensor minimum(Operand lhs, Operand rhs) { return binary(lhs, rhs, "minimum", ops::minimum); }
-Tensor pow(Operand lhs, Operand rhs) { return binary(lhs, rhs, "power", ops::power); }
-Tensor remainder(Operand lhs, Operand rhs) { return binary(lhs, rhs, "remainder", ops::remainder); }
+namespace {
+
+// maximum or minimum. A number out of the range of an integer tensor has no effect on the side `idle`.
+Tensor bounded(const Operand& lhs, const Operand& rhs, std::string_view name, Binary op, NumberPlace idle) {
+  if (lhs.is_number() != rhs.is_number()) {
+    const Operand& number = lhs.is_number() ? lhs : rhs;
+    const Operand& x = lhs.is_number() ? rhs : lhs;
+    if (!x.tensor().is_null() && place_of(number.number(), x.tensor().dtype()) == idle)
+      return at_place({&lhs, &rhs}, name, [&] { return operand_value(x); });
+  }
+  return arithmetic(lhs, rhs, name, op);
+}
+
+}  // namespace
+
+Tensor maximum(Operand lhs, Operand rhs) { return bounded(lhs, rhs, "maximum", ops::maximum, NumberPlace::kBelow); }
+Tensor minimum(Operand lhs, Operand rhs) { return bounded(lhs, rhs, "minimum", ops::minimum, NumberPlace::kAbove); }
+Tensor pow(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "power", ops::power); }
+Tensor remainder(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "remainder", ops::remainder); }
 Tensor exp(Operand x) { return unary(x, "exponential", ops::exp); }
 Tensor expm1(Operand x) { return unary(x, "expm1", ops::exp_minus_one); }
 Tensor log(Operand x) { return unary(x, "log", ops::log); }
@@ -182,13 +228,15 @@ Tensor clamp(Operand x, ClampOptions bounds) {
     const DType dtype = v.type().dtype();
     require(!bounds.min || !bounds.max || *bounds.min <= *bounds.max, "the lower bound {} is above the upper bound {}",
             bounds.min.value_or(0), bounds.max.value_or(0));
-    const auto bound = [&](const std::optional<double>& given, Reduction otherwise) {
-      if (!given) return ops::constant(*v.builder, reduction_identity(otherwise, dtype));
-      require(is_float(dtype) || *given == std::trunc(*given), "the bound {} is not an integer, but the tensor is {}",
-              *given, v.type());
+    // A bound that all numbers of the type satisfy has no effect.
+    const auto bound = [&](const std::optional<double>& given, Reduction otherwise, NumberPlace idle) {
+      if (!given || place_of(*given, dtype) == idle)
+        return ops::constant(*v.builder, reduction_identity(otherwise, dtype));
+      check_number(*given, v.type());
       return trace().scalar(dtype, *given);
     };
-    return ops::clamp(bound(bounds.min, Reduction::kMax), v, bound(bounds.max, Reduction::kMin));
+    return ops::clamp(bound(bounds.min, Reduction::kMax, NumberPlace::kBelow), v,
+                      bound(bounds.max, Reduction::kMin, NumberPlace::kAbove));
   });
 }
 Tensor gelu(Operand x) {
@@ -208,7 +256,7 @@ Tensor gelu_new(Operand x) {
 }
 
 Tensor where(Operand predicate, Operand on_true, Operand on_false) {
-  return at_place({&predicate, &on_true, &on_false}, "select", [&] {
+  return at_place({&predicate, &on_true, &on_false}, "where", [&] {
     require(!predicate.is_number() && predicate.tensor().dtype() == DType::kPred, "the predicate must be pred");
     const auto [x, y] = broadcast_operands(on_true, on_false);
     const Value p = trace().use(predicate.tensor());

@@ -11,6 +11,7 @@
 #include "tensor/softmax_parts.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/inner.h"
+#include "tessera/frontend/tracing/known_ids.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
@@ -20,30 +21,16 @@
 namespace tessera {
 namespace {
 
-// Checks the values of ids that are on the host. gather clamps computed ids.
-void check_ids(const Operand& ids, std::int64_t count, std::string_view what,
-               std::optional<std::int64_t> ignored = {}) {
-  if (ids.is_number() || ids.tensor().is_null()) return;
-  const auto& host = ids.tensor().impl().node->host;
-  if (!host) return;
-  visit_dtype(host->type().dtype(), [&]<class T>() {
-    if constexpr (!is_float(kDTypeOf<T>)) {
-      const auto given = host->data<T>();
-      for (std::size_t i = 0; i < given.size(); ++i) {
-        const auto id = static_cast<std::int64_t>(given[i]);  // NOLINT(bugprone-signed-char-misuse): a number
-        require((id >= 0 && id < count) || id == ignored, "{} {} at element {} is not one of 0..{}", what, id, i,
-                count - 1);
-      }
-    }
-  });
+// gather clamps computed ids.
+void check_known(const Operand& ids, const detail::IdRange& range, const Operand& other) {
+  if (!ids.is_number()) check_ids(ids.tensor(), range, {&other.tensor(), &ids.tensor()}, other.where());
 }
 
 }  // namespace
 
 Tensor embedding(Operand table, Operand ids) {
-  in_context("embedding", {&table.tensor(), &ids.tensor()}, table.where(), [&] {
-    if (!table.tensor().is_null() && table.tensor().ndim() > 0) check_ids(ids, table.tensor().dim(0), "id");
-  });
+  if (!table.tensor().is_null() && table.tensor().ndim() > 0)
+    check_known(ids, {.function = "embedding", .what = "id", .count = table.tensor().dim(0)}, table);
   return recorded("embedding", table, [&](Value v) { return ops::take_rows(v, operand_value(ids)); });
 }
 
@@ -126,9 +113,12 @@ namespace {
 void check_labels(const Operand& logits, const Operand& labels, std::int64_t ignore_index, double label_smoothing = 0) {
   in_context("cross_entropy", {&logits.tensor(), &labels.tensor()}, logits.where(), [&] {
     require(label_smoothing >= 0 && label_smoothing <= 1, "label_smoothing must be in [0, 1], got {}", label_smoothing);
-    if (!logits.tensor().is_null() && logits.tensor().ndim() > 0)
-      check_ids(labels, logits.tensor().dim(-1), "label", ignore_index);
   });
+  if (!logits.tensor().is_null() && logits.tensor().ndim() > 0)
+    check_known(
+        labels,
+        {.function = "cross_entropy", .what = "label", .count = logits.tensor().dim(-1), .ignored = ignore_index},
+        logits);
 }
 
 }  // namespace

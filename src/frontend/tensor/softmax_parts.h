@@ -16,7 +16,7 @@ inline Value along(Value small, Value x, int dim) {
   return ops::broadcast(small, x.type().dims(), std::move(places));
 }
 
-/// The common part of softmax, logsumexp and cross entropy.
+/// The common part of softmax and cross entropy.
 struct Exponentials {
   Value shift;    // the maximum along the dim, without gradient
   Value shifted;  // x - shift

@@ -31,17 +31,31 @@ std::string key_lines(const char* problem, const std::vector<std::string>& keys,
   return out;
 }
 
+std::string mismatch_lines(const std::vector<std::string>& mismatches) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min(mismatches.size(), kMostListed); ++i) out += "\n  " + mismatches[i];
+  if (mismatches.size() > kMostListed)
+    out += fmt::format("\n  and {} more shapes or element types", mismatches.size() - kMostListed);
+  return out;
+}
+
 // Returns "" if a value of the given type can be loaded.
 std::string mismatch(const NamedTensor& entry, const NamedType& given) {
   const bool same_dims = given.type.dims() == entry.exported_dims || given.type.dims() == entry.tensor.dims();
   const Type wanted = entry.tensor.type().with_dims(entry.exported_dims);
   if (!same_dims)
-    return fmt::format("\n  shape of {}: {} is needed, the source has {}", entry.name, wanted.str(), given.type.str());
+    return fmt::format("shape of {}: {} is needed, the source has {}", entry.name, wanted.str(), given.type.str());
   const DType to = entry.tensor.dtype();
   const bool converts = given.type.dtype() == to || (is_float(to) && is_float(given.type.dtype()));
   return converts ? ""
-                  : fmt::format("\n  element type of {}: {} is needed, the source has {}", entry.name, wanted.str(),
+                  : fmt::format("element type of {}: {} is needed, the source has {}", entry.name, wanted.str(),
                                 given.type.str());
+}
+
+// `AdamW is needed, the source has that of Lion`, or "" if the classes are equal or not known.
+std::string other_class(const std::string& wanted, std::string_view given) {
+  if (wanted.empty() || given.empty() || wanted == given) return "";
+  return fmt::format(" the state of {} is needed, the source has that of {}:", wanted, escape_controls(given));
 }
 
 }  // namespace
@@ -56,6 +70,18 @@ void StateDict::add(NamedTensor entry) {
   entries_.push_back(std::move(entry));
 }
 
+void StateDict::add_number(const std::string& name, StateNumber number) {
+  const Tensor scalar = Tensor::from_host(Literal::scalar(number.get().value_or(0)));
+  scalar.impl().number = std::make_shared<const StateNumber>(std::move(number));
+  add({name, scalar, {}});
+}
+
+Tensor current_value(const Tensor& variable) {
+  const auto& number = variable.impl().number;
+  const auto current = number ? number->get() : std::nullopt;
+  return current ? Tensor::from_host(Literal::scalar(*current)) : variable;
+}
+
 void StateDict::add_alias(const std::string& name, const std::string& alias) {
   require(index_.emplace(alias, index_.at(name)).second, "the state has two entries named {}", alias);
 }
@@ -66,9 +92,9 @@ const NamedTensor* StateDict::find(std::string_view name) const {
 }
 
 std::vector<int> match_state(const StateDict& state, const std::vector<NamedType>& given, std::string_view what,
-                             const LoadStateOptions& options, LoadStateResult& result) {
+                             const LoadStateOptions& options, LoadStateResult& result, std::string_view given_class) {
   std::vector<int> sources(state.entries().size(), -1);
-  std::string problems;
+  std::vector<std::string> mismatches;
   for (int i = 0; i < isize(given); ++i) {
     const NamedType& one = at(given, i);
     const NamedTensor* entry = state.find(one.name);
@@ -79,15 +105,19 @@ std::vector<int> match_state(const StateDict& state, const std::vector<NamedType
     int& source = sources[static_cast<std::size_t>(entry - state.entries().data())];
     if (source >= 0 && one.name != entry->name) continue;  // the first name of a tied parameter has priority
     source = i;
-    problems += mismatch(*entry, one);
+    if (std::string problem = mismatch(*entry, one); !problem.empty()) mismatches.push_back(std::move(problem));
   }
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (sources[i] < 0) result.missing_keys.push_back(state.entries()[i].name);
+  const std::string class_problem = other_class(state.class_name(), given_class);
+  std::string problems = mismatch_lines(mismatches);
   if (options.strict) {
-    problems += key_lines("missing", result.missing_keys, result.unexpected_keys);
-    problems += key_lines("unexpected", result.unexpected_keys, result.missing_keys);
+    const bool may_be_misspelled = class_problem.empty();  // otherwise similar names stand for other quantities
+    const std::vector<std::string> none;
+    problems += key_lines("missing", result.missing_keys, may_be_misspelled ? result.unexpected_keys : none);
+    problems += key_lines("unexpected", result.unexpected_keys, may_be_misspelled ? result.missing_keys : none);
   }
-  if (!problems.empty()) fail("{} does not fit the state that it loads:{}", what, problems);
+  if (!problems.empty()) fail("{} does not fit the state that it loads:{}{}", what, class_problem, problems);
   return sources;
 }
 
@@ -97,11 +127,15 @@ LoadStateResult load_state(const StateDict& state, const StateDict& source, std:
   for (const auto& entry : source.entries())
     given.push_back({entry.name, entry.tensor.type().with_dims(entry.exported_dims)});
   LoadStateResult result;
-  const auto sources = match_state(state, given, what, options, result);
+  const auto sources = match_state(state, given, what, options, result, source.class_name());
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (sources[i] < 0) continue;
     Tensor variable = state.entries()[i].tensor;
-    const Tensor& value = at(source.entries(), sources[i]).tensor;
+    const Tensor value = current_value(at(source.entries(), sources[i]).tensor);
+    if (const auto& number = variable.impl().number) {
+      number->set(static_cast<std::int64_t>(value.item()));
+      continue;
+    }
     if (same_variable(variable, value)) continue;
     const auto& reader = value.impl().node->reader;
     if (reader && value.dtype() == variable.dtype())
@@ -130,6 +164,14 @@ void read_now(const StateDict& state) {
     const TensorImpl& impl = entry.tensor.impl();
     const std::shared_ptr<Node> node = impl.stack ? impl.stack->node : impl.node;
     if (node->reader) materialize({node}, "read_now()");
+  }
+}
+
+void set_numbers(const StateDict& state, const std::vector<int>& sources) {
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Tensor& variable = state.entries()[i].tensor;
+    if (const auto& number = variable.impl().number; number && sources[i] >= 0)
+      number->set(static_cast<std::int64_t>(variable.item()));
   }
 }
 

@@ -8,13 +8,14 @@
 
 #include "execution/execute.h"
 #include "tensor/broadcast.h"
+#include "tensor/number_types.h"
 #include "tensor/stack_views.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tessera/sharding/placement.h"
-#include "tracing/error_context.h"
+#include "tracing/recorded.h"
 
 namespace tessera {
 namespace {
@@ -51,9 +52,12 @@ Tensor Tensor::from(const std::vector<bool>& values, const Shape& shape) {
   return from_elements(std::as_bytes(std::span(bytes)), DType::kPred, shape);
 }
 
+Tensor Tensor::scalar(DType dtype, double value, std::source_location where) {
+  return from_host(in_context("scalar", {}, where, [&] { return checked_scalar(dtype, value); }));
+}
 Tensor Tensor::scalar(DType dtype, const std::function<double()>& value) {
   Tensor out = scalar(dtype, value());
-  out.impl().node->refresh = [dtype, value] { return scalar_of(dtype, value()); };
+  out.impl().node->refresh = [dtype, value] { return checked_scalar(dtype, value()); };
   return out;
 }
 
@@ -96,6 +100,7 @@ Tensor Tensor::abstract(const Type& type, std::string name) {
 Tensor Tensor::zeros(const Type& type, std::source_location where) { return full(type, 0, where); }
 Tensor Tensor::ones(const Type& type, std::source_location where) { return full(type, 1, where); }
 Tensor Tensor::full(const Type& type, double value, std::source_location where) {
+  in_context("full", {}, where, [&] { check_number(value, type, "the result", kTypeAdvice); });
   return trace().record(where, [&](Builder& builder) { return ops::full(builder, type, value); });
 }
 Tensor Tensor::iota(const Type& type, int dim, std::source_location where) {
@@ -116,6 +121,9 @@ TensorImpl& Tensor::impl() const {
   return *impl_;
 }
 const Type& Tensor::type() const { return impl().node->type; }
+Shape Tensor::shape(std::source_location where) const {
+  return in_context("shape", {}, where, [&] { return Shape{dims()}; });
+}
 const std::string& Tensor::name() const { return impl().name; }
 void Tensor::set_name(std::string name) {
   if (impl().node->name.empty()) impl().node->name = name;
@@ -166,8 +174,11 @@ Tensor Tensor::detach(std::source_location where) const {
 // ---- variables ----------------------------------------------------------------------------------------------------------
 
 void Tensor::assign(const Tensor& value, std::source_location where) {
-  if (value.type() != type())
-    fail("assign: the variable {} is {}, the value is {}", name(), type().str(), value.type().str());
+  in_context("assign", {}, where, [&] {
+    require(
+        value.type() == type(), "the variable{} is {}, the value is {}",
+        [&] { return name().empty() ? name() : " " + name(); }, type(), value.type());
+  });
   TensorImpl& variable = impl();
   if (variable.stack) return assign_row(variable, value, where);
   Trace& current = trace();
@@ -200,8 +211,12 @@ namespace {
 
 template <class F>
 Tensor recorded(std::string_view name, const Tensor& tensor, const std::source_location& where, F&& emit) {
-  return in_context(name, {&tensor}, where,
-                    [&] { return trace().record(where, [&](Builder&) { return emit(trace().use(tensor)); }); });
+  return in_context(name, {&tensor}, where, [&] {
+    return trace().record(where, [&](Builder& builder) {
+      const CalledAs scope(builder, name);
+      return emit(trace().use(tensor));
+    });
+  });
 }
 
 // Replaces a size of -1 by the size that gives `element_count` elements.
@@ -302,7 +317,7 @@ Tensor Tensor::permute(Dims order, std::source_location where) const {
     require(isize(order) == ndim(), "needs an order of {} dims, got [{}]", ndim(), fmt::join(order, ","));
     for (auto& d : order) d = checked_dim(type(), static_cast<int>(d));
   });
-  return transpose(std::move(order), where);
+  return recorded("permute", *this, where, [&](Value x) { return ops::transpose(x, order); });
 }
 
 Tensor Tensor::transpose(int first, int second, std::source_location where) const {

@@ -28,7 +28,8 @@ std::string what_is(const Tensor& tensor) {
 void add_context(Error& error, std::string_view name, const std::vector<const Tensor*>& tensors,
                  const std::source_location& where) {
   if (!error.place().empty()) return;
-  if (!name.empty()) error.prefix(fmt::format("{}: ", name));
+  const std::string prefix = fmt::format("{}: ", name);
+  if (!name.empty() && !std::string_view(error.what()).starts_with(prefix)) error.prefix(prefix);
   for (int i = 0; i < isize(tensors); ++i) {
     if (at(tensors, i) == nullptr || at(tensors, i)->is_null()) continue;
     const std::string label = tensors.size() != 2 ? fmt::format("#{}", i) : i == 0 ? "lhs" : "rhs";

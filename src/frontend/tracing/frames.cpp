@@ -2,6 +2,7 @@
 // Values of enclosing computations in a function that is being traced.
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/structural.h"
+#include "tracing/error_context.h"
 
 namespace tessera {
 namespace {
@@ -64,6 +65,23 @@ void Trace::require_no_function(std::string_view what) const {
 
 void Trace::note_graph_break() const {
   if (capture_ != nullptr && capture_->may_break) throw GraphBreak("compile: the function needs a value on the host");
+}
+
+void Trace::note_read(const Tensor& tensor, const Node& node, const std::source_location& where) const {
+  if (capture_ == nullptr) return;
+  const bool is_data = node.has_data() || node.is_deferred();
+  // require_no_function() has a better message for values that a function of cond or a loop computes.
+  if (is_data ? node.order > capture_->nodes_before && !node.refresh : in_function()) return;
+  note_graph_break();
+  in_context("", {}, where, [&] {
+    require(is_data,
+            "compile: the function reads a value that it computes; return the tensor and read it after the call");
+    fail(
+        "compile: the function reads the value of {}, which later calls would not read again; use cond() or where(), "
+        "or pass a C++ number instead of the tensor (each number is another program). With full_graph = false, the "
+        "function may read, but is not compiled",
+        tensor.impl().argument ? "an argument " + what_is(tensor) : what_is(tensor));
+  });
 }
 
 FunctionTrace::FunctionTrace(const std::string& name) : trace_(trace()) {

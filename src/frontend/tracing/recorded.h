@@ -2,6 +2,9 @@
 // Helpers to write functions of tensors: tracing into the trace, and common values.
 #pragma once
 
+#include <string_view>
+#include <utility>
+
 #include "tensor/autocast_values.h"
 #include "tensor/broadcast.h"
 #include "tessera/frontend/tracing/inner.h"
@@ -11,17 +14,36 @@
 
 namespace tessera {
 
+/// Errors of ops that are traced within this scope name the function of the user instead of the op.
+class CalledAs {
+ public:
+  CalledAs(Builder& builder, std::string_view name)
+      : builder_(builder), before_(std::exchange(builder.called_as, name)) {}
+  ~CalledAs() { builder_.called_as = before_; }
+  CalledAs(const CalledAs&) = delete;
+  CalledAs& operator=(const CalledAs&) = delete;
+
+ private:
+  Builder& builder_;
+  std::string_view before_;
+};
+
 /// Traces emit(values…) at the source location of the first operand. Errors contain `name` and the operands.
 template <class F>
 Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
-  return in_context(name, {&x.tensor()}, x.where(),
-                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(autocast_value(name, x)); }); });
+  return in_context(name, {&x.tensor()}, x.where(), [&] {
+    return trace().record(x.where(), [&](Builder& builder) {
+      const CalledAs scope(builder, name);
+      return emit(autocast_value(name, x));
+    });
+  });
 }
 /// The same for two operands.
 template <class F>
 Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
   return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
-    return trace().record(x.where(), [&](Builder&) {
+    return trace().record(x.where(), [&](Builder& builder) {
+      const CalledAs scope(builder, name);
       const Value first = autocast_value(name, x);  // the order decides the numbers of the program's parameters
       return emit(first, autocast_value(name, y));
     });

@@ -159,6 +159,8 @@ void count_host_reads(const std::source_location& where, std::int64_t tensors = 
 
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_location where) {
   if (tensors.empty()) return {};
+  for (const Tensor& tensor : tensors)
+    trace().note_read(tensor, *(tensor.impl().stack ? tensor.impl().stack : tensor.impl_pointer())->node, where);
   const SyncScope place("sync::read_all");
   count_host_reads(where, isize(tensors));
   const TimelineSpan span([&] { return read_label(fmt::format("{} tensors", tensors.size()), where); });
@@ -166,6 +168,7 @@ std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_lo
 }
 
 Literal Tensor::to_host(std::source_location where) const {
+  trace().note_read(*this, *(impl().stack ? impl().stack : impl_)->node, where);
   if (impl().stack) return Tensor(impl().stack).select(0, impl().row, where).to_host(where);
   Node& node = *impl().node;
   count_host_reads(where);
@@ -189,8 +192,9 @@ double Tensor::item(std::source_location where) const {
   return is_float(dtype()) ? element_as_double(value, 0) : static_cast<double>(element_as_int(value, 0));
 }
 
-Literal Tensor::local_shard() const {
+Literal Tensor::local_shard(std::source_location where) const {
   Node& node = *impl().node;
+  if (node.has_data() || node.is_deferred()) trace().note_read(*this, node, where);
   if (node.is_deferred()) materialize({impl().node}, fmt::format("local_shard() of {}", what_is(*this)));
   if (node.is_under_way) await_execution();
   require(node.has_data(), "local_shard: the value has not been computed yet; call mark_step() first");
@@ -200,7 +204,7 @@ Literal Tensor::local_shard() const {
 std::string Tensor::str(std::source_location where) const {
   const SyncScope place("sync::print");
   const Literal value = to_host(where);
-  return fmt::format("tensor({}, {}, device {})", value.str(), type().str(), device().str());
+  return fmt::format("tensor({}, {}, device {})", value.summary(), type().str(), device().str());
 }
 
 // ---- backward -----------------------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ std::shared_ptr<Node> Trace::copy_of(const Node& data) {
   node->given_hash = data.given_hash;
   node->is_from_file = data.is_from_file;
   node->shard_hash = data.shard_hash;
+  node->bounds = data.bounds;
   return node;
 }
 
@@ -256,6 +257,11 @@ void Trace::at_each_call(const std::function<void()>& action, const std::functio
   if (capture_ != nullptr) capture_->each_call.push_back({action, undo});
 }
 
+void Trace::check_at_later_calls(const Tensor& tensor, std::function<void(const Node&)> check) {
+  const auto& node = tensor.impl().node;
+  if (capture_ != nullptr && node->has_data()) capture_->checks.push_back({node.shared(), std::move(check)});
+}
+
 // Called before the value of a tensor is read. Variables that share data now may have different data at a later call,
 // so each of them is a separate input.
 void Trace::capture_use(const Tensor& tensor) {
@@ -278,6 +284,7 @@ void Trace::capture_use(const Tensor& tensor) {
   if (known.lock() == variable) return;
   capture_->undo.emplace_back([variable, node = used.node.shared()] { variable->node = node; });
   variable->node = copy_of(*used.node);
+  variable->node->order = used.node->order;  // also data of the caller, or of the function
   tensor.impl().node = variable->node;
   capture_->variables.emplace(variable->node.get(), Capture::Use{variable->node.shared(), variable});
 }

@@ -125,9 +125,22 @@ Result broadcast(const Computation& c, const Instruction& i) {
 // Removes a conversion to the type of its operand.
 Result convert(const Computation& c, const Instruction& i) { return to_operand(c, i); }
 
+// A slice of a broadcast that takes the operand's dims completely becomes a smaller broadcast: its position does not
+// matter. A loop over a broadcast would otherwise build all of it in each iteration.
+Result slice_of_broadcast(const Computation& c, const Instruction& i) {
+  const Instruction& whole = c[i.operands[0]];
+  if (whole.op != &rows::kBroadcast || whole.sharding || !is_plain(whole) || !is_plain(i)) return std::nullopt;
+  for (const auto d : dimensions(whole))
+    if (i.type.dim(static_cast<int>(d)) != whole.type.dim(static_cast<int>(d))) return std::nullopt;
+  Result out = with_operand(i, whole.operands[0], whole.attributes);
+  out->instruction->op = &rows::kBroadcast;
+  return out;
+}
+
 // A dynamic-slice at constant starts becomes a slice: rules look through slices, and their dims can stay sharded.
 Result dynamic_slice(const Computation& c, const Instruction& i) {
   if (auto same = to_operand(c, i)) return same;
+  if (auto smaller = slice_of_broadcast(c, i)) return smaller;
   if (!is_plain(i)) return std::nullopt;
   std::vector<SliceRange> ranges;
   for (int d = 0; d < i.type.ndim(); ++d) {
@@ -167,6 +180,7 @@ std::optional<PaddingDim> sliced_padding(std::int64_t size, const PaddingDim& di
 // elements that the other one loses.
 Result slice(const Computation& c, const Instruction& i) {
   if (auto same = to_operand(c, i)) return same;
+  if (auto smaller = slice_of_broadcast(c, i)) return smaller;
   const Instruction& padded = c[i.operands[0]];
   if (padded.op != &rows::kPad || padded.sharding || !is_plain(padded) || !is_plain(i)) return std::nullopt;
   const auto& paddings = attributes_as<PadAttributes>(padded.attributes).padding;

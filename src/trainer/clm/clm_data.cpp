@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the blocks to train on and to evaluate from text or from token files.
+// Makes the blocks to train on and to evaluate from texts, from documents (JSON Lines, folders) or from token files.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "clm/token_cache.h"
+#include "flags/input_files.h"
 #include "tessera/base/error.h"
-#include "tessera/base/files.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/trainer/clm.h"
 
@@ -16,7 +18,7 @@ namespace {
 
 struct Texts {
   std::string train;
-  std::string validation;
+  std::string validation;  // without --validation_file
 };
 
 Texts read_texts(const TrainingArguments& arguments) {
@@ -25,10 +27,26 @@ Texts read_texts(const TrainingArguments& arguments) {
         data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
     return {std::move(raw.train), std::move(raw.validation)};
   }
-  const std::string text = read_file(arguments.train_file);
-  if (!arguments.validation_file.empty()) return {text, read_file(arguments.validation_file)};
+  std::string text = data::read_text_file(arguments.train_file);
+  if (!arguments.validation_file.empty()) return {std::move(text), ""};
   const auto [train, validation] = data::split_text(text, arguments.validation_split_percentage);
   return {std::string(train), std::string(validation)};
+}
+
+double tokens_per_byte(std::int64_t tokens, std::int64_t bytes) {
+  return bytes == 0 ? 1 : static_cast<double>(tokens) / static_cast<double>(bytes);
+}
+
+// The tokens to train on, of a file whose last tokens are held out.
+std::int64_t count_to_train(const TrainingArguments& arguments, std::int64_t tokens) {
+  if (!arguments.validation_file.empty()) return tokens;
+  const double part = arguments.validation_split_percentage / 100;
+  return tokens - static_cast<std::int64_t>(std::floor(part * static_cast<double>(tokens)));
+}
+
+void set_validation(ClmData& out, std::vector<std::int32_t> tokens, std::int64_t text_bytes, std::int64_t block_size) {
+  out.validation_tokens_per_byte = tokens_per_byte(isize(tokens), text_bytes);
+  out.validation.emplace(std::move(tokens), block_size);
 }
 
 ClmData data_of_text(const TrainingArguments& arguments, std::int64_t block_size) {
@@ -37,78 +55,108 @@ ClmData data_of_text(const TrainingArguments& arguments, std::int64_t block_size
   ClmData out;
   out.tokenizer = std::move(train.tokenizer);
   out.train.emplace(std::move(train.tokens), block_size);
-  auto held_out = tokenize_text(arguments, *out.tokenizer, texts.validation);
-  if (static_cast<std::int64_t>(held_out.size()) < block_size) return out;
-  out.validation_tokens_per_byte = static_cast<double>(held_out.size()) / static_cast<double>(texts.validation.size());
-  out.validation.emplace(std::move(held_out), block_size);
+  if (arguments.validation_file.empty())
+    set_validation(out, tokenize_text(arguments, *out.tokenizer, texts.validation), isize(texts.validation),
+                   block_size);
   return out;
 }
 
-// Returns the tokenizer that the file records. A flag may give its vocabulary at another place.
-std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenFile& file, const std::string& given) {
-  if (given == "bytes") return file.make_tokenizer();  // the default of the flag
-  if (given.starts_with("bpe:")) {
-    require(given == file.info().tokenizer, "--tokenizer_name {}: {} was written with the tokenizer {}", given,
+ClmData data_of_documents(const TrainingArguments& arguments, std::int64_t block_size) {
+  TokenizedText all = tokenize_training_documents(arguments, data::find_texts({arguments.train_file}));
+  const std::int64_t trained = count_to_train(arguments, isize(all.tokens));
+  ClmData out;
+  out.tokenizer = std::move(all.tokenizer);
+  if (arguments.validation_file.empty()) {
+    const auto held_out = all.tokens.begin() + static_cast<std::ptrdiff_t>(trained);
+    out.validation_tokens_per_byte = tokens_per_byte(isize(all.tokens), all.text_bytes);
+    out.validation.emplace(std::vector<std::int32_t>(held_out, all.tokens.end()), block_size);
+  }
+  all.tokens.resize(static_cast<std::size_t>(trained));
+  out.train.emplace(std::move(all.tokens), block_size);
+  return out;
+}
+
+// The error about a tokenizer that is not that of the token file.
+[[noreturn]] void fail_with_tokenizer(const TrainingArguments& arguments, const data::TokenFile& file,
+                                      const data::Tokenizer& other) {
+  const std::string& name = arguments.tokenizer_name;
+  const data::TokenFileInfo& info = file.info();
+  const std::vector<std::string>& derived = arguments.derived_flags;
+  if (std::find(derived.begin(), derived.end(), "tokenizer_name") != derived.end())
+    fail(
+        "--train_file {0} was written with the tokenizer {1} ({2} ids), but the model in {3} has another tokenizer "
+        "({4} "
+        "ids); tokenize the text with that of the model: `tessera tokenize TEXT --tokenizer {3} -o FILE`; or give "
+        "--tokenizer_name {1} to train on the ids of the file",
+        file.path(), info.tokenizer, info.vocab_size, name, other.vocab_size());
+  require(other.vocab_size() == info.vocab_size, "--tokenizer_name {}: has {} ids; {} was written with {} of {}", name,
+          other.vocab_size(), file.path(), info.vocab_size, info.tokenizer);
+  fail("--tokenizer_name {}: {} was written with another vocabulary of as many ids", name, file.path());
+}
+
+// Returns the tokenizer that the file records. A flag, or the folder of the model, may have its vocabulary too.
+std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenFile& file, const TrainingArguments& arguments) {
+  const std::string& name = arguments.tokenizer_name;
+  if (name == "bytes") return file.make_tokenizer();  // the default of the flag
+  if (name.starts_with("bpe:")) {
+    require(name == file.info().tokenizer, "--tokenizer_name {}: {} was written with the tokenizer {}", name,
             file.path(), file.info().tokenizer);
     return file.make_tokenizer();
   }
-  auto out = data::make_tokenizer(given, "");
-  require(out->vocab_size() == file.info().vocab_size, "--tokenizer_name {}: has {} ids; {} was written with {} of {}",
-          given, out->vocab_size(), file.path(), file.info().vocab_size, file.info().tokenizer);
-  const std::string& written = file.info().vocabulary;
-  require(written.empty() || out->vocabulary().empty() || out->vocabulary() == written,
-          "--tokenizer_name {}: {} was written with another vocabulary of as many ids", given, file.path());
+  auto out = data::make_tokenizer(name, "");
+  if (!file.was_written_with(*out)) fail_with_tokenizer(arguments, file, *out);
   return out;
-}
-
-// Makes the validation blocks of --validation_file, which is text or a token file.
-void read_validation_file(const TrainingArguments& arguments, const data::TokenFileInfo& train, std::int64_t block_size,
-                          ClmData& out) {
-  const std::string& path = arguments.validation_file;
-  if (!data::TokenFile::is_token_file(path)) {
-    const std::string text = read_file(path);
-    auto tokens = tokenize_text(arguments, *out.tokenizer, text);
-    out.validation_tokens_per_byte = static_cast<double>(tokens.size()) / static_cast<double>(text.size());
-    out.validation.emplace(std::move(tokens), block_size);
-    return;
-  }
-  const auto file = std::make_shared<const data::TokenFile>(data::TokenFile::open(path));
-  const data::TokenFileInfo& info = file->info();
-  require(info.vocab_size == train.vocab_size && info.vocabulary == train.vocabulary,
-          "--validation_file {} was written with the tokenizer {}, --train_file {} with {}", path, info.tokenizer,
-          arguments.train_file, train.tokenizer);
-  out.validation_tokens_per_byte = static_cast<double>(info.tokens) / static_cast<double>(info.text_bytes);
-  out.validation.emplace(file, Interval{0, info.tokens}, block_size);
 }
 
 ClmData data_of_tokens(const TrainingArguments& arguments, std::int64_t block_size) {
   const auto file = std::make_shared<const data::TokenFile>(data::TokenFile::open(arguments.train_file));
   const data::TokenFileInfo& info = file->info();
+  const std::int64_t trained = count_to_train(arguments, info.tokens);
   ClmData out;
-  out.tokenizer = tokenizer_of(*file, arguments.tokenizer_name);
-  std::int64_t trained = info.tokens;
-  if (arguments.validation_file.empty()) {
-    const double part = arguments.validation_split_percentage / 100;
-    trained -= static_cast<std::int64_t>(std::floor(part * static_cast<double>(info.tokens)));
-    out.validation_tokens_per_byte = static_cast<double>(info.tokens) / static_cast<double>(info.text_bytes);
-    out.validation.emplace(file, Interval{trained, info.tokens}, block_size);
-  } else {
-    read_validation_file(arguments, info, block_size, out);
-  }
+  out.tokenizer = tokenizer_of(*file, arguments);
   out.train.emplace(file, Interval{0, trained}, block_size);
-  if (out.validation->size() == 0) out.validation.reset();
+  if (!arguments.validation_file.empty()) return out;
+  out.validation_tokens_per_byte = tokens_per_byte(info.tokens, info.text_bytes);
+  out.validation.emplace(file, Interval{trained, info.tokens}, block_size);
   return out;
+}
+
+void read_validation_tokens(const std::string& path, std::int64_t block_size, ClmData& out) {
+  const auto file = std::make_shared<const data::TokenFile>(data::TokenFile::open(path));
+  const data::TokenFileInfo& info = file->info();
+  require(
+      file->was_written_with(*out.tokenizer),
+      "--validation_file {} was written with another tokenizer ({}, {} ids) than that of the training ({}, {} ids); "
+      "tokenize both texts with one tokenizer",
+      path, info.tokenizer, info.vocab_size, out.tokenizer->name(), out.tokenizer->vocab_size());
+  out.validation_tokens_per_byte = tokens_per_byte(info.tokens, info.text_bytes);
+  out.validation.emplace(file, Interval{0, info.tokens}, block_size);
+}
+
+// Makes the validation blocks of --validation_file, which may be of another kind than --train_file.
+void read_validation_file(const TrainingArguments& arguments, std::int64_t block_size, ClmData& out) {
+  const std::string& path = arguments.validation_file;
+  if (data::TokenFile::is_token_file(path)) return read_validation_tokens(path, block_size, out);
+  if (names_documents(path)) {
+    TokenizedText read = tokenize_other_documents(arguments, *out.tokenizer, data::find_texts({path}));
+    return set_validation(out, std::move(read.tokens), read.text_bytes, block_size);
+  }
+  const std::string text = data::read_text_file(path);
+  set_validation(out, tokenize_text(arguments, *out.tokenizer, text), isize(text), block_size);
 }
 
 }  // namespace
 
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size) {
-  const bool has_tokens = data::TokenFile::is_token_file(arguments.train_file);
-  ClmData out = has_tokens ? data_of_tokens(arguments, block_size) : data_of_text(arguments, block_size);
+  ClmData out = data::TokenFile::is_token_file(arguments.train_file) ? data_of_tokens(arguments, block_size)
+                : names_documents(arguments.train_file)              ? data_of_documents(arguments, block_size)
+                                                                     : data_of_text(arguments, block_size);
   require(out.train->size() >= 1,
           "{} gives {} tokens to train on, less than a block of {}; give a longer text or a smaller --block_size",
           arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, out.train->token_count(),
           block_size);
+  if (!arguments.validation_file.empty()) read_validation_file(arguments, block_size, out);
+  if (out.validation && out.validation->size() == 0) out.validation.reset();
   require(out.validation || arguments.validation_file.empty(),
           "--validation_file {} has less than a block of {} tokens; give a longer text or a smaller --block_size",
           arguments.validation_file, block_size);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "flags/config_overrides.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
-#include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/nn/embedding.h"
@@ -21,26 +21,6 @@ std::int64_t block_size_of(const TrainingArguments& arguments, std::int64_t posi
   require(arguments.block_size <= positions, "--block_size {} is more than the {} positions of {}",
           arguments.block_size, positions, arguments.config_file());
   return arguments.block_size;
-}
-
-// The configuration with the values of --config_overrides.
-std::string configuration(const TrainingArguments& arguments, const std::string& path) {
-  if (arguments.config_overrides.empty()) return read_file(path);
-  JsonObject json = JsonObject::from_file(path);
-  for (const std::string& one : split(arguments.config_overrides, ',')) {
-    const auto equals = one.find('=');
-    require(equals != std::string::npos && equals > 0, "--config_overrides: \"{}\" must have the form key=value", one);
-    const std::string key = one.substr(0, equals);
-    const std::string value = one.substr(equals + 1);
-    // A number, true, false or null as in JSON; anything else is a text.
-    try {
-      const JsonObject read = JsonObject::parse(fmt::format("{{{}: {}}}", quote(key), value));
-      json.set_from(key, read);
-    } catch (const Error&) {
-      json.set(key, value);
-    }
-  }
-  return json.str();
 }
 
 // Experts are sharded before the model is divided into units.
@@ -68,9 +48,8 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   ClmModel out;
   begin_setup(arguments, out);
   const std::string path = arguments.config_file();
-  const std::string& overrides = arguments.config_overrides;
-  const std::string origin = overrides.empty() ? path : fmt::format("{} with --config_overrides {}", path, overrides);
-  out.model = nn::make_causal_lm(configuration(arguments, path), origin, weight_dtype(arguments), arguments.model_type);
+  out.model = nn::make_causal_lm(with_overrides(arguments, read_file(path), path), name_with_overrides(arguments, path),
+                                 weight_dtype(arguments), arguments.model_type);
   out.network = out.model.get();
   out.label_smoothing = arguments.label_smoothing_factor;
   out.block_size = block_size_of(arguments, out.model->shape().positions);

@@ -9,6 +9,7 @@
 
 #include "clm/auto_shard.h"
 #include "clm/fake_tokens.h"
+#include "flags/config_overrides.h"
 #include "flags/input_files.h"
 #include "run/tokenizer_files.h"
 #include "run_task.h"
@@ -117,9 +118,7 @@ class ClmTask final : public Task {
   void check_vocabulary() const {
     const int vocabulary = data_.tokenizer->vocab_size();
     const std::int64_t model_vocabulary = model_.model->shape().vocabulary;
-    require(vocabulary <= model_vocabulary,
-            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
-            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments_.config_file());
+    check_vocabulary_size(arguments_, data_.tokenizer->name(), vocabulary, model_vocabulary);
     const bool may_be_another = !arguments_.tokenizer_is_given && data_.tokenizer->name() == "bytes" &&
                                 model_vocabulary > 2 * std::int64_t{vocabulary};
     if (may_be_another && !arguments_.model_name_or_path.empty() && RankContext::current().rank() == 0)
@@ -149,22 +148,11 @@ RequiredFile configuration_of(const TrainingArguments& arguments) {
 std::vector<RequiredFile> files_of(const TrainingArguments& arguments) {
   std::vector<RequiredFile> out = {configuration_of(arguments), {arguments.fsdp_config_file(), "--fsdp_config", ""}};
   if (arguments.dry_run || arguments.fake_data) return out;
-  for (const auto& [path, flag] :
-       {std::pair{arguments.train_file, "--train_file"}, std::pair{arguments.validation_file, "--validation_file"}})
-    if (!data::TokenFile::is_token_file(path)) out.push_back({path, flag, ""});
+  for (RequiredFile& text : required_texts(arguments)) out.push_back(std::move(text));
   const std::string& tokenizer = arguments.tokenizer_name;
   if (tokenizer != "bytes" && !tokenizer.starts_with("bpe:") && !std::filesystem::is_directory(tokenizer))
     out.push_back({tokenizer, "--tokenizer_name", "it must be bytes, bpe:N or the file of a vocabulary"});
   return out;
-}
-
-// The ranks compare token files in another way than texts, so that all must have the same kind of file.
-void check_kinds_of_files(const TrainingArguments& arguments) {
-  const auto with_kind = [](const std::string& path) {
-    return path + (data::TokenFile::is_token_file(path) ? " (a token file)" : "");
-  };
-  check_same_on_all_ranks(
-      {{"train_file", with_kind(arguments.train_file)}, {"validation_file", with_kind(arguments.validation_file)}});
 }
 
 }  // namespace
@@ -173,7 +161,7 @@ std::unique_ptr<Task> make_clm_task(const TrainingArguments& arguments) { return
 
 int run_clm(const TrainingArguments& arguments) {
   check_same_on_all_ranks(arguments.values());
-  check_kinds_of_files(arguments);
+  check_kinds_of_texts(arguments);
   check_files_on_all_ranks(files_of(arguments));
   check_same_inputs(arguments);
   return run_task(arguments.auto_shard.empty() ? arguments : with_best_layout(arguments));

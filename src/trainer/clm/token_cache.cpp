@@ -9,12 +9,14 @@
 #include <span>
 #include <string_view>
 
+#include "flags/input_files.h"
 #include "tasks/token_lists.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/data/bpe_tokenizer.h"
+#include "tessera/data/document_tokens.h"
 #include "tessera/data/token_file.h"
 
 namespace tessera::trainer {
@@ -116,6 +118,7 @@ Tokens tokens_of(const TrainingArguments& arguments, const std::string& path, co
 TokenizedText tokenize_training_text(const TrainingArguments& arguments, const std::string& text) {
   const std::string& name = arguments.tokenizer_name;
   TokenizedText out;
+  out.text_bytes = static_cast<std::int64_t>(text.size());
   if (!name.starts_with("bpe:")) {
     out.tokenizer = data::make_tokenizer(name, text);
     out.tokens = tokenize_text(arguments, *out.tokenizer, text);
@@ -140,6 +143,47 @@ std::vector<std::int32_t> tokenize_text(const TrainingArguments& arguments, cons
     return lists.empty() ? tokenizer.encode(text) : std::move(lists.front());
   }
   return tokens_of(arguments, cached_path(arguments, hash_of_vocabulary(*bpe), text), tokenizer, text);
+}
+
+namespace {
+
+struct DocumentSums {
+  std::size_t hash = 0;  // of the texts
+  std::int64_t bytes = 0;
+};
+
+DocumentSums sums_of(const std::vector<data::TextInput>& documents) {
+  DocumentSums out;
+  for (const data::TextInput& input : documents)
+    data::read_documents(input, kTextColumn, [&](std::string_view text, bool ends_document) {
+      out.hash = hash_mix(hash_mix(out.hash, hash_text(text)), ends_document ? 1 : 0);
+      out.bytes += static_cast<std::int64_t>(text.size());
+    });
+  return out;
+}
+
+}  // namespace
+
+TokenizedText tokenize_other_documents(const TrainingArguments& arguments, const data::Tokenizer& tokenizer,
+                                       const std::vector<data::TextInput>& documents) {
+  const DocumentSums sums = sums_of(documents);
+  const auto make = [&] { return TokenLists{data::tokens_of_documents(documents, kTextColumn, tokenizer)}; };
+  const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
+  TokenLists lists;
+  if (bpe != nullptr)
+    lists = cached_token_lists(arguments, hash_mix(hash_mix(kEncoding, hash_of_vocabulary(*bpe)), sums.hash), make);
+  if (lists.size() != 1) lists = make();  // nothing is cached
+  return {.tokenizer = nullptr, .tokens = std::move(lists.front()), .text_bytes = sums.bytes};
+}
+
+TokenizedText tokenize_training_documents(const TrainingArguments& arguments,
+                                          const std::vector<data::TextInput>& documents) {
+  const std::string& name = arguments.tokenizer_name;
+  auto tokenizer = data::make_tokenizer(
+      name, name.starts_with("bpe:") ? data::beginning_of_documents(documents, kTextColumn) : std::string());
+  TokenizedText out = tokenize_other_documents(arguments, *tokenizer, documents);
+  out.tokenizer = std::move(tokenizer);
+  return out;
 }
 
 }  // namespace tessera::trainer

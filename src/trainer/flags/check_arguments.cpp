@@ -19,6 +19,13 @@ namespace {
 void require_positive(const char* name, std::int64_t value) {
   require(value >= 1, "--{} must be at least 1, got {}", name, value);
 }
+void require_updates(const char* name, double value) {
+  constexpr double kMost = 1e15;
+  const bool is_count = value >= 1 && value <= kMost && value == std::floor(value);
+  require(is_count || (value > 0 && value < 1),
+          "--{} must be a whole number of updates, or a fraction of all updates above 0 and below 1, got {}", name,
+          value);
+}
 void require_not_negative(const char* name, double value) {
   require(value >= 0 && std::isfinite(value), "--{} must not be negative, got {}", name, value);
 }
@@ -133,7 +140,8 @@ void check_best_model_flags(const TrainingArguments& arguments) {
   require(arguments.eval_strategy != "no" && arguments.eval_strategy == arguments.save_strategy,
           "--{} needs equal strategies to evaluate and to save, got --eval_strategy {} and --save_strategy {}", flag,
           arguments.eval_strategy, arguments.save_strategy);
-  require(arguments.eval_strategy != "steps" || arguments.save_steps % arguments.evaluation_interval() == 0,
+  if (arguments.save_steps < 1 || arguments.evaluation_interval() < 1) return;  // Intervals::of() checks these
+  require(arguments.eval_strategy != "steps" || std::fmod(arguments.save_steps, arguments.evaluation_interval()) == 0,
           "--{} needs --save_steps to be a multiple of --eval_steps, got {} and {}", flag, arguments.save_steps,
           arguments.evaluation_interval());
 }
@@ -146,10 +154,10 @@ void check_numbers(const TrainingArguments& a) {
   require_positive("max_eval_samples", a.max_eval_samples.value_or(1));
   require_positive("max_predict_samples", a.max_predict_samples.value_or(1));
   require_positive("gradient_accumulation_steps", a.gradient_accumulation_steps);
-  require_positive("logging_steps", a.logging_steps);
-  require_positive("save_steps", a.save_steps);
+  require_updates("logging_steps", a.logging_steps);
+  require_updates("save_steps", a.save_steps);
   require_positive("save_total_limit", a.save_total_limit.value_or(1));
-  require_positive("eval_steps", a.eval_steps.value_or(1));
+  require_updates("eval_steps", a.eval_steps.value_or(1));
   require_positive("early_stopping_patience", a.early_stopping_patience.value_or(1));
   require(a.max_steps == -1 || a.max_steps >= 1, "--max_steps must be at least 1, or -1, got {}", a.max_steps);
   require(a.num_train_epochs > 0 && std::isfinite(a.num_train_epochs), "--num_train_epochs must be above 0, got {}",

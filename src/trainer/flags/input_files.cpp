@@ -16,6 +16,7 @@
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/data/text_dataset.h"
+#include "tessera/data/text_files.h"
 #include "tessera/data/token_file.h"
 #include "tessera/frontend/execution/runtime.h"
 
@@ -84,6 +85,17 @@ std::string images_content(const std::string& path) {
   return fmt::format("{} files, hash {:016x}", names.size(), hash);
 }
 
+// The names and contents of the texts in a folder. Of large files, samples.
+std::string texts_content(const std::string& folder) {
+  const std::vector<data::TextInput> texts = data::find_texts({folder});
+  std::uint64_t hash = 0;
+  for (const data::TextInput& text : texts) {
+    hash = hash_mix(hash, hash_text(fs::path(text.path).lexically_relative(folder).string()));
+    hash = hash_mix(hash, hash_of_file(text.path));
+  }
+  return fmt::format("{} file{}, hash {:016x}", texts.size(), texts.size() == 1 ? "" : "s", hash);
+}
+
 // The text, or that of the error, which the ranks compare, too: others would wait for a rank that throws.
 std::string text_or_error(const std::function<std::string()>& text) {
   try {
@@ -100,7 +112,39 @@ std::string input_text(const std::string& path) {
   });
 }
 
+bool is_folder_of_texts(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+// Of --train_file, --validation_file and --test_file.
+std::string text_input(const std::string& path) {
+  if (data::TokenFile::is_token_file(path)) return input_text(path);
+  if (!is_folder_of_texts(path)) return path;
+  return text_or_error([&] { return fmt::format("{} ({})", path, texts_content(path)); });
+}
+
+std::vector<std::pair<std::string, std::string>> named_texts(const TrainingArguments& arguments) {
+  return {{"train_file", arguments.train_file}, {"validation_file", arguments.validation_file}};
+}
+
 }  // namespace
+
+bool names_documents(const std::string& path) { return is_folder_of_texts(path) || data::has_json_lines(path); }
+
+void check_kinds_of_texts(const TrainingArguments& arguments) {
+  std::vector<std::pair<std::string, std::string>> kinds = named_texts(arguments);
+  for (auto& [flag, path] : kinds)
+    path += data::TokenFile::is_token_file(path) ? " (a token file)" : is_folder_of_texts(path) ? " (a folder)" : "";
+  check_same_on_all_ranks(kinds);
+}
+
+std::vector<RequiredFile> required_texts(const TrainingArguments& arguments) {
+  std::vector<RequiredFile> out;
+  for (const auto& [flag, path] : named_texts(arguments))
+    if (!data::TokenFile::is_token_file(path) && !is_folder_of_texts(path)) out.push_back({path, "--" + flag, ""});
+  return out;
+}
 
 void check_same_inputs(const TrainingArguments& arguments) {
   if (RankContext::current().rank_count() == 1) return;
@@ -108,7 +152,7 @@ void check_same_inputs(const TrainingArguments& arguments) {
   for (const auto& [flag, path] :
        {std::pair{"train_file", arguments.train_file}, std::pair{"validation_file", arguments.validation_file},
         std::pair{"test_file", arguments.test_file}})
-    inputs.emplace_back(flag, data::TokenFile::is_token_file(path) ? input_text(path) : path);
+    inputs.emplace_back(flag, text_input(path));
   inputs.emplace_back("tokenizer_name", input_text(arguments.tokenizer_name));
   inputs.emplace_back("config_name", input_text(arguments.config_name));
   inputs.emplace_back("model_name_or_path", input_text(arguments.model_name_or_path));
@@ -127,16 +171,15 @@ void check_same_inputs(const TrainingArguments& arguments) {
 }
 
 std::int64_t content_of_inputs(const TrainingArguments& arguments) {
-  const auto content = [](const std::string& path) {
-    return fs::is_directory(path) ? folder_content(path, is_text) : fmt::format("{:016x}", hash_of_file(path));
-  };
   std::string all;
   try {
     if (!arguments.train_file.empty())
-      all = content(arguments.train_file);
+      all = is_folder_of_texts(arguments.train_file) ? texts_content(arguments.train_file)
+                                                     : fmt::format("{:016x}", hash_of_file(arguments.train_file));
     else if (!arguments.dataset_name.empty())
-      all = content(
-          data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
+      all = folder_content(
+          data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir),
+          is_text);
     else if (!arguments.datadir.empty() && !arguments.fake_data)
       all = images_content(arguments.datadir + "/train");
   } catch (const std::exception&) {  // the program reports files that cannot be read

@@ -2,15 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/trainer/arguments.h"
 
 namespace tessera::trainer {
 
-/// Checks that each rank finds the same content in the files that all ranks read: token files, tokenizers, the text of
-/// --dataset_name, the configuration and the vocabulary in a model folder, and the names and a sample of the images.
-/// Collective. The error names the flag with the size and hash on each rank. Texts (--train_file) and weights are compared
-/// by others: check_files_on_all_ranks(), read_when_needed().
+/// The key of the text in the lines of JSON Lines files.
+inline constexpr const char* kTextColumn = "text";
+/// Whether a path of --train_file or --validation_file names documents: a folder of texts, or JSON Lines.
+bool names_documents(const std::string& path);
+/// Checks that --train_file and --validation_file are a text, a token file or a folder on all ranks, because the ranks compare
+/// each of them in another way. Collective.
+void check_kinds_of_texts(const TrainingArguments& arguments);
+/// --train_file and --validation_file, unless they are token files or folders: those are compared by check_same_inputs().
+std::vector<RequiredFile> required_texts(const TrainingArguments& arguments);
+
+/// Checks that each rank finds the same content in the files that all ranks read: token files, folders of texts, tokenizers,
+/// the text of --dataset_name, the configuration and the vocabulary in a model folder, and the names and a sample of the images.
+/// Collective. The error names the flag with the size and hash on each rank. Other texts (--train_file) and weights are
+/// compared by others: check_files_on_all_ranks(), read_when_needed().
 void check_same_inputs(const TrainingArguments& arguments);
 /// A hash of the training data and of --train_sampling_strategy, without paths. 0 if no file has the data. Of large
 /// files, samples.

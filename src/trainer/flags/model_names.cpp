@@ -11,7 +11,6 @@
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
-#include "tessera/data/token_file.h"
 
 namespace tessera::trainer {
 namespace {
@@ -106,9 +105,7 @@ void find_named_models(TrainingArguments& arguments) {
 
 void use_tokenizer_of_model(TrainingArguments& arguments) {
   const std::string& folder = arguments.model_name_or_path;
-  if (arguments.program != TrainingProgram::kClm || folder.empty() ||
-      data::TokenFile::is_token_file(arguments.train_file))
-    return;
+  if (arguments.program != TrainingProgram::kClm || folder.empty()) return;
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
     if (is_there(fs::path(folder) / name)) {
       arguments.tokenizer_name = folder;

@@ -24,6 +24,10 @@ class BestModel {
   void note(const Metrics& result);
   /// Waits for the save in flight. If it failed, the checkpoint before it is the best one again. Collective.
   void finish();
+  /// The same, unless the best checkpoint is that of this update, whose save has not begun. Collective.
+  void finish_earlier() {
+    if (noted_step_ != state_.global_step) finish();
+  }
   /// After the run was continued from `checkpoint`: finds the best checkpoint beside it, if the folder has been moved.
   void find_beside(const std::string& checkpoint);
   /// Gives the model the values of the best checkpoint, and returns a line for the user. If there is none, as when every

@@ -29,6 +29,30 @@ std::vector<std::string> complete_checkpoints(const std::string& folder) {
   return out;
 }
 
+// The file of weights in a model folder that no run has written; "" if there is none.
+std::string weights_in(const std::string& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                           "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"})
+    if (std::filesystem::exists(folder + "/" + name)) return name;
+  return "";
+}
+
+// Error if the training would write over a run or a model, and was not told to.
+void refuse_to_replace(const std::string& folder) {
+  const bool holds_run = std::filesystem::exists(folder + "/trainer_state.json") || !checkpoints_in(folder).empty() ||
+                         holds_replaced_run(folder);
+  require(
+      !holds_run,
+      "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
+      "it",
+      folder);
+  const std::string weights = weights_in(folder);
+  require(weights.empty(),
+          "{} already holds a model ({}), which the run would write over; give another --output_dir, or "
+          "--overwrite_output_dir to write over it",
+          folder, weights);
+}
+
 // Whether tessera launch has restarted the job, and the checkpoint is one of the job, not of a run before it.
 bool is_of_restarted_job(const std::string& checkpoint) {
   const char* restart = std::getenv("TESSERA_RESTART");
@@ -39,31 +63,39 @@ bool is_of_restarted_job(const std::string& checkpoint) {
   return start == nullptr || !is_known || status.st_mtime >= std::atoll(start);
 }
 
+// A run with --overwrite_output_dir may have been interrupted.
+void recover(const std::string& folder) {
+  const ReplacedRun run = recover_replaced_run(folder);
+  if (run.deleted > 0)
+    log_warning(
+        "deleted {} checkpoint{} of an earlier run in {}, which the run with the checkpoints there has replaced",
+        run.deleted, run.deleted == 1 ? "" : "s", folder);
+  if (run.restored > 0)
+    log_warning("restored {} checkpoint{} in {}: the run that was to replace them has saved none", run.restored,
+                run.restored == 1 ? "" : "s", folder);
+}
+
 }  // namespace
 
 OutputFolder::OutputFolder(const TrainingArguments& arguments) {
   const std::string& folder = arguments.output_dir;
   if (folder.empty()) return;
   const bool resumes = !arguments.resume_from_checkpoint.empty();
-  // Evaluations and predictions leave a run in the folder as it is.
-  const bool holds_run = arguments.do_train &&
-                         (std::filesystem::exists(folder + "/trainer_state.json") || !checkpoints_in(folder).empty());
-  require(
-      arguments.overwrite_output_dir || resumes || !holds_run,
-      "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
-      "it",
-      folder);
+  // Evaluations and predictions leave a run and a model in the folder as they are.
+  if (arguments.do_train && !arguments.overwrite_output_dir && !resumes) refuse_to_replace(folder);
   if (RankContext::current().rank() != 0) return;
   auto complete = complete_checkpoints(folder);
-  std::erase_if(complete, [](const std::string& path) { return !is_of_restarted_job(path); });
+  // Those of --save_only_model cannot be continued, and are deleted only after this start has saved one.
+  std::erase_if(complete, [](const std::string& path) { return !is_of_restarted_job(path) || holds_only_model(path); });
   require(
       resumes || complete.empty(),
-      "this restart of tessera launch would replace {} checkpoints in {}, such as {}; continue the run with "
+      "this restart of tessera launch would replace {} checkpoint{} in {}, such as {}; continue the run with "
       "--resume_from_checkpoint true (tessera launch --checkpoints {}), or delete them",
-      complete.size(), folder, [&] { return complete.back(); }, folder);
+      complete.size(), complete.size() == 1 ? "" : "s", folder, [&] { return complete.back(); }, folder);
   make_folder(folder);
   check_writable(folder + "/trainer_state.json");
   lock(folder);
+  recover(folder);
   for (const std::string& left : remove_partial_checkpoints(folder))
     log_warning("deleted {}, which an interrupted save left", left);
 }
@@ -73,13 +105,16 @@ std::vector<std::string> replaced_checkpoints(const TrainingArguments& arguments
   return complete_checkpoints(arguments.output_dir);
 }
 
-void delete_replaced_checkpoints(const std::vector<std::string>& replaced, const std::string& folder) {
-  for (const std::string& path : replaced) {
-    std::filesystem::rename(path, path + ".partial");  // no longer a complete checkpoint
-    std::filesystem::remove_all(path + ".partial");
-  }
-  if (!replaced.empty())
-    log_warning("deleted {} checkpoints of the run in {} that this run replaces", replaced.size(), folder);
+void delete_replaced_checkpoints(const std::string& folder) {
+  if (const std::int64_t count = delete_run_aside(folder); count > 0)
+    log_warning("deleted {} checkpoint{} of the run in {} that this run replaces", count, count == 1 ? "" : "s",
+                folder);
+}
+
+void restore_replaced_checkpoints(const std::string& folder) {
+  if (const std::int64_t count = recover_replaced_run(folder).restored; count > 0)
+    log_warning("restored {} checkpoint{} of the run in {}, because this run could not save its first one", count,
+                count == 1 ? "" : "s", folder);
 }
 
 OutputFolder::~OutputFolder() {

@@ -11,9 +11,11 @@ namespace tessera::trainer {
 /// The folder of --output_dir while a run uses it.
 class OutputFolder {
  public:
-  /// On rank 0, creates the folder, locks it, and deletes what interrupted saves left. Errors: the folder already holds a
-  /// run that is neither continued nor replaced; a restart of `tessera launch` would replace checkpoints; the folder cannot
-  /// be written; another run uses it. Constructed before the training, which otherwise would fail at its end.
+  /// On rank 0, creates the folder, locks it, deletes what interrupted saves left, and restores or deletes the
+  /// checkpoints that an interrupted run with --overwrite_output_dir has moved. Errors: the folder already holds a
+  /// run that is neither continued nor replaced, or a model that is not replaced; a restart of `tessera launch` would
+  /// replace checkpoints; the folder cannot be written; another run uses it. Constructed before the training, which
+  /// otherwise would fail at its end.
   explicit OutputFolder(const TrainingArguments& arguments);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -26,8 +28,11 @@ class OutputFolder {
 
 /// The complete checkpoints of a run that this run replaces (--overwrite_output_dir).
 std::vector<std::string> replaced_checkpoints(const TrainingArguments& arguments);
-/// Deletes them from `folder`. Otherwise this run could later be continued from one of them. Call it when this run has
-/// saved a checkpoint or its model, because until then the user may have nothing else.
-void delete_replaced_checkpoints(const std::vector<std::string>& replaced, const std::string& folder);
+/// Deletes the checkpoints that set_run_aside() has moved in `folder`. Otherwise this run could later be continued from
+/// one of them. Call it when this run has saved a checkpoint or its model, because until then the user may have nothing
+/// else.
+void delete_replaced_checkpoints(const std::string& folder);
+/// Undoes set_run_aside(), because this run could not save its checkpoint.
+void restore_replaced_checkpoints(const std::string& folder);
 
 }  // namespace tessera::trainer

@@ -32,6 +32,9 @@ JsonObject run_json(const ResumeState& run) {
   out.set("samples_per_epoch", run.samples_per_epoch);
   out.set("data_hash", run.data_hash);
   out.set("accumulation_steps", run.accumulation_steps);
+  out.set("epochs_before", run.epochs_before);
+  out.set("evaluation_due", run.evaluation_due);
+  out.set("save_due", run.save_due);
   for (const auto& [name, value] : run.schedule) out.set(std::string(kSchedule) + name, value);
   return out;
 }
@@ -55,7 +58,11 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   json.read("data_seed", out.data_seed);
   json.read("samples_per_epoch", out.samples_per_epoch);
   json.read("data_hash", out.data_hash);
-  json.read("accumulation_steps", out.accumulation_steps);  // missing in older checkpoints
+  // Missing in older checkpoints:
+  json.read("accumulation_steps", out.accumulation_steps);
+  json.read("epochs_before", out.epochs_before);
+  json.read("evaluation_due", out.evaluation_due);
+  json.read("save_due", out.save_due);
   for (const std::string& key : json.keys())
     if (key.starts_with(kSchedule)) json.read(key, out.schedule[key.substr(kSchedule.size())]);
   const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;

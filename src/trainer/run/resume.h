@@ -21,6 +21,9 @@ struct ResumeState {
   std::int64_t samples_per_epoch = 0;
   std::int64_t data_hash = 0;                // content_of_inputs(); 0: not known
   std::int64_t accumulation_steps = 1;       // micro-batches in an update
+  double epochs_before = 0;                  // the epochs that `samples` does not count, because of --ignore_data_skip
+  bool evaluation_due = false;               // a signal prevented the evaluation after the last update
+  bool save_due = false;                     // the last update would also have been saved without the signal
   std::map<std::string, double> schedule{};  // Schedule::state()
 };
 

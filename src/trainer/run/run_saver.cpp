@@ -34,15 +34,18 @@ std::string RunSaver::folder_of(std::int64_t step) const {
 
 void RunSaver::begin(std::int64_t step, CheckpointContent content, const std::string& best) {
   finish();
+  // The checkpoints of another run may have higher numbers. They are moved before the new one can be found, and deleted
+  // after that. So a job that is killed meanwhile continues from the checkpoint of the right run.
+  content.before_complete = [replaced = replaced_, folder = arguments_.output_dir] {
+    if (!replaced->empty()) set_run_aside(folder);
+  };
   content.when_complete = [replaced = replaced_, folder = arguments_.output_dir, most = arguments_.save_total_limit,
-                           path = std::filesystem::path(folder_of(step)), best] {
-    // The new checkpoint has taken the place of an old one.
-    std::erase_if(*replaced, [&](const std::filesystem::path& old) { return old.filename() == path.filename(); });
-    // First, because those of another run may have higher numbers.
-    delete_or_warn([&] { delete_replaced_checkpoints(std::exchange(*replaced, {}), folder); });
-    if (most) delete_or_warn([&] { keep_newest_checkpoints(folder, *most, best); });
+                           path = folder_of(step), best] {
+    if (!std::exchange(*replaced, {}).empty()) delete_or_warn([&] { delete_replaced_checkpoints(folder); });
+    if (most) delete_or_warn([&] { keep_newest_checkpoints(folder, *most, best, path); });
   };
   step_ = step;
+  best_ = best;
   try {
     writer_.begin(folder_of(step), content);
   } catch (const Error& error) {
@@ -53,17 +56,50 @@ void RunSaver::begin(std::int64_t step, CheckpointContent content, const std::st
 
 void RunSaver::delete_replaced() {
   finish();
-  delete_or_warn([&] { delete_replaced_checkpoints(std::exchange(*replaced_, {}), arguments_.output_dir); });
+  if (std::exchange(*replaced_, {}).empty()) return;
+  delete_or_warn([&] {
+    set_run_aside(arguments_.output_dir);
+    delete_replaced_checkpoints(arguments_.output_dir);
+  });
 }
 
 void RunSaver::report(const std::optional<CheckpointWriter::Outcome>& outcome) {
   if (!outcome) return;
   if (outcome->error.empty()) {
     saved_step_ = step_;
+    kept_best_ = best_;
     return;
   }
   failed_step_ = step_;
-  if (is_master_) log_warning("{}; the run continues", outcome->error);
+  ++failed_saves_;
+  last_failure_ = outcome->error;
+  if (!is_master_) return;
+  log_warning("{}; the run continues", outcome->error);
+  if (!replaced_->empty()) delete_or_warn([&] { restore_replaced_checkpoints(arguments_.output_dir); });
+  delete_surplus();
+}
+
+void RunSaver::continue_from(const std::string& checkpoint, const std::string& best) {
+  std::error_code ignored;
+  const auto found = checkpoints_in(arguments_.output_dir);
+  // Later ones may be damaged: then this one must stay.
+  is_continued_ = !found.empty() && std::filesystem::equivalent(found.rbegin()->second, checkpoint, ignored);
+  kept_best_ = best;
+  delete_surplus();
+}
+
+// Only if the newest checkpoint is known to be good.
+void RunSaver::delete_surplus() const {
+  if (!arguments_.save_total_limit || (saved_step_ < 0 && !is_continued_)) return;
+  const std::string newest = saved_step_ < 0 ? "" : folder_of(saved_step_);
+  delete_or_warn(
+      [&] { keep_newest_checkpoints(arguments_.output_dir, *arguments_.save_total_limit, kept_best_, newest); });
+}
+
+std::string RunSaver::failures() const {
+  if (failed_saves_ == 0) return "";
+  return fmt::format("{} checkpoint{} could not be saved; the last reason: {}", failed_saves_,
+                     failed_saves_ == 1 ? "" : "s", last_failure_);
 }
 
 }  // namespace tessera::trainer

@@ -56,6 +56,9 @@ void write_tokenizer(const std::string& name, const data::Tokenizer* tokenizer, 
     files = files_of(read_from);
   else if (read_from != "bytes")
     log_warning("the tokenizer {} is not saved in {}; give it with --tokenizer_name", read_from, folder);
+  // Hugging Face's libraries do not read vocab.bpe.
+  if (tokenizer != nullptr && files.contains("vocab.bpe") && !files.contains("tokenizer.json"))
+    files.merge(tokenizer->hugging_face_files());
   // Files of another tokenizer would be read instead of these, or in addition.
   for (const std::string_view known : tokenizer_file_names()) {
     const std::string path = (fs::path(folder) / known).string();

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "flags/config_overrides.h"
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/data/padding.h"
 #include "tessera/trainer/model_names.h"
@@ -45,11 +47,12 @@ std::string model_folder(const TrainingArguments& arguments) {
 
 nn::BertConfig bert_config(const TrainingArguments& arguments, const std::string& folder) {
   const std::string& name = arguments.config_name;
-  if (name.empty()) return nn::BertConfig::from_file(folder + "/config.json");
-  if (name == "tiny") return nn::BertConfig::tiny();
-  if (name == "bert-base-uncased") return nn::BertConfig::base();
-  if (name == "bert-large-uncased") return nn::BertConfig::large();
-  return nn::BertConfig::from_file(name);
+  const std::string path = name.empty() ? folder + "/config.json" : arguments.config_file();
+  const std::string json = name == "tiny"                 ? nn::BertConfig::tiny(kByteCount).to_json()
+                           : name == "bert-base-uncased"  ? nn::BertConfig::base().to_json()
+                           : name == "bert-large-uncased" ? nn::BertConfig::large().to_json()
+                                                          : read_file(path);
+  return nn::BertConfig::from_json(with_overrides(arguments, json, path), name_with_overrides(arguments, path));
 }
 
 BertVocabulary BertVocabulary::of(const TrainingArguments& arguments, const std::string& folder) {
@@ -105,9 +108,7 @@ std::string BertVocabulary::name() const { return tokenizer_ ? tokenizer_->name(
 
 void check_vocabulary(const BertVocabulary& vocabulary, const nn::BertConfig& config,
                       const TrainingArguments& arguments) {
-  require(vocabulary.size() <= config.vocab_size,
-          "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
-          vocabulary.name(), vocabulary.size(), config.vocab_size, vocabulary.size(), arguments.config_file());
+  check_vocabulary_size(arguments, vocabulary.name(), vocabulary.size(), config.vocab_size);
 }
 
 std::int64_t sequence_length(const TrainingArguments& arguments, const nn::BertConfig& config, std::int64_t most) {

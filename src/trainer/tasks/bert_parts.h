@@ -19,7 +19,8 @@ namespace tessera::trainer {
 /// The folder of --model_name_or_path: the path, or the folder of this name in --cache_dir. "" without the flag. Error,
 /// with the places that were searched, if there is none.
 std::string model_folder(const TrainingArguments& arguments);
-/// The configuration of --config_name (a file, or the name of a preset), else that of the folder.
+/// The configuration of --config_name (a file, or the name of a preset), else that of the folder, with the values of
+/// --config_overrides. The preset `tiny` has as many ids as the vocabulary of bytes.
 nn::BertConfig bert_config(const TrainingArguments& arguments, const std::string& folder);
 
 /// A vocabulary with special tokens: WordPiece, or bytes with four further ids.
@@ -47,7 +48,7 @@ class BertVocabulary {
   std::string place_;
 };
 
-/// Error unless the model has an embedding for each id, and pads with the vocabulary's id of padding.
+/// Error unless the model has an embedding for each id.
 void check_vocabulary(const BertVocabulary& vocabulary, const nn::BertConfig& config,
                       const TrainingArguments& arguments);
 /// --max_seq_length, or its default: the positions of the model, at most `most`. Error if it is more than the positions.

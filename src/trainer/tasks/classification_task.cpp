@@ -44,6 +44,19 @@ nn::BertConfig with_labels(const nn::BertConfig& given, const TextLabels& labels
   return nn::BertConfig::from_json(json.str());
 }
 
+// The names of the labels in a configuration, by id.
+std::vector<std::string> labels_of(const nn::BertConfig& config) {
+  const JsonObject json = JsonObject::parse(config.to_json());
+  JsonObject names;
+  if (!json.is_null("id2label")) json.read("id2label", names);
+  std::vector<std::string> out;
+  for (std::int64_t i = 0; i < config.num_labels; ++i) {
+    out.push_back(fmt::format("LABEL_{}", i));
+    names.read(std::to_string(i), out.back());
+  }
+  return out;
+}
+
 struct ClassificationModel : TrainingSetup {
   std::unique_ptr<nn::BertForSequenceClassification> model;
 };
@@ -93,7 +106,9 @@ class ClassificationTask final : public Task {
   ClassificationTask(const TrainingArguments& arguments, const std::string& folder)
       : arguments_(arguments),
         train_(arguments.train_file.empty() ? data::LabelledTexts{} : read_training_texts(arguments)),
-        labels_(text_labels(arguments, train_, train_.name.empty() ? bert_config(arguments, folder).num_labels : 0)),
+        labels_(
+            text_labels(arguments, train_,
+                        train_.name.empty() ? labels_of(bert_config(arguments, folder)) : std::vector<std::string>())),
         metrics_(metrics_of_predictions(arguments)),
         vocabulary_(BertVocabulary::of(arguments, folder)),
         model_(make_classification_model(arguments, folder, labels_)),
@@ -112,13 +127,11 @@ class ClassificationTask final : public Task {
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;
-    loader_ = make_train_loader(arguments,
-                                std::make_shared<MemorySource>(labelled_samples(train_, vocabulary_, labels_, length_)),
-                                std::move(options));
     if (!arguments.validation_file.empty()) read_held_out();
     if (arguments.do_predict)
       test_ =
           std::make_shared<MemorySource>(unlabelled_samples(read_test_texts(arguments, train_), vocabulary_, length_));
+    loader_ = make_train_loader(arguments, training_samples(), std::move(options));
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -194,6 +207,14 @@ class ClassificationTask final : public Task {
   }
 
  private:
+  // A run that does not train needs a loader too, but takes no batch.
+  [[nodiscard]] std::shared_ptr<const MemorySource> training_samples() const {
+    if (!train_.name.empty())
+      return std::make_shared<MemorySource>(labelled_samples(train_, vocabulary_, labels_, length_));
+    const auto& other = held_out_ ? held_out_ : test_;
+    require(other != nullptr, "--do_train false: there are no samples to evaluate or to predict either");
+    return other;
+  }
   [[nodiscard]] std::unique_ptr<data::Loader> batches_of(std::shared_ptr<const MemorySource> source,
                                                          std::int64_t samples, std::int64_t rows) const {
     return std::make_unique<data::Loader>(
@@ -223,7 +244,7 @@ class ClassificationTask final : public Task {
   }
 
   const TrainingArguments& arguments_;
-  data::LabelledTexts train_;  // empty in a dry run without a file
+  data::LabelledTexts train_;  // empty without a file: in a dry run, or with --do_train false
   TextLabels labels_;
   std::vector<std::string> metrics_;
   BertVocabulary vocabulary_;

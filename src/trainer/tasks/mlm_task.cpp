@@ -12,11 +12,11 @@
 #include "tasks/tasks.h"
 #include "tasks/token_lists.h"
 #include "tessera/base/error.h"
-#include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/data/padding.h"
 #include "tessera/data/text_dataset.h"
+#include "tessera/data/text_files.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/programs.h"
@@ -25,16 +25,38 @@
 namespace tessera::trainer {
 namespace {
 
-std::pair<std::string, std::string> read_mlm_texts(const TrainingArguments& arguments) {
+// The lines of a text, or documents.
+using MlmLines = std::vector<std::string>;
+
+MlmLines read_mlm_lines(const std::string& path) {
+  if (names_documents(path)) return data::read_all_documents(data::find_texts({path}), kTextColumn);
+  return split(data::read_text_file(path), '\n');
+}
+
+// To train on, and to evaluate.
+std::pair<MlmLines, MlmLines> read_training_lines(const TrainingArguments& arguments) {
   if (!arguments.dataset_name.empty()) {
-    auto raw = data::read_wikitext(
+    const data::RawText raw = data::read_wikitext(
         data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
-    return {std::move(raw.train), std::move(raw.validation)};
+    return {split(raw.train, '\n'), split(raw.validation, '\n')};
   }
-  const std::string text = read_file(arguments.train_file);
-  if (!arguments.validation_file.empty()) return {text, read_file(arguments.validation_file)};
-  const auto [train, validation] = data::split_text(text, arguments.validation_split_percentage);
-  return {std::string(train), std::string(validation)};
+  const double part = arguments.validation_file.empty() ? arguments.validation_split_percentage : 0;
+  if (names_documents(arguments.train_file)) {
+    MlmLines train = read_mlm_lines(arguments.train_file);
+    const auto count = static_cast<std::ptrdiff_t>(std::floor(part / 100 * static_cast<double>(train.size())));
+    MlmLines validation(train.end() - count, train.end());
+    train.erase(train.end() - count, train.end());
+    return {std::move(train), std::move(validation)};
+  }
+  const std::string text = data::read_text_file(arguments.train_file);
+  const auto [train, validation] = data::split_text(text, part);
+  return {split(train, '\n'), split(validation, '\n')};
+}
+
+std::pair<MlmLines, MlmLines> read_mlm_texts(const TrainingArguments& arguments) {
+  auto out = read_training_lines(arguments);
+  if (!arguments.validation_file.empty()) out.second = read_mlm_lines(arguments.validation_file);
+  return out;
 }
 
 data::Arrays sample_of(const std::vector<std::int32_t>& ids) {
@@ -43,10 +65,10 @@ data::Arrays sample_of(const std::vector<std::int32_t>& ids) {
 }
 
 // The tokens of each line that is not blank: with --line_by_line between [CLS] and [SEP], at most `length`.
-TokenLists tokens_of_lines(const std::string& text, const BertVocabulary& vocabulary, std::int64_t length,
+TokenLists tokens_of_lines(const MlmLines& lines, const BertVocabulary& vocabulary, std::int64_t length,
                            bool line_by_line) {
   TokenLists out;
-  for (const std::string& line : split(text, '\n'))
+  for (const std::string& line : lines)
     if (line.find_first_not_of(" \t\r") != std::string::npos)
       out.push_back(line_by_line ? vocabulary.encode(line, "", length).input_ids
                                  : vocabulary.encode(std::string_view(line)));
@@ -54,21 +76,22 @@ TokenLists tokens_of_lines(const std::string& text, const BertVocabulary& vocabu
 }
 
 // Bytes need no cache.
-TokenLists cached_lines(const TrainingArguments& arguments, const std::string& text, const BertVocabulary& vocabulary,
+TokenLists cached_lines(const TrainingArguments& arguments, const MlmLines& lines, const BertVocabulary& vocabulary,
                         std::int64_t length) {
   const bool line_by_line = arguments.line_by_line;
-  const auto make = [&] { return tokens_of_lines(text, vocabulary, length, line_by_line); };
+  const auto make = [&] { return tokens_of_lines(lines, vocabulary, length, line_by_line); };
   if (vocabulary.place().empty()) return make();
-  const auto form = static_cast<std::size_t>(line_by_line ? length : 0);
-  return cached_token_lists(arguments, hash_mix(hash_mix(vocabulary.hash(), form), hash_text(text)), make);
+  std::size_t key = hash_mix(vocabulary.hash(), static_cast<std::size_t>(line_by_line ? length : 0));
+  for (const std::string& line : lines) key = hash_mix(key, hash_text(line));
+  return cached_token_lists(arguments, key, make);
 }
 
 // Each line is a sample; or the lines, each between [CLS] and [SEP], form blocks of `length` tokens.
-std::vector<data::Arrays> samples_of(const TrainingArguments& arguments, const std::string& text,
+std::vector<data::Arrays> samples_of(const TrainingArguments& arguments, const MlmLines& lines,
                                      const BertVocabulary& vocabulary, std::int64_t length) {
   std::vector<data::Arrays> out;
   std::vector<std::int32_t> block;
-  for (const std::vector<std::int32_t>& line : cached_lines(arguments, text, vocabulary, length)) {
+  for (const std::vector<std::int32_t>& line : cached_lines(arguments, lines, vocabulary, length)) {
     if (arguments.line_by_line) {
       out.push_back(sample_of(line));
       continue;
@@ -220,8 +243,8 @@ int run_mlm(const TrainingArguments& arguments) {
   (void)model_folder(arguments);  // an error before the output folder is created
   std::vector<RequiredFile> files = {{arguments.fsdp_config_file(), "--fsdp_config", ""}};
   if (!arguments.dry_run) {
-    files.push_back({arguments.train_file, "--train_file", ""});
-    files.push_back({arguments.validation_file, "--validation_file", ""});
+    check_kinds_of_texts(arguments);
+    for (RequiredFile& text : required_texts(arguments)) files.push_back(std::move(text));
   }
   check_files_on_all_ranks(files);
   check_same_inputs(arguments);

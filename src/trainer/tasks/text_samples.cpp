@@ -34,15 +34,22 @@ std::vector<int> columns_with_text(const std::vector<std::string>& columns) {
   return out;
 }
 
-TextColumns columns_of(const data::TsvTable& table) {
-  TextColumns out{.label = table.find("label")};
-  require(out.label >= 0, "{}: there is no column label; the columns are {}", table.name,
-          fmt::join(table.columns, ", "));
+// The columns of the texts alone.
+TextColumns text_columns_of(const data::TsvTable& table) {
+  TextColumns out;
   const std::vector<int> texts = columns_with_text(table.columns);
   require(texts.size() == 1 || texts.size() == 2, "{}: needs one or two columns of text besides label, got {}: {}",
           table.name, texts.size(), fmt::join(table.columns, ", "));
   out.first = texts.front();
   if (texts.size() == 2) out.second = texts.back();
+  return out;
+}
+
+TextColumns columns_of(const data::TsvTable& table) {
+  const int label = table.find("label");
+  require(label >= 0, "{}: there is no column label; the columns are {}", table.name, fmt::join(table.columns, ", "));
+  TextColumns out = text_columns_of(table);
+  out.label = label;
   return out;
 }
 
@@ -81,8 +88,8 @@ Literal label_value(const std::string& label, const TextLabels& labels, const st
   // A label of a regression has been checked when the file was read.
   if (labels.is_regression) return Literal::scalar<float>(std::strtof(label.c_str(), nullptr));
   const auto found = std::find(labels.names.begin(), labels.names.end(), label);
-  require(found != labels.names.end(), "{}: the label \"{}\" is not one of the training file: {}", place,
-          printable(label), fmt::join(labels.names, ", "));
+  require(found != labels.names.end(), "{}: the label \"{}\" is not one of {}: {}", place, printable(label),
+          labels.place, fmt::join(labels.names, ", "));
   return Literal::scalar<std::int32_t>(static_cast<std::int32_t>(found - labels.names.begin()));
 }
 
@@ -101,9 +108,9 @@ TrainingArguments with_glue_files(TrainingArguments arguments) {
   if (task == nullptr || !arguments.train_file.empty() || (arguments.dry_run && arguments.data_dir.empty()))
     return arguments;
   const fs::path folder = data::find_glue_folder(*task, arguments.data_dir, arguments.cache_dir);
-  arguments.train_file = (folder / "train.tsv").string();
+  if (arguments.do_train) arguments.train_file = (folder / "train.tsv").string();
   const std::string held_out = (folder / task->validation_file).string();
-  arguments.derived_flags.emplace_back("train_file");
+  if (arguments.do_train) arguments.derived_flags.emplace_back("train_file");
   if (arguments.validation_file.empty() && fs::exists(held_out)) {
     arguments.validation_file = held_out;
     arguments.derived_flags.emplace_back("validation_file");
@@ -131,7 +138,7 @@ data::LabelledTexts read_test_texts(const TrainingArguments& arguments, const da
     out = data::read_glue_test(*task, arguments.test_file);
   } else {
     const data::TsvTable table = data::read_tsv(arguments.test_file);
-    out = texts_of(table, columns_as(train.columns, table));
+    out = texts_of(table, train.columns.empty() ? text_columns_of(table) : columns_as(train.columns, table));
   }
   require(!out.samples.empty(), "{}", [&] { return no_sample_text(arguments, out); });
   require(out.skipped == 0,
@@ -156,20 +163,23 @@ data::LabelledTexts read_training_texts(const TrainingArguments& arguments) {
   return out;
 }
 
-TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts, std::int64_t count) {
+TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts,
+                       const std::vector<std::string>& of_model) {
   TextLabels out;
   if (const data::GlueTask* task = glue_task_of(arguments); task != nullptr) {
     out.is_regression = task->is_regression();
     out.names = task->labels;
   } else if (texts.name.empty()) {
-    for (std::int64_t i = 0; i < count; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
+    out.names = of_model;
+    out.place = "the model";
   } else {
     std::set<std::string> names;
     for (const data::LabelledText& text : texts.samples) names.insert(text.label);
     out.names.assign(names.begin(), names.end());
   }
-  require(out.is_regression || out.names.size() >= 2, "{}: needs samples of two labels or more, got {}",
-          texts.name.empty() ? arguments.config_file() : texts.name, out.names.size());
+  require(out.is_regression || out.names.size() >= 2, "{}: needs {}two labels or more, got {}",
+          texts.name.empty() ? arguments.config_file() : texts.name, texts.name.empty() ? "" : "samples of ",
+          out.names.size());
   return out;
 }
 

@@ -13,8 +13,9 @@ namespace tessera::trainer {
 
 /// The labels of a classification.
 struct TextLabels {
-  std::vector<std::string> names;  // in the order of their ids
-  bool is_regression = false;      // the label is a number, and there are no names
+  std::vector<std::string> names;           // in the order of their ids
+  bool is_regression = false;               // the label is a number, and there are no names
+  std::string place = "the training file";  // that has them
 
   /// The scores that a model computes.
   [[nodiscard]] std::int64_t scores() const { return is_regression ? 1 : static_cast<std::int64_t>(names.size()); }
@@ -22,8 +23,8 @@ struct TextLabels {
 
 /// The task of --task_name; null without the flag.
 const data::GlueTask* glue_task_of(const TrainingArguments& arguments);
-/// Replaces an empty --train_file by that of --task_name, and then an empty --validation_file too, if it exists. If it does
-/// not, --do_eval gets a note. With --do_predict, replaces an empty --test_file. These files are derived flags. Flags that
+/// Replaces an empty --train_file by that of --task_name, unless the run does not train, and then an empty --validation_file
+/// too, if it exists. If it does not, --do_eval gets a note. With --do_predict, replaces an empty --test_file. These files are derived flags. Flags that
 /// have no effect without --do_predict get notes. In a dry run, files are only searched in --data_dir. Errors:
 /// those of find_glue_folder().
 TrainingArguments with_glue_files(TrainingArguments arguments);
@@ -35,11 +36,12 @@ data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::st
 std::string no_sample_text(const TrainingArguments& arguments, const data::LabelledTexts& texts);
 /// Reads --train_file as read_texts() does. Error if it has no sample.
 data::LabelledTexts read_training_texts(const TrainingArguments& arguments);
-/// Reads --test_file, whose labels are not used. The columns of texts are those of the task, else those of `train`. Error if
-/// a row lacks fields, because predictions are numbered by row, or if there is no sample.
+/// Reads --test_file, whose labels are not used. The columns of texts are those of the task, else those of `train`, else all
+/// but label and numbers. Error if a row lacks fields, because predictions are numbered by row, or if there is no sample.
 data::LabelledTexts read_test_texts(const TrainingArguments& arguments, const data::LabelledTexts& train);
-/// The labels of --task_name, else those that `texts` has, in alphabetical order. Without texts `count` numbered ones.
-TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts, std::int64_t count);
+/// The labels of --task_name, else those that `texts` has, in alphabetical order. Without texts those of the model.
+TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts,
+                       const std::vector<std::string>& of_model);
 /// Tokens and label of each text: `input_ids`, `token_type_ids` and `labels`. Error, with the line, for a label that
 /// is not one of `labels`.
 std::vector<data::Arrays> labelled_samples(const data::LabelledTexts& texts, const BertVocabulary& vocabulary,

@@ -16,6 +16,7 @@ CheckpointWatch::Found CheckpointWatch::found() const {
   Found out;
   if (folder_.empty()) return out;
   for (const auto& [step, path] : checkpoints_in(folder_)) {
+    if (holds_only_model(path)) continue;
     std::error_code error;
     const auto time = std::filesystem::last_write_time(path + "/manifest.json", error);
     if (!error) out.emplace(path, time);
@@ -43,6 +44,14 @@ std::string CheckpointWatch::newest() const {
     if (it != now.end() && (old == old_.end() || old->second != it->second)) out = path;
   }
   return out;
+}
+
+bool CheckpointWatch::is_last(const std::string& checkpoint) const {
+  const Found all = found();
+  std::string last;
+  for (const auto& [step, path] : checkpoints_in(folder_))  // by step
+    if (all.contains(path)) last = path;
+  return last == checkpoint;
 }
 
 }  // namespace tessera::command

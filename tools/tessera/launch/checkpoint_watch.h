@@ -7,7 +7,7 @@
 
 namespace tessera::command {
 
-/// The checkpoints that a job makes in a folder.
+/// The checkpoints that a job makes in a folder, and from which it can be continued (not those of --save_only_model).
 class CheckpointWatch {
  public:
   /// `counts_old`: whether checkpoints that exist already belong to the job.
@@ -16,6 +16,10 @@ class CheckpointWatch {
   bool has_new();
   /// The newest checkpoint of the job; "" if there is none.
   [[nodiscard]] std::string newest() const;
+  /// Whether no checkpoint in the folder, of this job or not, has a higher number.
+  [[nodiscard]] bool is_last(const std::string& checkpoint) const;
+  /// Whether there were checkpoints before the job that do not belong to it.
+  [[nodiscard]] bool has_old() const { return !old_.empty(); }
 
  private:
   using Found = std::map<std::string, std::filesystem::file_time_type>;  // of the manifest, by folder

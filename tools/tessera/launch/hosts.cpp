@@ -5,13 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include "tessera/base/cpus.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -108,6 +111,27 @@ std::vector<Host> hosts_in(const std::vector<std::string>& options) {
 bool names_hosts(const std::vector<std::string>& options) {
   return std::any_of(options.begin(), options.end(),
                      [](const std::string& word) { return is_host_option(word) || is_hostfile_option(word); });
+}
+
+bool needs_oversubscribe(const std::vector<std::string>& options, std::int64_t ranks, std::int64_t cores) {
+  if (ranks <= cores || names_hosts(options)) return false;
+  return std::none_of(options.begin(), options.end(), [](std::string word) {
+    std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+    return word.find("oversubscribe") != std::string::npos || word.find("hwthread") != std::string::npos;
+  });
+}
+
+std::int64_t usable_core_count() {
+  const CpuSet cpus = usable_cpus();
+  std::set<std::string> cores;
+  for (std::size_t cpu = 0; cpu < cpus.size(); ++cpu) {
+    if (!cpus.test(cpu)) continue;
+    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    std::string threads = fmt::format("{}", cpu);  // if the system does not tell
+    std::getline(file, threads);
+    cores.insert(std::move(threads));
+  }
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(cores.size()));
 }
 
 void check_hostfiles(const std::vector<std::string>& options) {

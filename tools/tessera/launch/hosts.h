@@ -22,6 +22,12 @@ std::vector<Host> hosts_in(const std::vector<std::string>& options);
 /// True if an option names hosts, a hostfile or a number of hosts.
 bool names_hosts(const std::vector<std::string>& options);
 
+/// Whether mpirun refuses to start so many ranks without --oversubscribe, because all of them are on this host: the options
+/// name no hosts, and do not themselves decide how many ranks a core may have. `cores`: those that mpirun counts as slots.
+bool needs_oversubscribe(const std::vector<std::string>& options, std::int64_t ranks, std::int64_t cores);
+/// The cores of this host on which this process may run, without their further hardware threads.
+std::int64_t usable_core_count();
+
 /// Error if a hostfile in the options cannot be read.
 void check_hostfiles(const std::vector<std::string>& options);
 

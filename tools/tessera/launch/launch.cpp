@@ -13,11 +13,11 @@
 #include "launch/host_check.h"
 #include "launch/hosts.h"
 #include "launch/job_folder.h"
+#include "launch/program_flags.h"
 #include "launch/rank_wrapper.h"
 #include "launch/supervise.h"
 #include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
-#include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 
 namespace tessera::command {
@@ -77,38 +77,25 @@ std::string working_folder(const std::vector<std::string>& launcher) {
   return "";
 }
 
-// The output_dir in a file of flags, `run_clm FILE.json`.
-std::string output_folder_in_file(const std::string& path) {
-  std::string out;
-  try {
-    JsonObject::from_file(path).read("output_dir", out);
-  } catch (const Error&) {  // the program reports it
-    return "";
-  }
-  return out;
-}
-
-// The value of --output_dir, with which run_clm and similar programs are started.
-std::string output_folder(const std::vector<std::string>& program, const std::string& in) {
-  const auto beside = [&](const std::string& path) { return (std::filesystem::path(in) / path).string(); };
-  for (std::size_t i = 0; i < program.size(); ++i)
-    for (const std::string name : {"--output_dir", "--output-dir"}) {
-      if (program[i] == name && i + 1 < program.size()) return beside(program[i + 1]);
-      if (program[i].starts_with(name + "=")) return beside(program[i].substr(name.size() + 1));
-    }
-  // A wrapper such as numactl may precede the program.
-  for (std::size_t i = 1; i < program.size(); ++i) {
-    if (!program[i].ends_with(".json") || program[i].starts_with("-") || program[i - 1].starts_with("--")) continue;
-    if (const std::string found = output_folder_in_file(beside(program[i])); !found.empty()) return beside(found);
-  }
-  return "";
-}
-
 // srun knows the hosts of its job.
 void take_hosts(const Allocation& allocation, LaunchPlan& plan) {
   plan.hosts = allocation.str();
   if (plan.launcher.is_srun) return;
   for (std::string& word : allocation.options()) plan.launcher.words.push_back(std::move(word));
+}
+
+// mpirun counts the cores of this host as slots, unless a scheduler or a variable says otherwise.
+void allow_more_ranks_than_cores(LaunchPlan& plan) {
+  const bool is_decided = std::getenv("OMPI_MCA_rmaps_base_oversubscribe") != nullptr ||
+                          std::getenv("OMPI_MCA_rmaps_base_no_oversubscribe") != nullptr ||
+                          std::getenv("OMPI_MCA_orte_default_hostfile") != nullptr;
+  const std::int64_t ranks = std::max(plan.ranks, plan.ranks_at_restart);
+  const std::int64_t cores = usable_core_count();
+  if (plan.launcher.is_srun || is_in_job() || is_decided || !needs_oversubscribe(plan.launcher.words, ranks, cores))
+    return;
+  plan.launcher.words.emplace_back("--oversubscribe");
+  plan.note = fmt::format("{} ranks on {} core{} of this host: passes --oversubscribe to {}", ranks, cores,
+                          cores == 1 ? "" : "s", plan.launcher.program);
 }
 
 LaunchPlan plan_of(const Arguments& arguments) {
@@ -119,13 +106,16 @@ LaunchPlan plan_of(const Arguments& arguments) {
   out.ranks = ranks_of(arguments, allocation);
   if (allocation) take_hosts(*allocation, out);
   out.ranks_at_restart = arguments.number_or("np-on-restart", 0);
+  allow_more_ranks_than_cores(out);
   out.min_ranks = arguments.number_or("min-ranks", 0);
   out.max_restarts = arguments.number_or("max-restarts", 100);
   out.crash_loop = arguments.number_or("crash-loop", 3);
   out.grace = std::chrono::seconds(arguments.number_or("grace", 30));
   out.retry_after = std::chrono::seconds(arguments.number_or("retry-after", 30));
   out.host_timeout = std::chrono::seconds(arguments.number_or("host-timeout", is_in_job() ? 0 : 10));
-  out.output_dir = output_folder(out.program, working_folder(out.launcher.words));
+  const std::string place = working_folder(out.launcher.words);
+  out.output_dir = output_folder(out.program, place);
+  out.saves_only_model = saves_only_model(out.program, place);
   out.checkpoints = arguments.value_or("checkpoints", out.output_dir);
   out.resume_words = out.output_dir.empty() ? std::vector<std::string>{} : words_of({"--resume_from_checkpoint true"});
   if (arguments.has("resume-args")) out.resume_words = words_of(arguments.values("resume-args"));

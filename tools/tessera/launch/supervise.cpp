@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -16,12 +15,13 @@
 #include "launch/host_check.h"
 #include "launch/hosts.h"
 #include "launch/job_folder.h"
+#include "launch/launcher_words.h"
+#include "launch/program_flags.h"
 #include "launch/rank_end.h"
 #include "tessera/base/error.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
-
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks for it
+#include "tessera/checkpoint/checkpoint.h"
 
 namespace tessera::command {
 namespace {
@@ -45,6 +45,7 @@ struct Outcome {
   ProcessEnd launcher;
   std::map<int, RankEnd> ranks;  // those that ended otherwise than with 0
   bool has_started = false;      // a rank
+  std::string text;              // the beginning of what it wrote, without reports
   double seconds = 0;
   [[nodiscard]] bool is_good() const { return launcher.is_good() && ranks.empty(); }
   /// The rank that ended first by itself; null if none did.
@@ -79,6 +80,8 @@ Cause cause_of(const Outcome& outcome, const std::string& launcher) {
           fmt::format("rank {} (host {}, process {}) {}", first->rank, first->host, first->process, first->str())};
 }
 
+std::string count_of_ranks(std::int64_t ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
 void print_last_words(const Outcome& outcome) {
   std::string out;
   for (const auto& [rank, end] : outcome.ranks) {
@@ -86,43 +89,6 @@ void print_last_words(const Outcome& outcome) {
     for (const std::string& line : end.last_words) out += fmt::format("    {}\n", line);
   }
   write_error_text(out);
-}
-
-// The variables of these names reach the ranks of all hosts.
-constexpr std::array<std::string_view, 4> kPassed = {"TESSERA_", "PT_XLA_", "XLA_METRICS_", "OMP_"};
-
-std::vector<std::string> variables_to_pass() {
-  std::vector<std::string> out = {"TESSERA_RESTART", "TESSERA_JOB_START"};
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const std::string name(text.substr(0, text.find('=')));
-    const bool is_wanted =
-        std::any_of(kPassed.begin(), kPassed.end(), [&](auto start) { return name.starts_with(start); });
-    if (is_wanted && std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
-  }
-  return out;
-}
-
-// What a start uses: all hosts of the plan, or those that answer.
-struct Placement {
-  std::int64_t ranks = 1;
-  std::vector<std::string> options;  // of the launcher
-};
-
-std::vector<std::string> launcher_words(const Launcher& launcher, const Placement& on, const std::string& folder) {
-  const std::string count = std::to_string(on.ranks);
-  std::vector<std::string> out = {launcher.program, launcher.is_srun ? "-n" : "-np", count};
-  if (launcher.is_srun) {
-    out.emplace_back("--kill-on-bad-exit=1");
-  } else {
-    out.insert(out.end(), {"-q", "--mca", "orte_local_tmpdir_base", folder});
-    for (const std::string& name : variables_to_pass()) out.insert(out.end(), {"-x", name});
-  }
-  out.insert(out.end(), on.options.begin(), on.options.end());
-  out.insert(out.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "launch", "--rank-wrapper", folder});
-  if (launcher.is_srun) out.insert(out.end(), {"--launcher", "srun"});
-  out.emplace_back("--");
-  return out;
 }
 
 // The time at which `tessera launch` began, in seconds since the epoch.
@@ -148,6 +114,7 @@ class Start {
                                 .on_time = [&] { press(); }});
     out.ranks = reports_.ends();
     out.has_started = reports_.has_started() || is_of_signal(out.launcher.status());
+    out.text = std::move(text_);
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return out;
   }
@@ -157,7 +124,10 @@ class Start {
  private:
   void pass_on(std::string_view text) {
     const bool is_first = reports_.ends().empty();
-    write_error_text(reports_.take(text));
+    const std::string own = reports_.take(text);
+    write_error_text(own);
+    constexpr std::size_t kMostText = 1 << 16;
+    if (text_.size() < kMostText) text_ += own;
     if (is_first && !reports_.ends().empty() && stop_signal_ == 0)
       child_.set_deadline(time_to_end(plan_, kTimeForPeers));
   }
@@ -180,6 +150,7 @@ class Start {
   const LaunchPlan& plan_;
   Child child_;
   ReportReader reports_;
+  std::string text_;
   int stop_signal_ = 0;
   int kills_ = 0;
 };
@@ -191,14 +162,6 @@ int signal_within(std::chrono::seconds time) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
   const timespec most{time.count(), 0};
   return std::max(0, sigtimedwait(&signals, nullptr, &most));
-}
-
-bool is_resume_flag(const std::string& word) {
-  return word.starts_with("--resume_from_checkpoint") || word.starts_with("--resume-from-checkpoint");
-}
-// True if the word after flag `i` is its value.
-bool has_next_value(const std::vector<std::string>& program, std::size_t i) {
-  return program[i].find('=') == std::string::npos && i + 1 < program.size() && !program[i + 1].starts_with("-");
 }
 
 class Supervisor {
@@ -216,15 +179,19 @@ class Supervisor {
       const std::string checkpoint = restart_ > 0 || plan_.resumes_first ? checkpoints_.newest() : "";
       if (restart_ > 0) announce(checkpoint);
       std::vector<std::string> words = launcher_words(plan_.launcher, placement_, folder_.path());
-      const auto program = program_words(plan_, checkpoint);
+      const auto program = words_of_program(checkpoint);
       words.insert(words.end(), program.begin(), program.end());
       if (checkpoint.empty() && starts_over()) words.emplace_back("--overwrite_output_dir");
       Start start(plan_, std::move(words), restart_);
-      const Outcome outcome = start.run();
-      const bool is_alone = folder_.wait_until_alone(time_to_end(plan_, kTimeForMpirun));
+      Outcome outcome = start.run();
+      bool is_alone = folder_.wait_until_alone(time_to_end(plan_, kTimeForMpirun));
       if (!is_alone) say(fmt::format("processes of the job have not ended; they use {}", folder_.path()));
       if (start.stop_signal() != 0) return status_after_signal(outcome, start.stop_signal());
       if (outcome.is_good()) return 0;
+      if (is_alone && !outcome.has_started && outcome.text.empty()) {
+        if (const int signal = show_message(outcome); signal != 0) return kKilledBySignal + signal;
+        is_alone = folder_.wait_until_alone(time_to_end(plan_, kTimeForMpirun));
+      }
       const Cause cause = cause_of(outcome, plan_.launcher.program);
       say(fmt::format("start {} ended after {:.1f} s: {}", restart_ + 1, outcome.seconds, cause.text));
       print_last_words(outcome);
@@ -238,23 +205,11 @@ class Supervisor {
   }
 
  private:
-  // Until there is a newer one, a job that begins with a certain checkpoint continues from that one.
-  static bool resumes_newest(const std::vector<std::string>& program) {
-    for (std::size_t i = 0; i < program.size(); ++i) {
-      if (!is_resume_flag(program[i])) continue;
-      const auto equals = program[i].find('=');
-      const std::string value = equals != std::string::npos  ? program[i].substr(equals + 1)
-                                : has_next_value(program, i) ? program[i + 1]
-                                                             : "";
-      return value.empty() || value == "true" || value == "True";
-    }
-    return false;
-  }
-
   [[nodiscard]] bool holds_run() const {
     std::error_code ignored;
-    return !plan_.output_dir.empty() && (std::filesystem::exists(plan_.output_dir + "/trainer_state.json", ignored) ||
-                                         !CheckpointWatch(plan_.output_dir, true).newest().empty());
+    return !plan_.output_dir.empty() &&
+           (std::filesystem::exists(plan_.output_dir + "/trainer_state.json", ignored) ||
+            !checkpoints_in(plan_.output_dir).empty() || holds_replaced_run(plan_.output_dir));
   }
   // True if the folder of the job has a finished run, or checkpoints, complete or not. They are not written over unasked.
   [[nodiscard]] bool holds_result() const {
@@ -279,9 +234,39 @@ class Supervisor {
     return (restart_ > 0 || plan_.resumes_first) && owns_output_ && holds_run();
   }
 
+  // The program chooses the newest checkpoint itself, because that one may be damaged. That is not the announced one if
+  // checkpoints from before the job have higher numbers.
+  [[nodiscard]] std::vector<std::string> words_of_program(const std::string& checkpoint) const {
+    if (checkpoint.empty() || checkpoints_.is_last(checkpoint)) return program_words(plan_, checkpoint);
+    LaunchPlan named = plan_;
+    named.resume_words = naming_checkpoint(std::move(named.resume_words));
+    return program_words(named, std::filesystem::absolute(checkpoint).string());
+  }
+
   void announce(const std::string& checkpoint) const {
-    say(fmt::format("restart {} of at most {} with {} ranks, {}", restart_, plan_.max_restarts, placement_.ranks,
-                    checkpoint.empty() ? "from the beginning: there is no checkpoint" : "from " + checkpoint));
+    const std::string from = !checkpoint.empty() ? "from " + checkpoint
+                             : checkpoints_.has_old()
+                                 ? fmt::format(
+                                       "from the beginning: {} has only checkpoints from before this job, from "
+                                       "which --resume-first continues",
+                                       plan_.checkpoints)
+                                 : "from the beginning: there is no checkpoint";
+    say(fmt::format("restart {} of at most {} with {}, {}", restart_, plan_.max_restarts,
+                    count_of_ranks(placement_.ranks), from));
+  }
+
+  // Without messages (-q), mpirun does not tell why it has started no rank. It does when it is to start `true` instead of
+  // the program. Returns a signal that arrives meanwhile, or 0.
+  [[nodiscard]] int show_message(Outcome& outcome) {
+    if (plan_.launcher.is_srun || outcome.launcher.signal != 0) return 0;
+    folder_.clear();
+    std::vector<std::string> words = launcher_words(plan_.launcher, placement_, folder_.path(), LauncherMessages::kAll);
+    words.emplace_back("true");
+    Start start(plan_, std::move(words), restart_);
+    outcome.text = start.run().text;
+    if (outcome.text.find("not enough slots") != std::string::npos)
+      say("--launcher-args --oversubscribe allows more ranks than there are slots");
+    return start.stop_signal();
   }
 
   static int status_after_signal(const Outcome& outcome, int signal) {
@@ -299,7 +284,8 @@ class Supervisor {
       return fmt::format("exit code {} means that {}", cause.status,
                          cause.status == kUsageError ? "the command line is wrong" : "the program cannot be run");
     if (restart_ == 0 && !outcome.has_started && cause.status < kKilledBySignal && !has_progress)
-      return fmt::format("{} has not started the program; see its message above", plan_.launcher.program);
+      return fmt::format("{} has not started the program{}", plan_.launcher.program,
+                         outcome.text.empty() ? " and has printed no message" : "; see its message above");
     if (fruitless_ >= plan_.crash_loop)
       return fmt::format("{} starts in a row made no newer checkpoint (--crash-loop)", fruitless_);
     if (restart_ >= plan_.max_restarts) return fmt::format("--max-restarts {} is reached", plan_.max_restarts);
@@ -386,7 +372,11 @@ std::vector<std::string> program_words(const LaunchPlan& plan, const std::string
 int supervise(const LaunchPlan& plan) {
   block_signals();
   for (const std::string& path : remove_left_job_folders()) write_error_text(deleted_folder_text(path) + "\n");
-  if (!plan.hosts.empty()) say(fmt::format("{} ranks on {}", plan.ranks, plan.hosts));
+  if (!plan.hosts.empty()) say(fmt::format("{} on {}", count_of_ranks(plan.ranks), plan.hosts));
+  if (!plan.note.empty()) say(plan.note);
+  if (plan.saves_only_model)
+    say("warning: no restart can continue this job, because checkpoints of --save_only_model hold no state of the run; "
+        "a restart begins again");
   return Supervisor(plan).run();
 }
 

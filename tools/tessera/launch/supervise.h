@@ -21,6 +21,7 @@ struct LaunchPlan {
   Launcher launcher;
   std::int64_t ranks = 1;
   std::string hosts;                  // those that the launcher takes from a scheduler, for a message; "": none
+  std::string note;                   // about an option of the launcher that the user did not give; "": none
   std::int64_t ranks_at_restart = 0;  // 0: as many
   std::int64_t min_ranks = 0;         // 0: never fewer
   std::int64_t max_restarts = 0;
@@ -29,6 +30,7 @@ struct LaunchPlan {
   std::chrono::seconds retry_after{};     // before a restart, if the launcher could not start the ranks
   std::chrono::seconds host_timeout{};    // in which a host must answer before a restart; 0: hosts are not checked
   std::string output_dir;                 // of the program; "": it has none
+  bool saves_only_model = false;          // --save_only_model of the program
   std::string checkpoints;                // the folder with checkpoint-N; "": unknown
   std::vector<std::string> resume_words;  // added to the program if there is a checkpoint
   bool resumes_first = false;             // the first start too

@@ -64,7 +64,7 @@ struct ScanCall {
 };
 ScanStep scan_tensors(const ScanBody& body, const Tensors& carry, const Tensors& xs, const ScanCall& call,
                       const std::source_location& where);
-std::int64_t scan_length(const Tensors& xs, const ScanOptions& options);
+std::int64_t scan_length(const Tensors& xs, const ScanOptions& options, const std::source_location& where);
 void check_same_structure(std::string_view function, std::string_view what, const std::string& expected,
                           const std::string& got);
 
@@ -157,7 +157,8 @@ auto scan(F&& f, const Carry& carry, const Xs& xs, ScanOptions options = {},
     return detail::ScanStep{traced(Carry(std::move(std::get<0>(out)))), tree_leaves(*y)};
   };
   const auto x_leaves = tree_leaves(xs);
-  const detail::ScanCall call{"scan", 0, detail::scan_length(x_leaves, options), options.reverse, options.unroll};
+  const detail::ScanCall call{"scan", 0, detail::scan_length(x_leaves, options, where), options.reverse,
+                              options.unroll};
   const auto out = detail::scan_tensors(step, tree_leaves(carry), x_leaves, call, where);
   detail::check_same_structure("scan", "the function changes the structure of the carry", tree_structure(carry),
                                tree_structure(*traced.result));

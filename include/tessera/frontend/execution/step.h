@@ -29,7 +29,8 @@ void run_evaluation(const std::function<void()>& evaluate);
 void manual_seed(std::uint64_t seed);
 
 /// The state of the random numbers of this rank's trace: the seed and the number of steps so far. A run that is resumed
-/// with this state draws the same numbers as an uninterrupted run.
+/// with this state draws the same numbers as an uninterrupted run. The steps of an evaluation count, too: set the state
+/// back afterwards, as the Trainer does, if their number depends on the number of ranks.
 struct RandomState {
   std::uint64_t seed = 42;
   std::uint64_t step = 0;

@@ -35,6 +35,9 @@ void annotate_custom_sharding(Tensor tensor, const Mesh& mesh, const PartitionSp
 /// Returns both values unchanged. Propagation chooses one sharding for both. Error if their dims differ.
 [[nodiscard]] std::pair<Tensor, Tensor> shard_as(const Tensor& a, const Tensor& b,
                                                  std::source_location where = std::source_location::current());
+/// Stores a variable as shards, without communication, if every rank has its complete value in memory. Returns false,
+/// and does nothing, if the variable has no value yet or is sharded already.
+bool shard_complete_value(const Tensor& variable, const Sharding& sharding);
 /// Removes the sharding. The tensor is fully replicated again (resharded at its next use).
 void clear_sharding(Tensor tensor);
 

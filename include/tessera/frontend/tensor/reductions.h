@@ -10,12 +10,14 @@ namespace tessera {
 
 /// The sum; for pred the number of true elements, as s32.
 Tensor sum(Operand x, ReduceOptions options = {});
+/// The mean, also of f16 and bf16 if only the sum is beyond their numbers.
 Tensor mean(Operand x, ReduceOptions options = {});
 /// The largest element. Equal largest elements share the gradient equally, as in torch.amax. NaN if an element is NaN.
+/// Error if a dim has no elements.
 Tensor max(Operand x, ReduceOptions options = {});
-/// The smallest element, with the same gradient.
+/// The smallest element, with the same gradient and error.
 Tensor min(Operand x, ReduceOptions options = {});
-/// The product. The gradient is exact also where elements are 0.
+/// The product. Derivatives of every order are exact also where elements are 0.
 Tensor prod(Operand x, ReduceOptions options = {});
 /// True if an element is true, or not 0. No elements: false.
 Tensor any(Operand x, ReduceOptions options = {});
@@ -108,7 +110,7 @@ Tensor cumprod(Operand x, int dim);
 
 Tensor softmax(Operand x, int dim);
 Tensor log_softmax(Operand x, int dim);
-/// log(sum(exp(x))) along `dim`, without overflow.
+/// log(sum(exp(x))) along `dim`, without overflow. -inf, with the gradient 0, if all elements are -inf.
 Tensor logsumexp(Operand x, int dim);
 
 }  // namespace tessera

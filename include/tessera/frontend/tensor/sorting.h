@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order along a dim. Numbers are in total order: -NaN, -infinity, …, -0, 0, …, infinity, NaN. Gradients go to the
-// elements that were selected.
+// Order along a dim. Numbers are in the order -infinity, …, -0, 0, …, infinity, NaN; all NaNs are equal. Gradients go
+// to the elements that were selected, except to NaNs.
 #pragma once
 
 #include "tessera/frontend/tensor/tensor.h"

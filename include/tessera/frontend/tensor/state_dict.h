@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,11 +28,22 @@ struct NamedTensor {
   Dims exported_dims;  // the shape in files and other frameworks; the same elements in the same order
 };
 
-/// Named variables, in the order of their registration.
+/// A number of the host that belongs to a state, such as the number of steps of an optimizer.
+struct StateNumber {
+  std::function<std::optional<std::int64_t>()> get;  // nullopt: its owner no longer exists
+  std::function<void(std::int64_t)> set;             // takes the number of a load
+};
+/// Returns the variable. If it stands for a number (StateDict::add_number), returns a scalar with the current number.
+Tensor current_value(const Tensor& variable);
+
+/// Named variables and numbers, in the order of their registration. A StateDict refers to them: a save reads their
+/// current values, and a load changes them.
 class StateDict {
  public:
   /// Error if an entry has this name or alias already.
   void add(NamedTensor entry);
+  /// Adds a number: an s64 scalar that stands for it, also in other StateDicts. Error as in add().
+  void add_number(const std::string& name, StateNumber number);
   /// Adds another name of the entry `name`, for a tied parameter.
   void add_alias(const std::string& name, const std::string& alias);
   /// The variable of this name or alias; null if there is none.
@@ -38,7 +51,12 @@ class StateDict {
   [[nodiscard]] const std::vector<NamedTensor>& entries() const& { return entries_; }
   [[nodiscard]] std::vector<NamedTensor> entries() && { return std::move(entries_); }  // of a temporary, in a loop
 
+  /// The class of the object with this state, for messages and checkpoints; "" if it is not known.
+  [[nodiscard]] const std::string& class_name() const { return class_name_; }
+  void set_class_name(std::string name) { class_name_ = std::move(name); }
+
  private:
+  std::string class_name_;
   std::vector<NamedTensor> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;  // of names and aliases
 };
@@ -62,9 +80,11 @@ struct NamedType {
 };
 /// Returns, for each entry of `state`, the index of its source in `given`, or -1. A source must have the dims
 /// exported_dims or those of the variable, and the same element type, or both types must be floats. The error begins
-/// with `what` and lists all problems: missing and unexpected names (with the nearest one), and different shapes.
+/// with `what` and lists the problems, at most eight of each kind: different shapes, and missing and unexpected names
+/// with the nearest one. If `given_class`, the class_name() of the source, is that of another class, the error says so.
 std::vector<int> match_state(const StateDict& state, const std::vector<NamedType>& given, std::string_view what,
-                             const LoadStateOptions& options, LoadStateResult& result);
+                             const LoadStateOptions& options, LoadStateResult& result,
+                             std::string_view given_class = {});
 
 /// Gives the variables of `state` the values of `source`, with match_state(). Values are converted to the element types
 /// of the variables; shardings do not change.
@@ -80,6 +100,9 @@ using ShardReader =
 void read_when_needed(const Tensor& variable, ShardReader reader, std::uint64_t content = 0);
 /// Reads the values that read_when_needed() deferred. Not collective.
 void read_now(const StateDict& state);
+/// Gives the numbers of `state` the values of the tensors that stand for them, which are read if they are deferred.
+/// Numbers without a source are left unchanged; `sources`: of match_state().
+void set_numbers(const StateDict& state, const std::vector<int>& sources);
 /// Returns this rank's shard of a variable in memory and its sharding. Collective if the variable has no value yet.
 /// Error if the value is partial or on one device only.
 struct StoredShard {

@@ -49,6 +49,13 @@ class Tensor : public TensorMembers {
  public:
   /// A null tensor.
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  /// The handle then refers to another value. Only for named handles: `x[0] = y` and `x.grad() = g` would change nothing,
+  /// so they do not compile. `where()`, `scatter()` and `set_grad()` do what they seem to do.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  ~Tensor() = default;
 
   // ---- construction -------------------------------------------------------------------------------------------------
 
@@ -79,7 +86,8 @@ class Tensor : public TensorMembers {
   }
   static Tensor from(const std::vector<bool>& values, const Shape& shape);
   /// A scalar that may change between steps without a new compilation (learning rate, loss scale).
-  static Tensor scalar(DType dtype, double value) { return from_host(scalar_of(dtype, value)); }
+  /// Error if an integer type cannot represent the number.
+  static Tensor scalar(DType dtype, double value, std::source_location where = std::source_location::current());
   /// The same, with the number that `value` returns. Every call of a compiled function calls `value` again.
   static Tensor scalar(DType dtype, const std::function<double()>& value);
   /// Every rank passes its shard under `spec`: a literal of the shard's type, with padding at the end of uneven dims.
@@ -96,7 +104,7 @@ class Tensor : public TensorMembers {
 
   static Tensor zeros(const Type& type, std::source_location where = std::source_location::current());
   static Tensor ones(const Type& type, std::source_location where = std::source_location::current());
-  /// A constant with all elements equal to `value`.
+  /// A constant with all elements equal to `value`. Error if an integer type cannot represent it.
   static Tensor full(const Type& type, double value, std::source_location where = std::source_location::current());
   /// 0, 1, 2, … along `dim`.
   static Tensor iota(const Type& type, int dim, std::source_location where = std::source_location::current());
@@ -106,7 +114,7 @@ class Tensor : public TensorMembers {
   [[nodiscard]] bool is_null() const { return impl_ == nullptr; }
   [[nodiscard]] const Type& type() const;
   [[nodiscard]] const Dims& dims() const { return type().dims(); }
-  [[nodiscard]] Shape shape() const { return {type().dims()}; }
+  [[nodiscard]] Shape shape(std::source_location where = std::source_location::current()) const;
   /// Negative dims count from the end.
   [[nodiscard]] std::int64_t dim(int i) const;
   [[nodiscard]] std::int64_t size(int i) const { return dim(i); }
@@ -138,8 +146,9 @@ class Tensor : public TensorMembers {
     return {data.begin(), data.end()};
   }
   /// Returns this rank's shard of a tensor in memory, without communication.
-  [[nodiscard]] Literal local_shard() const;
-  /// Returns `tensor([1, 2], f32[2], device xla:0)`. Forces execution.
+  [[nodiscard]] Literal local_shard(std::source_location where = std::source_location::current()) const;
+  /// Returns `tensor({1,2}, f32[2], device xla:0)`. Of more than 1,000 elements it contains only the first and the last
+  /// three in each dim; to_host().str() contains all of them. Forces execution.
   [[nodiscard]] std::string str(std::source_location where = std::source_location::current()) const;
 
   // ---- gradients ----------------------------------------------------------------------------------------------------

@@ -17,6 +17,16 @@
 
 namespace tessera::detail {
 
+/// An element of an array of integers: its value, and its place in row-major order.
+struct KnownElement {
+  std::int64_t value = 0;
+  std::int64_t place = 0;
+};
+/// The outermost distinct values of integers: two at each end, because functions of ids may ignore one value.
+struct KnownBounds {
+  std::optional<KnownElement> least, second_least, most, second_most;
+};
+
 /// A value: data, traced, or deferred. Several variables may hold the same value.
 struct Node {
   Type type;
@@ -33,6 +43,7 @@ struct Node {
   std::optional<std::uint64_t> given_hash;  // of the complete value, if it was needed; the ranks compare it
   bool is_from_file = false;                // given_hash is that of a file
   std::optional<std::uint64_t> shard_hash;  // of this rank's shard from the host, if other ranks hold it too
+  KnownBounds bounds;                       // of integers from the host whose complete value was discarded
   bool is_under_way = false;  // data that the running step computes: call await_execution() before using the shard
   std::function<Literal()> refresh;  // data from the host that a compiled function requests at each call
 

@@ -68,6 +68,7 @@ class TensorImpl {
   std::int64_t stack_count = 0;            // of a stack of variables: the size of dim 0; 0: no stack
   std::shared_ptr<TensorImpl> stack;       // of a view of one variable in a stack: the stack, and the index in dim 0
   std::int64_t row = 0;
+  std::shared_ptr<const StateNumber> number;  // of the host, that the tensor stands for in a StateDict
   std::shared_ptr<TensorImpl> argument;  // for an argument of a function that is being compiled: the caller's variable
 
   /// The variable that accumulates the gradients.
@@ -158,15 +159,24 @@ class Trace {
       std::function<void()> undo;
     };
     std::vector<EachCall> each_call;
+    struct DataCheck {
+      std::weak_ptr<Node> node;
+      std::function<void(const Node&)> check;
+    };
+    std::vector<DataCheck> checks;  // of data from outside of the function
     bool takes_gradients = false;
     std::vector<std::pair<Id, Id>> backward;  // the first op of each backward pass, and the one after its last
     bool may_break = false;                   // a read or the end of the step throws a GraphBreak
     bool reads_late = false;                  // an argument is read after an assignment to it
+    std::uint64_t nodes_before = 0;           // Node::order of the last node that was made before the function
     std::vector<std::function<void()>> undo;  // undoes the changes of a function to variables if it fails
   };
   class CaptureScope {
    public:
-    CaptureScope(Trace& trace, Capture& capture) : trace_(trace) { trace_.capture_ = &capture; }
+    CaptureScope(Trace& trace, Capture& capture) : trace_(trace) {
+      capture.nodes_before = trace.orders_;
+      trace_.capture_ = &capture;
+    }
     ~CaptureScope() { trace_.capture_ = nullptr; }
     CaptureScope(const CaptureScope&) = delete;
     CaptureScope& operator=(const CaptureScope&) = delete;
@@ -178,8 +188,13 @@ class Trace {
   /// a step. `undo` reverts the action if the call fails.
   void at_each_call(const std::function<void()>& action, const std::function<void()>& undo = {});
   [[nodiscard]] bool is_capturing() const { return capture_ != nullptr; }
+  /// In a function that is being compiled, runs `check` at every later call on the data that the tensor then has.
+  void check_at_later_calls(const Tensor& tensor, std::function<void(const Node&)> check);
   /// Called before a value is read or a step ends: throws a GraphBreak in a function that may be run without compiling.
   void note_graph_break() const;
+  /// Called before `node`, the value of a tensor, is read on the host. In a function that is being compiled it is an
+  /// error, unless the function made the data itself: later calls, which do not trace, would use the first value.
+  void note_read(const Tensor& tensor, const Node& node, const std::source_location& where) const;
   /// Must be called before a variable gets another value (note_assignment) or another gradient (note_gradient).
   void note_assignment(const std::shared_ptr<TensorImpl>& variable);
   void note_gradient(const std::shared_ptr<TensorImpl>& variable);

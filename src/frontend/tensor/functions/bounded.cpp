@@ -3,6 +3,7 @@
 #include "tessera/frontend/tensor/bounded.h"
 
 #include "tensor/functions/along_dim.h"
+#include "tensor/number_types.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/sorting.h"
 #include "tessera/ops/contraction.h"
@@ -22,6 +23,12 @@ std::int64_t checked_size(const BoundedOptions& options, std::string_view call, 
       call, masked_form);
   require(*options.size >= 0, "the bound must not be negative, got {}", *options.size);
   return *options.size;
+}
+
+// The value of results that are missing.
+Value filler(const Type& type, const BoundedOptions& options) {
+  check_number(options.fill_value, type, "the result", kTypeAdvice);
+  return trace().full(type, options.fill_value);
 }
 
 Value flat(Value x) { return ops::reshape(x, {x.type().element_count()}); }
@@ -63,14 +70,14 @@ Tensor nonzero(Operand x, BoundedOptions options) {
     require_s32_positions(v.type());
     const int ndim = v.type().ndim();
     require(ndim > 0, "needs at least one dim, got {}", v.type());
-    if (v.type().element_count() == 0) return trace().full(Type::array(DType::kS32, {size, ndim}), options.fill_value);
+    if (v.type().element_count() == 0) return filler(Type::array(DType::kS32, {size, ndim}), options);
     const Found found = first_positions(truth(flat(v)), size);
     const Dims strides = row_major_strides(v.type().dims());
     std::vector<Value> columns;
     for (int d = 0; d < ndim; ++d) {
       const Value quotient = ops::divide(found.positions, s32_full(size, at(strides, d)));
       const Value position = ops::remainder(quotient, s32_full(size, v.type().dim(d)));
-      const Value filled = ops::select(found.is_found, position, constant_like(position, options.fill_value));
+      const Value filled = ops::select(found.is_found, position, filler(position.type(), options));
       columns.push_back(ops::reshape(filled, {size, 1}));
     }
     return ops::concatenate(columns, 1);
@@ -85,11 +92,10 @@ Tensor masked_select(Operand x, Operand mask, BoundedOptions options) {
     const Dims dims = broadcast_dims(v.type().dims(), m.type().dims());
     const Value elements = flat(broadcast_value(v, dims));
     require_s32_positions(elements.type());
-    if (elements.type().element_count() == 0)
-      return trace().full(Type::array(v.type().dtype(), {size}), options.fill_value);
+    if (elements.type().element_count() == 0) return filler(Type::array(v.type().dtype(), {size}), options);
     const Found found = first_positions(flat(broadcast_value(m, dims)), size);
     const Value values = gather_along(elements, found.positions, 0);
-    return ops::select(found.is_found, values, constant_like(values, options.fill_value));
+    return ops::select(found.is_found, values, filler(values.type(), options));
   });
 }
 
@@ -123,7 +129,7 @@ UniqueResult unique(Operand x, BoundedOptions options) {
     const Value values =
         scatter_add_along(trace().full(Type::array(v.type().dtype(), {size}), 0), place_of_first, v, 0);
     const Value is_there = ops::compare(s32_iota(builder, size), ops::splat(count, {size}), CompareDirection::kLt);
-    return ops::select(is_there, values, constant_like(values, options.fill_value));
+    return ops::select(is_there, values, filler(values.type(), options));
   });
   out.inverse = trace().wrap(inverse);
   out.counts = trace().wrap(counts);

@@ -44,6 +44,9 @@ Value convolved(Value image, Value kernel, int ndim, const ConvolutionArguments&
     WindowDim w{.size = kernel.type().dim(d + 2), .stride = size_of(arguments.stride, "stride", i)};
     w.low = w.high = size_of(arguments.padding, "padding", i);
     w.dilation = size_of(arguments.dilation, "dilation", i);
+    const std::int64_t padded = image.type().dim(d + 2) + w.low + w.high;
+    require(w.extent() <= padded, "a kernel of {} does not fit into dim {} of {}, which has {} elements with padding",
+            w.extent(), d + 2, image.type(), padded);
     a.window.dims.push_back(w);
   }
   return ops::convolution(image, kernel, std::move(a));

@@ -4,16 +4,30 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/number_types.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tracing/recorded.h"
 
 namespace tessera {
 
-Tensor zeros(const Shape& shape, DType dtype, std::source_location where) { return full(shape, 0, dtype, where); }
-Tensor ones(const Shape& shape, DType dtype, std::source_location where) { return full(shape, 1, dtype, where); }
+namespace {
+
+Tensor filled(std::string_view name, const Shape& shape, double value, DType dtype, const std::source_location& where) {
+  const Type type = in_context(name, {}, where, [&] { return Type::array(dtype, shape); });
+  return Tensor::full(type, value, where);
+}
+
+}  // namespace
+
+Tensor zeros(const Shape& shape, DType dtype, std::source_location where) {
+  return filled("zeros", shape, 0, dtype, where);
+}
+Tensor ones(const Shape& shape, DType dtype, std::source_location where) {
+  return filled("ones", shape, 1, dtype, where);
+}
 Tensor full(const Shape& shape, double value, DType dtype, std::source_location where) {
-  return Tensor::full(Type::array(dtype, shape), value, where);
+  return filled("full", shape, value, dtype, where);
 }
 Tensor zeros_like(const Tensor& like, std::optional<DType> dtype, std::source_location where) {
   return full_like(like, 0, dtype, where);
@@ -46,6 +60,11 @@ Tensor detail::arange(double start, double end, double step, DType dtype, const 
     require(is_float(dtype) || (start == std::trunc(start) && step == std::trunc(step)),
             "{} and step {} are not integers, but the element type is {}", start, step, dtype_name(dtype));
     const auto count = static_cast<std::int64_t>(std::max(0.0, std::ceil((end - start) / step)));
+    if (count > 0) {
+      const Type type = Type::array(dtype, {count});
+      check_number(start, type, "the result", kTypeAdvice);
+      check_number(start + static_cast<double>(count - 1) * step, type, "the result", kTypeAdvice);
+    }
     const DType exact = is_float(dtype) ? DType::kF64 : DType::kS64;
     const Value i = narrowed(positions_of(builder, count), exact);
     const Value scaled = step == 1 ? i : ops::multiply(i, constant_like(i, step));

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tensor/functions/along_dim.h"
+#include "tensor/number_types.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tensor/reductions.h"
@@ -82,6 +83,7 @@ struct Sources {
 };
 Sources sources_of(Value x, Value index, const Operand& given, int dim) {
   check_index(x.type(), index.type());
+  if (given.is_number()) check_number(given.number(), x.type());
   Value source = given.is_number() ? trace().full(index.type().with_dtype(x.type().dtype()), given.number())
                                    : operand_value(given);
   require(source.type().dtype() == x.type().dtype(), "the source is {}, but the tensor is {}; convert one with .to()",

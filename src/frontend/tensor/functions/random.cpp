@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "tensor/number_types.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tensor/reductions.h"
 #include "tessera/frontend/tensor/sorting.h"
@@ -168,6 +169,11 @@ Tensor randint(const Key& key, std::int64_t low, std::int64_t high, const Shape&
     require(is_integer(dtype), "needs an integer element type, got {}", dtype_name(dtype));
     const auto range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
     require(low < high && range <= std::uint64_t{1} << 32, "[{}, {}) must have 1 to 2^32 numbers", low, high);
+    if (dtype != DType::kS64) {  // which has all of them
+      const Type type = Type::array(dtype, shape);
+      for (const std::int64_t end : {low, high - 1})
+        check_number(static_cast<double>(end), type, "the result", kTypeAdvice);
+    }
     Builder& builder = *k.builder;
     const auto full_u64 = [&](std::uint64_t value) {
       return ops::splat(ops::constant(builder, Literal::scalar(value)), shape);

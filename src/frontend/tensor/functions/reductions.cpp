@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tensor/functions/along_dim.h"
 #include "tensor/softmax_parts.h"
@@ -36,9 +37,16 @@ Value reduce_value(Value x, Reduction reduction, const Dims& dims, bool keep_dim
   return keep_dims ? ops::reshape(out, std::move(kept)) : out;
 }
 
+void require_elements(const Type& type, const Dims& dims) {
+  for (const auto d : dims) require(at(type.dims(), d) > 0, "dim {} of {} has no elements", d, type);
+}
+
+// The maximum and the minimum of no elements do not exist; a product is then 1.
 Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& options) {
   return recorded(reduction_name(reduction), x, [&](Value v) {
-    return reduce_value(v, reduction, reduced_dims(v.type(), options.dims), options.keep_dims);
+    const Dims dims = reduced_dims(v.type(), options.dims);
+    if (reduction != Reduction::kProduct) require_elements(v.type(), dims);
+    return reduce_value(v, reduction, dims, options.keep_dims);
   });
 }
 
@@ -77,8 +85,9 @@ Tensor mean(Operand x, ReduceOptions options) {
   return recorded("mean", x, [&](Value v) {
     require_floats(v.type(), "the mean");
     const Dims dims = reduced_dims(v.type(), options.dims);
-    const Value total = narrowed(reduce_value(widened(v), Reduction::kSum, dims, options.keep_dims), v.type().dtype());
-    return ops::divide(total, constant_like(total, count_along(v.type(), dims)));
+    const Value total = reduce_value(widened(v), Reduction::kSum, dims, options.keep_dims);
+    // Divides before the conversion: the sum may be beyond the numbers of f16.
+    return narrowed(ops::divide(total, constant_like(total, count_along(v.type(), dims))), v.type().dtype());
   });
 }
 
@@ -140,6 +149,7 @@ Tensor norm(Operand x, NormOptions options) {
     require_floats(v.type(), "the norm");
     require(options.p >= 0 || std::isinf(options.p), "the order p must not be negative, got {}", options.p);
     const Dims dims = reduced_dims(v.type(), options.dims);
+    if (std::isinf(options.p)) require_elements(v.type(), dims);
     return narrowed(norm_value(widened(v), options.p, dims, options.keep_dims), v.type().dtype());
   });
 }
@@ -150,7 +160,7 @@ namespace {
 
 // The first position of the extremum or of a NaN along dim d.
 Value first_extremum(Value v, Reduction reduction, int d) {
-  require(v.type().dim(d) > 0, "dim {} of {} has no elements", d, v.type());
+  require_elements(v.type(), {d});
   const Value extremum = along(ops::reduce(v, reduction, {d}), v, d);
   const Value index = ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d);
   const Value beyond = constant_like(index, static_cast<double>(v.type().dim(d)));
@@ -240,10 +250,19 @@ Tensor log_softmax(Operand x, int dim) {
   });
 }
 
+// The shift is finite, because inf - inf is NaN. The sum is 0 only if all elements are -inf; its gradient is then 0.
 Tensor logsumexp(Operand x, int dim) {
   return recorded("logsumexp", x, [&](Value v) {
-    const Exponentials e = exponentials(widened(v), checked_dim(v.type(), dim));
-    return narrowed(ops::add(e.shift, ops::log(e.sum)), v.type().dtype());
+    const Value wide = widened(v);
+    const int d = checked_dim(v.type(), dim);
+    const Value largest = stop_gradient(ops::reduce(wide, Reduction::kMax, {d}));
+    const Value zero = constant_like(largest, 0);
+    const Value shift = ops::select(ops::is_finite(largest), largest, zero);
+    const Value sum = ops::reduce(ops::exp(ops::subtract(wide, along(shift, wide, d))), Reduction::kSum, {d});
+    const Value is_zero = ops::compare(sum, zero, CompareDirection::kEq);
+    const Value logarithm = ops::log(ops::select(is_zero, constant_like(sum, 1), sum));
+    const Value negative_infinity = constant_like(sum, -std::numeric_limits<double>::infinity());
+    return narrowed(ops::select(is_zero, negative_infinity, ops::add(shift, logarithm)), v.type().dtype());
   });
 }
 

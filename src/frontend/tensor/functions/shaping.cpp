@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tensor/number_types.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
@@ -18,7 +19,8 @@ namespace tessera {
 Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where) {
   return in_context("concat", {parts.empty() ? nullptr : &parts.front()}, where, [&] {
     require(!parts.empty(), "needs at least one tensor");
-    return trace().record(where, [&](Builder&) {
+    return trace().record(where, [&](Builder& builder) {
+      const CalledAs scope(builder, "concat");
       std::vector<Value> values;
       for (const auto& part : parts) values.push_back(trace().use(part));
       widen_in_autocast(values);
@@ -196,7 +198,14 @@ Tensor triu(Operand x, std::int64_t diagonal) { return triangle("triu", x, Compa
 Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value) {
   return recorded("pad", x, [&](Value v) {
     std::vector<PaddingDim> padding(static_cast<std::size_t>(v.type().ndim()));
-    at(padding, checked_dim(v.type(), dim)) = {low, high, 0};
+    const int d = checked_dim(v.type(), dim);
+    constexpr std::int64_t kMost = std::int64_t{1} << 60;  // the op refuses larger paddings
+    const bool has_size =
+        low < -kMost || high < -kMost || low > kMost || high > kMost || low + high >= -v.type().dim(d);
+    require(has_size, "padding {} before and {} after dim {} of {} removes more than its {} elements", low, high, d,
+            v.type(), v.type().dim(d));
+    at(padding, d) = {low, high, 0};
+    check_number(value, v.type());
     return ops::pad(v, ops::scalar(*v.builder, v.type().dtype(), value), std::move(padding));
   });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/tensor/sorting.h"
 
+#include <limits>
+
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/linear_algebra.h"
@@ -22,12 +24,20 @@ ComputationId sort_comparator(ProgramBuilder& program, DType dtype, bool descend
   return program.add(std::move(comparator), is_first);
 }
 
+// Gives every NaN the same bits. In the total order, they are then equal and larger than all numbers; NaNs with the sign
+// bit, such as 0/0 on x86, would be smaller.
+Value with_one_nan(Value x) {
+  if (!is_float(x.type().dtype())) return x;
+  const Value is_nan = ops::compare(x, x, CompareDirection::kNe);
+  return ops::select(is_nan, constant_like(x, std::numeric_limits<double>::quiet_NaN()), x);
+}
+
 // (sorted values, positions)
 Value sorted_pair(Value x, const SortOptions& options) {
   require(x.type().dtype() != DType::kPred, "{} has no order; convert it with .to() first", x.type());
   const int d = checked_dim(x.type(), options.dim);
   const Value positions = ops::iota(*x.builder, x.type().with_dtype(DType::kS32), d);
-  return ops::sort({x, positions}, d, true,
+  return ops::sort({with_one_nan(x), positions}, d, true,
                    sort_comparator(x.builder->program(), x.type().dtype(), options.descending));
 }
 
@@ -61,7 +71,7 @@ SortResult topk(Operand x, std::int64_t k, TopKOptions options) {
     for (int i = 0; i <= last; ++i) exchanged.push_back(i);
     std::swap(exchanged[static_cast<std::size_t>(d)], exchanged.back());
     const auto turned = [&](Value part) { return d == last ? part : ops::transpose(part, exchanged); };
-    const Value pair = ops::topk(turned(v), k, options.largest);
+    const Value pair = ops::topk(turned(with_one_nan(v)), k, options.largest);
     indices = turned(ops::get_tuple_element(pair, 1));
     return turned(ops::get_tuple_element(pair, 0));
   });

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/tracing/initial_value.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/text.h"
+#include "tessera/frontend/tracing/inner.h"
+#include "tessera/ops/rows.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMostConstants = 64;  // elements of an input, such as the key of random numbers
+constexpr std::size_t kMostOps = 256;
+
+// The ops that compute a value. Operands are places in this list; the last op is the value.
+using OpList = std::vector<Instruction>;
+
+// Returns the constant in place of an input that the host has passed.
+std::optional<Instruction> constant_of(const Trace& current, const Instruction& parameter, Id id) {
+  const int input = current.input_index(id);
+  const auto& host = input < 0 ? std::nullopt : at(current.inputs(), input)->host;
+  if (!host || host->type().element_count() > kMostConstants) return std::nullopt;
+  Instruction out = parameter;
+  out.op = &rows::kConstant;
+  out.attributes = make_attributes(ConstantAttributes{*host});
+  out.sharding = nullptr;
+  return out;
+}
+
+// Returns the op for the program of initial values, or nullopt if it can run only in this trace.
+std::optional<Instruction> movable(const Trace& current, const Computation& entry, Id id) {
+  const Instruction& instruction = entry[id];
+  if (current.computed(id)) return std::nullopt;
+  if (instruction.op->role == Role::kParameter) return constant_of(current, instruction, id);
+  const bool may_move = instruction.called.empty() && instruction.control_predecessors.empty() &&
+                        !instruction.sharding && !has_side_effect(instruction) && instruction.type.is_array();
+  return may_move ? std::optional(instruction) : std::nullopt;
+}
+
+std::vector<bool> needed_for(const Computation& entry, Id id) {
+  std::vector<bool> out(static_cast<std::size_t>(id) + 1, false);
+  out.back() = true;
+  for (Id at_id = id; at_id >= 0; --at_id)
+    if (at(out, at_id))
+      for (const Id operand : entry[at_id].operands) at(out, operand) = true;
+  return out;
+}
+
+std::optional<OpList> ops_of(const Trace& current, const Computation& entry, Id id) {
+  const std::vector<bool> needed = needed_for(entry, id);
+  std::vector<Id> places(needed.size(), -1);
+  OpList out;
+  for (Id each = 0; each <= id; ++each) {
+    if (!at(needed, each)) continue;
+    auto op = movable(current, entry, each);
+    if (!op || out.size() == kMostOps) return std::nullopt;
+    for (Id& operand : op->operands) operand = at(places, operand);
+    at(places, each) = isize(out);
+    out.push_back(std::move(*op));
+  }
+  return out;
+}
+
+bool is_used(const Computation& entry, Id id) {
+  const auto uses = [&](const Instruction& op) {
+    return std::find(op.operands.begin(), op.operands.end(), id) != op.operands.end();
+  };
+  return std::any_of(entry.instructions.begin() + id, entry.instructions.end(), uses);
+}
+
+Value emitted(Builder& builder, const OpList& ops) {
+  std::vector<Value> made;
+  for (Instruction op : ops) {
+    for (Id& operand : op.operands) operand = at(made, operand).id;
+    made.push_back(builder.append(std::move(op)));
+  }
+  return made.back();
+}
+
+}  // namespace
+
+void detail::compute_as_initial_value(const Tensor& variable) {
+  Trace& current = trace();
+  const Node& traced = *variable.impl().node;
+  const bool is_traced = !traced.has_data() && !traced.is_deferred() && !traced.sharding && traced.frame == 0 &&
+                         traced.id >= 0 && traced.epoch == current.epoch() && !traced.replaces;
+  if (!is_traced || current.is_capturing() || current.in_function()) return;
+  const Computation& entry = current.builder().computation();
+  if (is_used(entry, traced.id)) return;  // the gradients of its uses belong to one value
+  auto ops = ops_of(current, entry, traced.id);
+  if (!ops) return;
+  auto node = current.make_node(traced.type, traced.name);
+  node->initializer = [ops = std::move(*ops)](Builder& builder, const Type&) { return emitted(builder, ops); };
+  variable.impl().node = std::move(node);
+}
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flags/changed_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <map>
+
+#include "tessera/base/error.h"
+#include "tessera/base/log.h"
+
+namespace tessera::trainer {
+namespace {
+
+// A program has some of them.
+constexpr const char* kFlagsOfTraining[] = {
+    // Optimizer and schedule.
+    "optim", "optim_args", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "momentum",
+    "max_grad_norm", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "max_steps",
+    "num_train_epochs",
+    // Model, loss and precision.
+    "config_overrides", "label_smoothing_factor", "neftune_noise_alpha", "mlm_probability", "seed", "bf16", "dtype",
+    // Samples.
+    "block_size", "max_seq_length", "line_by_line", "max_train_samples", "image_size", "augment"};
+
+using FlagValues = std::map<std::string, std::string>;
+
+FlagValues values_of(const TrainingArguments& arguments) {
+  FlagValues out;
+  for (auto& [name, value] : arguments.values()) out.emplace(name, value);
+  return out;
+}
+
+// The values in a file; none if it cannot be read.
+FlagValues values_in(const std::string& file, const TrainingArguments& like) {
+  TrainingArguments read;
+  read.program = like.program;
+  ArgumentParser parser(like.program_name, "");
+  read.add_flags(parser);
+  try {
+    (void)parser.parse({file});
+  } catch (const Error&) {
+    return {};
+  }
+  return values_of(read);
+}
+
+std::string shown(const std::string& value) { return value.empty() ? "not given" : value; }
+
+}  // namespace
+
+std::vector<std::string> changed_flags(const TrainingArguments& arguments, const std::string& folder) {
+  const FlagValues before = values_in(folder + "/training_args.json", arguments);
+  const FlagValues now = values_of(arguments);
+  std::vector<std::string> out;
+  for (const std::string flag : kFlagsOfTraining) {
+    if (flag == "num_train_epochs" && arguments.max_steps > 0) continue;  // it has no effect
+    const auto old = before.find(flag);
+    const auto own = now.find(flag);
+    if (old != before.end() && own != now.end() && old->second != own->second)
+      out.push_back(fmt::format("--{} was {}, now it is {}", flag, shown(old->second), shown(own->second)));
+  }
+  return out;
+}
+
+void warn_of_changed_flags(const TrainingArguments& arguments, const std::string& checkpoint) {
+  const std::string run = std::filesystem::path(checkpoint + "/").parent_path().parent_path().string();
+  const std::vector<std::string> changed = changed_flags(arguments, run.empty() ? "." : run);
+  if (!changed.empty()) log_warning("the run had other flags: {}", fmt::format("{}", fmt::join(changed, "; ")));
+}
+
+}  // namespace tessera::trainer

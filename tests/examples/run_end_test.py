@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run says about its output folder: what it has saved, what it has not, how it differs from the run that it continues; and
+a pretrained model in the folder stays.
+
+    run_end_test.py RUN_CLM TESSERA
+"""
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RUN_CLM, TESSERA = map(os.path.abspath, sys.argv[1:3])
+CONFIG = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 16, "vocab_size": 300}
+WORDS = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
+
+
+class RunEnd(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "m.json").write_text(json.dumps(CONFIG))
+        (self.folder / "a.txt").write_text(" ".join(WORDS[(i * i + i // 3) % 8] for i in range(900)))
+
+    def run_clm(self, *arguments, status=0, preexec_fn=None):
+        command = [RUN_CLM, "--train_file", "a.txt", "--block_size", "16", "--global_batch_size", "4", "--sample_tokens", "0", "--disable_tqdm",
+                   "--report_to", "none", *([] if "--model_name_or_path" in arguments else ["--config_name", "m.json"]), *map(str, arguments)]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=100, preexec_fn=preexec_fn)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        return result
+
+    def checkpoints(self, folder):
+        return sorted(path.name for path in (self.folder / folder).glob("checkpoint-*"))
+
+    def test_the_last_line_tells_what_is_in_the_folder(self):
+        few = self.run_clm("--output_dir", "few", "--max_steps", 4, "--save_steps", 2)
+        self.assertTrue(few.stdout.endswith("\nsaved      few: the model, checkpoint-2, checkpoint-4\n"), few.stdout[-300:])
+        many = self.run_clm("--output_dir", "many", "--max_steps", 6, "--save_steps", 1, "--virtual_ranks", 2)
+        self.assertTrue(many.stdout.endswith("\nsaved      many: the model, 6 checkpoints from checkpoint-1 to checkpoint-6\n"), many.stdout[-300:])
+        for words in ([], ["--output_dir", "few", "--do_train", "false"]):
+            self.assertNotIn("saved  ", self.run_clm("--max_steps", 1, *words).stdout)
+
+    def test_evaluations_have_the_width_of_the_log(self):
+        result = self.run_clm("--max_steps", 12, "--logging_steps", 4, "--eval_strategy", "steps")
+        self.assertEqual(re.findall(r"^(step .*?)held out", result.stdout, re.M), ["step  4  ", "step  8  ", "step 12  "])
+        self.assertEqual(re.findall(r"^(step .*?)loss", result.stderr, re.M), ["step  4  ", "step  8  ", "step 12  "])
+
+    def test_a_run_that_continues_with_other_flags_is_told_once(self):
+        self.run_clm("--output_dir", "out", "--max_steps", 4, "--save_steps", 4, "--learning_rate", "1e-3")
+        flags = ["--output_dir", "out", "--save_steps", 4, "--resume_from_checkpoint", "true"]
+        same = self.run_clm(*flags, "--max_steps", 4, "--learning_rate", "1e-3", "--logging_steps", 1)
+        self.assertNotIn("the run had other flags", same.stderr)
+        self.assertIn("out/checkpoint-4: step 4 of 4: the run is complete already\n", same.stdout)
+        other = self.run_clm(*flags, "--max_steps", 6, "--learning_rate", "5e-4", "--weight_decay", "0.1", "--virtual_ranks", 2)
+        self.assertEqual(other.stderr.count("warning: the run had other flags: --learning_rate was 0.001, now it is 0.0005; --weight_decay was 0, "
+                                            "now it is 0.1; --max_steps was 4, now it is 6\n"), 1, other.stderr)
+        again = self.run_clm(*flags, "--max_steps", 6, "--learning_rate", "5e-4", "--weight_decay", "0.1")
+        self.assertNotIn("the run had other flags", again.stderr)
+        shorter = self.run_clm(*flags, "--max_steps", 5, "--learning_rate", "5e-4", "--weight_decay", "0.1")
+        self.assertIn("out/checkpoint-6: step 6, but the run has only 5 updates: it is complete already\n", shorter.stdout)
+
+    def test_a_pretrained_model_is_not_written_over(self):
+        self.run_clm("--output_dir", "out", "--max_steps", 2, "--save_steps", 2)
+        subprocess.run([TESSERA, "checkpoint", "consolidate", "out/checkpoint-2", "-o", "base"], cwd=self.folder, check=True, capture_output=True)
+        before = (self.folder / "base/model.safetensors").read_bytes()
+        flags = ["--max_steps", 1, "--output_dir", "base", "--save_strategy", "no"]
+        for words in ([], ["--model_name_or_path", "base"], ["--virtual_ranks", 2]):
+            result = self.run_clm(*flags, *words, status=1)
+            self.assertIn("base already holds a model (model.safetensors), which the run would write over; give another --output_dir, or "
+                          "--overwrite_output_dir to write over it", result.stderr)
+            self.assertEqual((self.folder / "base/model.safetensors").read_bytes(), before)
+        self.run_clm(*flags, "--model_name_or_path", "base", "--do_train", "false")
+        self.run_clm(*flags, "--overwrite_output_dir")
+        self.assertNotEqual((self.folder / "base/model.safetensors").read_bytes(), before)
+
+    def test_a_full_disk_leaves_the_newest_checkpoint_and_is_reported_at_the_end(self):
+        self.run_clm("--output_dir", "out", "--max_steps", 3, "--save_steps", 1)
+        full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))  # the model fits, the state of the optimizer does not
+        result = self.run_clm("--output_dir", "out", "--max_steps", 5, "--save_steps", 1, "--save_total_limit", 1, "--resume_from_checkpoint", "true",
+                              preexec_fn=full)
+        self.assertEqual(self.checkpoints("out"), ["checkpoint-3"])
+        self.assertRegex(result.stderr, r"warning: 2 checkpoints could not be saved; the last reason: cannot save out/checkpoint-5.*\n$")
+        self.assertIn("saved      out: the model, checkpoint-3\n", result.stdout)
+        better = self.run_clm("--output_dir", "out", "--max_steps", 5, "--save_steps", 1, "--save_total_limit", 1, "--resume_from_checkpoint", "true")
+        self.assertEqual(self.checkpoints("out"), ["checkpoint-5"])
+        self.assertNotIn("could not be saved", better.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
