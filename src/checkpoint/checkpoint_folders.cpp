@@ -29,6 +29,14 @@ std::int64_t step_of(const std::string& name) {
 
 }  // namespace
 
+std::string weights_in(const std::string& folder) {
+  std::error_code ignored;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                           "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"})
+    if (std::filesystem::exists(folder + "/" + name, ignored)) return name;
+  return "";
+}
+
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder) {
   std::map<std::int64_t, std::string> out;
   std::error_code error;

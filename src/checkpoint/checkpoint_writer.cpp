@@ -107,7 +107,7 @@ CheckpointWriter::~CheckpointWriter() {
     if (std::uncaught_exceptions() <= save_->exceptions && joined_world() == save_->world) {
       const auto outcome = finish();
       if (outcome && !outcome->error.empty() && RankContext::current().rank() == 0) log_warning("{}", outcome->error);
-    } else if (RankContext::current().rank() == 0) {
+    } else if (RankContext::current().rank() == 0 && !save_->commits) {
       log_warning("the save of {} is lost, because its CheckpointWriter ended without finish()", save_->folder);
     }
   } catch (const std::exception& error) {

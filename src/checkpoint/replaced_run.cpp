@@ -77,6 +77,8 @@ bool holds_replaced_run(const std::string& folder) {
 }
 
 void set_run_aside(const std::string& folder) {
+  // They are aside already, for example because an earlier restore failed.
+  if (fs::exists(moved_folder(folder)) && complete_checkpoints_in(folder).empty()) return;
   delete_moved(folder);  // of a run before it
   make_folder(moving_folder(folder));
   move_checkpoints(complete_checkpoints_in(folder), moving_folder(folder));

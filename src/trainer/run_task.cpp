@@ -27,9 +27,9 @@ std::unique_ptr<Task> make_task(const TrainingArguments& arguments) {
 
 int run_task(TrainingArguments arguments) {
   if (arguments.dry_run) return dry_run(std::move(arguments));
+  const OutputFolder output(arguments);  // before a checkpoint is read, because it may restore some
   if (arguments.auto_find_batch_size) arguments = with_largest_batch(std::move(arguments));
   if (!arguments.max_memory_per_rank.empty()) arguments = within_memory(std::move(arguments));
-  const OutputFolder output(arguments);
   const std::unique_ptr<Task> task = make_task(arguments);
   return Trainer(arguments, *task).run();
 }

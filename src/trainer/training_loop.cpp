@@ -116,6 +116,7 @@ void Trainer::Run::save_model(const std::string& folder) {
   const profiler::Trace scope("save the model");
   if (!has_best_model_) check_norm();
   const std::string& place = folder.empty() ? arguments_.output_dir : folder;
+  if (place == arguments_.output_dir) saver_.set_replaced_aside();
   save_pretrained(*setup_.network, place);
   if (is_master_) save_tokenizer(place);
   if (place != arguments_.output_dir) return;
@@ -363,8 +364,8 @@ void Trainer::Run::resume() {
                   state_.train_batch_size, rows_);
     epochs_before_ = arguments_.ignore_data_skip ? state_.epoch : run.epochs_before;
     if (!arguments_.ignore_data_skip) loader_.seek(run.samples);
-    evaluation_due_ = run.evaluation_due;
-    save_due_ = run.save_due;
+    evaluation_due_ = run.evaluation_due && arguments_.eval_strategy != "no";
+    save_due_ = run.save_due && arguments_.save_strategy != "no";
     schedule_.set_state(run.schedule);
     best_.find_beside(resumed_from_);
     window_.loss = run.unlogged_loss;

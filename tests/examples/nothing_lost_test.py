@@ -164,6 +164,25 @@ class NothingLost(unittest.TestCase):
         self.assertNotEqual(job.returncode, 0, error)
         self.assertEqual(self.content("out/model.safetensors"), before)
 
+    def test_a_run_set_aside_is_continued_by_resume_first(self):
+        self.run_clm(max_steps="12", save_steps="4", output_dir="out")
+        (self.folder / "out/replaced_run").mkdir()
+        for path in (self.folder / "out").glob("checkpoint-*"):
+            path.rename(self.folder / "out/replaced_run" / path.name)
+        job = self.launch("--resume-first", "--", RUN_CLM, *words({**FLAGS, "max_steps": "14", "save_steps": "4", "output_dir": "out"}))
+        output, error = job.communicate(timeout=100)
+        self.assertEqual(job.returncode, 0, error)
+        self.assertIn("restored 3 checkpoints in out", error)
+        self.assertRegex(output, r"resumed +\S*out/checkpoint-12")
+
+    def test_a_job_killed_after_its_model_was_saved_begins_again(self):
+        dies_once = 'if [ ! -e started ]; then touch started; mkdir out; touch out/model.safetensors; kill -9 $$; fi; exec "$0" "$@"'
+        job = self.launch("--", "sh", "-c", dies_once, RUN_CLM, *words({**FLAGS, "max_steps": "3", "save_strategy": "no", "output_dir": "out"}))
+        _, error = job.communicate(timeout=100)
+        self.assertEqual(job.returncode, 0, error)
+        self.assertRegex(error, r"restart 1 of at most 100 with 1 ranks?, from the beginning")
+        self.assertGreater((self.folder / "out/model.safetensors").stat().st_size, 1000)
+
     def held_out(self, result):
         return re.search(r"held out\D*loss ([\d.]+)", result.stdout).group(1)
 

@@ -40,6 +40,27 @@ TEST(InitialValue, OfOpsIsNoPartOfTheFirstStep) {
   EXPECT_EQ(step_programs(model, 3), 1);
 }
 
+class Pair : public Callable<Pair> {
+ public:
+  Pair() {
+    first = register_parameter("first", ones({2}) * 3.0);
+    second = register_parameter("second", first * 0.5);
+  }
+  Tensor forward(const Tensor& x) { return sum(first * second * x); }
+  Tensor first, second;
+};
+
+TEST(InitialValue, OfAnotherParameterHasNoGradientForIt) {
+  const FreshRank rank;
+  Pair model;
+  for (int step = 0; step < 2; ++step) {
+    model.first.zero_grad();
+    model(ones({2})).backward();
+    EXPECT_EQ(model.first.grad().to_vector<float>(), (std::vector<float>{1.5, 1.5})) << "step " << step;
+    mark_step();
+  }
+}
+
 TEST(InitialValue, IsTheTracedValue) {
   const auto values = [](bool registers) {
     const FreshRank rank;

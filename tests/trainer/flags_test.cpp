@@ -77,6 +77,7 @@ TEST(Flags, IntervalsBelowOneAreFractionsOfAllUpdates) {
   EXPECT_EQ(of.evaluate, 3);
   EXPECT_EQ(of.log, 7);
   EXPECT_EQ(Intervals::of(a, 1).evaluate, 1);
+  EXPECT_EQ(Intervals::of(settled({"--save_steps", "0.07"}), 100).save, 7) << "0.07 * 100 is above 7";
   for (const char* wrong : {"0", "-1", "2.5"})
     EXPECT_EQ(error_of([&] {
                 settled({"--save_steps", wrong});

@@ -155,6 +155,9 @@ std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoi
 
 /// The complete checkpoints `checkpoint-N` in a folder, by N.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
+/// The name of a file with a model's weights in the folder, also of other libraries, such as model.safetensors; "" if there
+/// is none.
+std::string weights_in(const std::string& folder);
 /// Whether a checkpoint of a training program was written with --save_only_model, so that no run can be continued from it.
 bool holds_only_model(const std::string& checkpoint);
 /// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged or lacks a group,

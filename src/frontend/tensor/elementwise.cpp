@@ -53,16 +53,29 @@ Tensor arithmetic(const Operand& lhs, const Operand& rhs, std::string_view name,
   });
 }
 
-// The result of a comparison with a number out of the range of an integer tensor. It is the same for all elements.
+// The result of a comparison of an integer tensor with a number that is out of its range, or equal to no integer. It is
+// the same for all elements.
 std::optional<bool> decided(const Operand& lhs, const Operand& rhs, CompareDirection direction) {
   if (lhs.is_number() == rhs.is_number()) return {};
-  const NumberPlace place =
-      lhs.is_number() ? place_of(lhs.number(), rhs.tensor().dtype()) : place_of(rhs.number(), lhs.tensor().dtype());
-  if (place == NumberPlace::kInside) return {};
+  const double number = lhs.is_number() ? lhs.number() : rhs.number();
+  const DType dtype = (lhs.is_number() ? rhs : lhs).tensor().dtype();
   using enum CompareDirection;
-  if (direction == kEq || direction == kNe) return direction == kNe;
+  const bool tests_equality = direction == kEq || direction == kNe;
+  if (is_integer(dtype) && (std::isnan(number) || (tests_equality && number != std::trunc(number))))
+    return direction == kNe;
+  const NumberPlace place = place_of(number, dtype);
+  if (place == NumberPlace::kInside) return {};
+  if (tests_equality) return direction == kNe;
   const bool lhs_is_less = (place == NumberPlace::kAbove) == rhs.is_number();
   return lhs_is_less == (direction == kLt || direction == kLe);
+}
+
+// The integer with which the order of integers is that of the number: x < 2.5 is x < 3, and x <= 2.5 is x <= 2.
+Operand for_order(const Operand& side, const Operand& other, bool is_left, CompareDirection direction) {
+  if (!side.is_number() || other.is_number() || !is_integer(other.tensor().dtype())) return side;
+  using enum CompareDirection;
+  const bool up = is_left ? direction == kLe || direction == kGt : direction == kLt || direction == kGe;
+  return {up ? std::ceil(side.number()) : std::floor(side.number()), side.where()};
 }
 
 Tensor compare(const Operand& lhs, const Operand& rhs, CompareDirection direction) {
@@ -71,7 +84,7 @@ Tensor compare(const Operand& lhs, const Operand& rhs, CompareDirection directio
       const Tensor& tensor = lhs.is_number() ? rhs.tensor() : lhs.tensor();
       return trace().full(tensor.type().with_dtype(DType::kPred), *result ? 1 : 0);
     }
-    const auto [x, y] = broadcast_operands(lhs, rhs);
+    const auto [x, y] = broadcast_operands(for_order(lhs, rhs, true, direction), for_order(rhs, lhs, false, direction));
     return ops::compare(x, y, direction);
   });
 }

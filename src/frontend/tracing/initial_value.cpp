@@ -93,7 +93,12 @@ void detail::compute_as_initial_value(const Tensor& variable) {
   const Computation& entry = current.builder().computation();
   if (is_used(entry, traced.id)) return;  // the gradients of its uses belong to one value
   auto ops = ops_of(current, entry, traced.id);
-  if (!ops) return;
+  if (!ops) {
+    // The value stays in this trace, for example because it depends on another variable. A variable is a leaf, so no
+    // gradient flows on to that variable.
+    variable.impl().node = variable.detach().impl().node.shared();
+    return;
+  }
   auto node = current.make_node(traced.type, traced.name);
   node->initializer = [ops = std::move(*ops)](Builder& builder, const Type&) { return emitted(builder, ops); };
   variable.impl().node = std::move(node);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flags/intervals.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/base/error.h"
@@ -9,7 +10,10 @@ namespace tessera::trainer {
 namespace {
 
 std::int64_t updates_of(double steps, std::int64_t total_steps) {
-  return static_cast<std::int64_t>(steps < 1 ? std::ceil(steps * static_cast<double>(total_steps)) : steps);
+  if (steps >= 1) return static_cast<std::int64_t>(steps);
+  constexpr double kRounding = 1e-9;  // 0.07 * 100 is above 7
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(std::ceil(steps * static_cast<double>(total_steps) - kRounding)));
 }
 
 }  // namespace

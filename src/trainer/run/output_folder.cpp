@@ -29,14 +29,6 @@ std::vector<std::string> complete_checkpoints(const std::string& folder) {
   return out;
 }
 
-// The file of weights in a model folder that no run has written; "" if there is none.
-std::string weights_in(const std::string& folder) {
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-                           "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"})
-    if (std::filesystem::exists(folder + "/" + name)) return name;
-  return "";
-}
-
 // Error if the training would write over a run or a model, and was not told to.
 void refuse_to_replace(const std::string& folder) {
   const bool holds_run = std::filesystem::exists(folder + "/trainer_state.json") || !checkpoints_in(folder).empty() ||

@@ -54,6 +54,11 @@ void RunSaver::begin(std::int64_t step, CheckpointContent content, const std::st
   }
 }
 
+void RunSaver::set_replaced_aside() {
+  finish();
+  if (!replaced_->empty()) delete_or_warn([&] { set_run_aside(arguments_.output_dir); });
+}
+
 void RunSaver::delete_replaced() {
   finish();
   if (std::exchange(*replaced_, {}).empty()) return;

@@ -26,6 +26,9 @@ class RunSaver {
   /// The run continues from this checkpoint, which was verified. Rank 0 deletes the surplus ones of --save_total_limit now,
   /// so that a full disk has space for the next save. Call it before begin(), on rank 0.
   void continue_from(const std::string& checkpoint, const std::string& best);
+  /// Moves the checkpoints of set_replaced() aside, before the model is saved: then one rename after the save is enough to
+  /// delete them. Waits for the save in flight.
+  void set_replaced_aside();
   /// Deletes the checkpoints of set_replaced() now, because the model is saved. Waits for the save in flight.
   void delete_replaced();
   /// Starts a save; waits for the one before.

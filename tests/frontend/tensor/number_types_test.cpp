@@ -44,6 +44,24 @@ TEST(NumberTypes, ComparisonsWithNumbersOutOfRangeAreExact) {
   EXPECT_EQ(numbers(bytes() >= 255), (Numbers{0, 0, 1}));  // in range
 }
 
+TEST(NumberTypes, ComparisonsOfIntegersWithFractionsAreExact) {
+  const FreshRank rank;
+  const Numbers below{1, 0, 0};
+  const Numbers above{0, 1, 1};
+  EXPECT_EQ(numbers(bytes() < 6.5), below);
+  EXPECT_EQ(numbers(bytes() <= 6.5), below);
+  EXPECT_EQ(numbers(bytes() > 6.5), above);
+  EXPECT_EQ(numbers(bytes() >= 6.5), above);
+  EXPECT_EQ(numbers(6.5 > bytes()), below);
+  EXPECT_EQ(numbers(6.5 >= bytes()), below);
+  EXPECT_EQ(numbers(6.5 < bytes()), above);
+  EXPECT_EQ(numbers(6.5 <= bytes()), above);
+  EXPECT_EQ(numbers(bytes() == 6.5), (Numbers{0, 0, 0}));
+  EXPECT_EQ(numbers(bytes() != 6.5), (Numbers{1, 1, 1}));
+  EXPECT_EQ(numbers(bytes() < std::nan("")), (Numbers{0, 0, 0}));
+  EXPECT_EQ(numbers(bytes() != std::nan("")), (Numbers{1, 1, 1}));
+}
+
 TEST(NumberTypes, BoundsThatAllNumbersSatisfyHaveNoEffect) {
   const FreshRank rank;
   EXPECT_EQ(numbers(clamp(integers(), {.max = 3e9})), numbers(integers()));

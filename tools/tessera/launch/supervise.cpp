@@ -179,7 +179,7 @@ class Supervisor {
       const std::string checkpoint = restart_ > 0 || plan_.resumes_first ? checkpoints_.newest() : "";
       if (restart_ > 0) announce(checkpoint);
       std::vector<std::string> words = launcher_words(plan_.launcher, placement_, folder_.path());
-      const auto program = words_of_program(checkpoint);
+      const auto program = restores_first(checkpoint) ? resuming_words() : words_of_program(checkpoint);
       words.insert(words.end(), program.begin(), program.end());
       if (checkpoint.empty() && starts_over()) words.emplace_back("--overwrite_output_dir");
       Start start(plan_, std::move(words), restart_);
@@ -207,12 +207,14 @@ class Supervisor {
  private:
   [[nodiscard]] bool holds_run() const {
     std::error_code ignored;
-    return !plan_.output_dir.empty() &&
-           (std::filesystem::exists(plan_.output_dir + "/trainer_state.json", ignored) ||
-            !checkpoints_in(plan_.output_dir).empty() || holds_replaced_run(plan_.output_dir));
+    return !plan_.output_dir.empty() && (std::filesystem::exists(plan_.output_dir + "/trainer_state.json", ignored) ||
+                                         !checkpoints_in(plan_.output_dir).empty() ||
+                                         holds_replaced_run(plan_.output_dir) || !weights_in(plan_.output_dir).empty());
   }
-  // True if the folder of the job has a finished run, or checkpoints, complete or not. They are not written over unasked.
+  // True if the folder of the job has a finished run, a model, or checkpoints, complete or not. They are not written over
+  // unasked.
   [[nodiscard]] bool holds_result() const {
+    if (holds_replaced_run(plan_.output_dir) || !weights_in(plan_.output_dir).empty()) return true;
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(plan_.output_dir, ignored)) {
       const std::string name = entry.path().filename().string();
@@ -232,6 +234,18 @@ class Supervisor {
   // True if the job has left a log in --output_dir, but no checkpoint. The program would refuse to write over it.
   [[nodiscard]] bool starts_over() const {
     return (restart_ > 0 || plan_.resumes_first) && owns_output_ && holds_run();
+  }
+
+  // True if the program will restore the checkpoints of an earlier run before it looks for the newest one.
+  [[nodiscard]] bool restores_first(const std::string& checkpoint) const {
+    return restart_ == 0 && plan_.resumes_first && checkpoint.empty() && !plan_.output_dir.empty() &&
+           holds_replaced_run(plan_.output_dir);
+  }
+  [[nodiscard]] std::vector<std::string> resuming_words() const {
+    std::vector<std::string> out = plan_.program;
+    if (std::none_of(out.begin(), out.end(), is_resume_flag))
+      out.insert(out.end(), {"--resume_from_checkpoint", "true"});
+    return out;
   }
 
   // The program chooses the newest checkpoint itself, because that one may be damaged. That is not the announced one if
