@@ -104,7 +104,7 @@ Value Recompute::issue_again(Id id) {
     for (Id& operand : instruction.operands) operand = value_for_backward(operand).id;
   }
   instruction.control_predecessors.clear();
-  instruction.notes = with_frontend_attribute(instruction.notes, kPhase, "backward");
+  instruction.notes = with_frontend_attribute(instruction.notes, kPhaseAttribute, "backward");
   return builder_.append(std::move(instruction));
 }
 
@@ -113,7 +113,7 @@ Value Recompute::issue_region_again(Instruction instruction, const std::string& 
     operand = at(again_, operand) ? value_for_backward(operand).id : tied_to(region, operand).id;
   instruction.control_predecessors.clear();
   instruction.notes = with_frontend_attribute(instruction.notes, kCheckpointAttribute, std::nullopt);
-  instruction.notes = with_frontend_attribute(instruction.notes, kPhase, "backward");
+  instruction.notes = with_frontend_attribute(instruction.notes, kPhaseAttribute, "backward");
   return builder_.append(std::move(instruction));
 }
 

@@ -15,7 +15,6 @@
 namespace tessera::autodiff {
 
 inline constexpr std::string_view kUnit = "tessera.unit";
-inline constexpr std::string_view kPhase = "tessera.phase";
 
 /// Returns true for an unshard: an instruction marked with tessera.recompute, whether "true" or "false" (gathered once
 /// for both passes).

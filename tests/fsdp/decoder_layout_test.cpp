@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "fsdp/small_decoder.h"
 #include "support/sanitizers.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -22,21 +23,6 @@ namespace {
 
 constexpr std::int64_t kDecoderRows = 5;
 constexpr std::int64_t kDecoderTime = 6;
-constexpr std::int64_t kVocabulary = 13;
-
-template <class Config>
-Config small_decoder() {
-  Config config = Config::tiny(kVocabulary);
-  config.hidden_size = 12;
-  config.intermediate_size = 10;
-  config.num_attention_heads = 6;
-  config.num_key_value_heads = 3;
-  config.initializer_range = 0.2;
-  config.attention_dropout = 0.1;
-  config.dtype = DType::kF64;
-  return config;
-}
-
 std::unique_ptr<nn::CausalLM> small_llama() {
   auto config = small_decoder<nn::LlamaConfig>();
   config.tie_word_embeddings = true;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "frontend/on_ranks.h"
+#include "fsdp/small_decoder.h"
 #include "nn/module_checks.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/fsdp/fsdp.h"
@@ -18,11 +19,11 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kNoisyRows = 5, kNoisyTime = 6, kNoisyVocabulary = 13;
+constexpr std::int64_t kNoisyRows = 5, kNoisyTime = 6;
 
 std::unique_ptr<nn::CausalLM> noisy_gpt2() {
   nn::GPT2Config config;
-  config.vocab_size = kNoisyVocabulary;
+  config.vocab_size = kVocabulary;
   config.n_positions = kNoisyTime;
   config.n_embd = 12;
   config.n_layer = 2;
@@ -33,19 +34,11 @@ std::unique_ptr<nn::CausalLM> noisy_gpt2() {
 }
 
 std::unique_ptr<nn::CausalLM> noisy_llama() {
-  nn::LlamaConfig config = nn::LlamaConfig::tiny(kNoisyVocabulary);
-  config.hidden_size = 12;
-  config.intermediate_size = 10;
-  config.num_attention_heads = 6;
-  config.num_key_value_heads = 3;
-  config.initializer_range = 0.2;
-  config.attention_dropout = 0.1;
-  config.dtype = DType::kF64;
-  return std::make_unique<nn::LlamaForCausalLM>(config);
+  return std::make_unique<nn::LlamaForCausalLM>(small_decoder<nn::LlamaConfig>());
 }
 
 Tensor noisy_tokens(const Mesh& mesh, int step) {
-  Tensor out = nn::varied_ids({kNoisyRows, kNoisyTime}, kNoisyVocabulary, step);
+  Tensor out = nn::varied_ids({kNoisyRows, kNoisyTime}, kVocabulary, step);
   SpecEntry rows;
   for (const auto& axis : mesh.axes())
     if (axis.name != "model") rows.push_back(axis.name);

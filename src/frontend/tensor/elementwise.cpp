@@ -141,7 +141,7 @@ Tensor bounded(const Operand& lhs, const Operand& rhs, std::string_view name, Bi
     if (!x.tensor().is_null() && place_of(number.number(), x.tensor().dtype()) == idle)
       return at_place({&lhs, &rhs}, name, [&] { return operand_value(x); });
   }
-  return arithmetic(lhs, rhs, name, op);
+  return binary(lhs, rhs, name, op);
 }
 
 }  // namespace

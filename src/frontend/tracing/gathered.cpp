@@ -62,7 +62,7 @@ Value Trace::emit_gathered(const TensorImpl& variable, Value stored, bool is_row
     const Unshard& unshard = *variable.unshard;
     if (unshard.recompute && backward_passes_ > 0) {
       // Equal values are gathered once. So without a barrier, the gathered parameter of an earlier forward pass would stay.
-      note("tessera.phase", fmt::format("forward {}", backward_passes_ + 1));
+      note(kPhaseAttribute, fmt::format("forward {}", backward_passes_ + 1));
       value = ops::opt_barrier({value}).front();
     }
     note("tessera.unit", unshard.unit);

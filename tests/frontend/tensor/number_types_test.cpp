@@ -122,6 +122,9 @@ TEST(NumberTypes, APredTensorWithANumberIsAnError) {
   EXPECT_EQ(error_of([&] { (void)(mask + 1.0); }), advice("add", "1"));
   EXPECT_EQ(error_of([&] { (void)(1.0 - mask); }), advice("subtract", "1"));
   EXPECT_EQ(error_of([&] { (void)(mask == 2.0); }), advice("compare", "2"));
+  EXPECT_EQ(error_of([&] { (void)maximum(mask, 2); }), advice("maximum", "2"));
+  EXPECT_EQ(numbers(maximum(mask, 1)), (Numbers{1, 1, 1}));
+  EXPECT_EQ(numbers(minimum(0, mask)), (Numbers{0, 0, 0}));
   EXPECT_EQ(numbers(mask == true), (Numbers{0, 1, 1}));
   EXPECT_EQ(numbers(where(mask, mask, true)), (Numbers{1, 1, 1}));
   EXPECT_EQ(numbers(mask.to(kF32) * 2.0), (Numbers{0, 2, 2}));

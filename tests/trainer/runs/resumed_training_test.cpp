@@ -12,6 +12,7 @@
 #include "tessera/frontend/execution/step.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/trainer/trainer.h"
+#include "trainer/runs/small_run.h"
 
 namespace tessera::trainer {
 namespace {
@@ -19,49 +20,18 @@ namespace {
 using ::tessera::testing::error_of;
 using ::tessera::testing::TemporaryFolder;
 
-constexpr std::int64_t kSampleLength = 6;
-
-// Samples of tokens in cycles of eleven.
-class CyclicTokens final : public data::Source {
- public:
-  explicit CyclicTokens(std::int64_t count) : count_(count) {}
-  [[nodiscard]] std::int64_t size() const override { return count_; }
-  [[nodiscard]] data::Arrays get(std::int64_t i) const override {
-    std::vector<std::int32_t> ids;
-    for (std::int64_t t = 0; t < kSampleLength; ++t) ids.push_back(static_cast<std::int32_t>((5 * i + 2 * t) % 11));
-    return {{"input_ids", Literal::from<std::int32_t>({kSampleLength}, ids)},
-            {"labels", Literal::from<std::int32_t>({kSampleLength}, ids)}};
-  }
-
- private:
-  std::int64_t count_;
-};
-
 nn::GPT2Config config_with_dropout() {
-  nn::GPT2Config config;
-  config.vocab_size = 11;
-  config.n_positions = kSampleLength;
-  config.n_embd = 12;
+  nn::GPT2Config config = tiny_config();
   config.n_layer = 1;
-  config.n_head = 3;
-  config.dtype = DType::kF64;
-  config.initializer_range = 0.2;
   config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.2;
   return config;
 }
 
 // Ten samples, so that an epoch has two updates.
 TrainingArguments short_run(std::int64_t steps, const std::string& folder = "") {
-  TrainingArguments out;
-  out.max_steps = steps;
-  out.global_batch_size = 5;
-  out.learning_rate = 1e-2;
-  out.lr_scheduler_type = "constant";
-  out.disable_tqdm = true;
-  out.logging_steps = 1;
+  TrainingArguments out = quiet(steps);
   out.save_strategy = folder.empty() ? "no" : "steps";
   out.output_dir = folder;
-  out.dtype = "float64";
   return out;
 }
 
@@ -74,8 +44,8 @@ TrainerState state_after(const TrainingArguments& arguments, const RunParts& par
   nn::GPT2LMHeadModel model(config_with_dropout());
   Trainer trainer({.model = model,
                    .args = arguments,
-                   .train_dataset = std::make_shared<CyclicTokens>(10),
-                   .eval_dataset = std::make_shared<CyclicTokens>(7),
+                   .train_dataset = std::make_shared<Rows>(10),
+                   .eval_dataset = std::make_shared<Rows>(7),
                    .compute_loss = parts.loss,
                    .callbacks = parts.callbacks});
   trainer.train();
