@@ -22,7 +22,9 @@ bool same_groups(const Instruction& a, const Instruction& b) {
 
 namespace {
 
-SharedLeaf shared_leaf(const Flow& flow, Id id, int leaf) {
+// `is_shared`: the operand is the result of such a gather itself. It then consists of parts in the memory of several ranks,
+// so that peers cannot read it in the memory of one.
+SharedLeaf shared_leaf(const Flow& flow, Id id, int leaf, bool is_shared) {
   const Instruction& instruction = (*flow.computation)[id];
   const Slot& operand = flow.slot(at(instruction.operands, leaf));
   const int slot = at(flow.first_slot, id) + leaf;
@@ -33,7 +35,7 @@ SharedLeaf shared_leaf(const Flow& flow, Id id, int leaf) {
   const std::int64_t whole = at(flow.slots, slot).type.byte_size();
   std::int64_t slice = 0;
   if (whole >= kLeastAssembledBytes) slice = ceil_div(ceil_div(whole, whole / part), kPageAlignment) * kPageAlignment;
-  if (part % kPageAlignment == 0) return {SharedLeaf::Way::kInPlace, operand.origin, slice};
+  if (part % kPageAlignment == 0 && !is_shared) return {SharedLeaf::Way::kInPlace, operand.origin, slice};
   return slice > 0 ? SharedLeaf{SharedLeaf::Way::kAssembled, operand.origin, slice} : SharedLeaf{};
 }
 
@@ -48,7 +50,9 @@ SharedLeaves shared_leaves(const Flow& flow, const std::vector<int>& nodes) {
     if (instruction.op->collective != CollectiveKind::kAllGather || !at(flow.in_memory, id)) continue;
     if (!stays_on_nodes(at(flow.views, id).as<CollectiveAttributes>(), nodes)) continue;
     for (int leaf = 0; leaf < isize(instruction.operands); ++leaf) {
-      const SharedLeaf shared = shared_leaf(flow, id, leaf);
+      const int origin = flow.slot(at(instruction.operands, leaf)).origin;
+      const bool is_shared = !out.of_slot.empty() && at(out.of_slot, origin).way != SharedLeaf::Way::kNone;
+      const SharedLeaf shared = shared_leaf(flow, id, leaf, is_shared);
       if (shared.way == SharedLeaf::Way::kNone) continue;
       out.of_slot.resize(flow.slots.size());
       at(out.of_slot, at(flow.first_slot, id) + leaf) = shared;

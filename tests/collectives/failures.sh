@@ -30,9 +30,10 @@ finish_checks() {
 run_check() {
   local name=$1 ranks=$2 status=$3 text=$4
   shift 4
-  local begin end out code
+  local begin end out code folder
+  folder=$(mktemp -d -p "$TMPDIR" job.XXXXXX)  # jobs that start together may both create Open MPI's folder
   begin=$(date +%s%N)
-  out=$(env "$@" "$mpiexec" -n "$ranks" "$job" "$name" 2>&1)
+  out=$(env TMPDIR="$folder" "$@" "$mpiexec" -n "$ranks" "$job" "$name" 2>&1)
   code=$?
   end=$(date +%s%N)
   local milliseconds=$(((end - begin) / 1000000))
@@ -141,7 +142,7 @@ left_behind() {
     if [ "$(readlink "$process/exe")" = "$(readlink -f "$job")" ]; then echo "process ${process#/proc/}"; fi
   done
   comm -13 <(echo "$memory_before") <(names_in_memory)
-  find "$TMPDIR" -mindepth 1 -not -path "$TMPDIR/ompi.*"
+  find "$TMPDIR" -mindepth 1 -not -path "$TMPDIR/job.??????" -not -path "$TMPDIR/*ompi.*"
 }
 for _ in $(seq 50); do
   left=$(left_behind)

@@ -13,10 +13,12 @@
 #include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ir/text.h"
+#include "tessera/lowering/execution_plan.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
 #include "tessera/runtime/executable/executable.h"
+#include "tessera/schedule/schedule.h"
 
 namespace tessera::testing {
 namespace {
@@ -85,10 +87,27 @@ std::string CaseTable::str() const {
   return out + "\n";
 }
 
+namespace {
+
+// Checks the schedules for ranks on one node and on two.
+void verify_on_nodes(const Program& program) {
+  const auto ranks = static_cast<std::size_t>(program.num_partitions);
+  std::vector<int> nodes(ranks, 0);
+  for (int i = 0; i < (ranks > 1 ? 2 : 1); ++i) {
+    const ExecutionPlan plan =
+        plan_execution(program, ExecutionOptions::from_environment(static_cast<int>(ranks), nodes));
+    verify_schedule(plan.program, *plan.schedule);
+    std::fill(nodes.begin() + static_cast<std::ptrdiff_t>(ranks / 2), nodes.end(), 1);
+  }
+}
+
+}  // namespace
+
 std::string failure_of(const Program& program, Trial trial, bool* has_collective) {
   try {
     const Partitioned parts = partition(program, {.keep_shardings = trial == Trial::kValues});
     verify(parts.program);
+    verify_on_nodes(parts.program);
     if (has_collective != nullptr) *has_collective = holds_collective(parts.program);
     if (trial == Trial::kPartition) return {};
     CheckOptions options{.seed = 1, .trip_limit = 100, .run = nullptr};

@@ -90,6 +90,7 @@ ENTRY %main ({}) -> ({}) {{
     const std::string all = fresh(fmt::format(
         "{} all-gather(%{}), channel_id={}, replica_groups={}, use_global_device_ids=true, dimensions={{0}}", whole,
         value(c), ++channel_, kGroups[group]));
+    if (group != 0 && pick(2) == 0) gather_again(all, c, kGroups[3 - group]);
     const std::string square = fresh(fmt::format("{} multiply(%{}, %{})", whole, all, all));
     const std::string sum =
         fresh(fmt::format("s32[] reduce(%{}, %zero), dimensions={{0}}, to_apply=%add", pick(2) == 0 ? square : all));
@@ -102,6 +103,17 @@ ENTRY %main ({}) -> ({}) {{
     const std::size_t other = pick(kSizes.size());
     const std::string far = fresh(fmt::format("s32[{}] broadcast(%{}), dimensions={{}}", kSizes[other], sum));
     values_[other].push_back(fresh(fmt::format("s32[{}] xor(%{}, %{})", kSizes[other], value(other), far)));
+  }
+
+  // Gathers a gathered value over the other pairs of ranks.
+  void gather_again(const std::string& gathered, std::size_t c, const char* groups) {
+    const int size = kSizes[c];
+    const std::string all = fresh(fmt::format(
+        "s32[{}] all-gather(%{}), channel_id={}, replica_groups={}, use_global_device_ids=true, dimensions={{0}}",
+        size * 4, gathered, ++channel_, groups));
+    const std::string sum = fresh(fmt::format("s32[] reduce(%{}, %zero), dimensions={{0}}, to_apply=%add", all));
+    const std::string spread = fresh(fmt::format("s32[{}] broadcast(%{}), dimensions={{}}", size, sum));
+    values_[c].push_back(fresh(fmt::format("s32[{}] add(%{}, %{})", size, value(c), spread)));
   }
 
   std::mt19937 random_;

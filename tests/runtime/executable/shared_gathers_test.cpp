@@ -2,6 +2,7 @@
 // All-gathers whose operands the ranks of a node read in place: the results equal those of lockstep evaluation at any
 // distance between ranks, while parameters and the arena are overwritten; and the verifier refuses plans that would
 // allow races.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "runtime/close.h"
@@ -68,6 +69,30 @@ TEST(SharedGathers, ArePlannedOnOneNodeOnly) {
   auto apart = on_one_node();
   apart.nodes = {0, 0, 1};
   EXPECT_TRUE(make_schedule(program, apart)->shared_gathers.empty());
+}
+
+// The result of the first gather is in the memory of two ranks. The second gather reads it, and %y reuses the memory of
+// the first operand.
+TEST(SharedGathers, AGatherOfASharedResultReadsNothingThatIsOverwritten) {
+  const Program program = read(R"(HloModule chain, num_partitions=4
+ENTRY %main (p: s32[1024]) -> (s32[4096], s32[2048]) {
+  %p = s32[1024] parameter(0)
+  %x = s32[1024] negate(%p)
+  %first = s32[2048] all-gather(%x), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, dimensions={0}
+  %second = s32[4096] all-gather(%first), channel_id=2, replica_groups={{0,2},{1,3}}, use_global_device_ids=true, dimensions={0}
+  %q = s32[1024] not(%p)
+  %y = s32[1024] multiply(%q, %q)
+  %third = s32[2048] all-gather(%y), channel_id=3, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, dimensions={0}
+  %a = s32[4096] negate(%second)
+  %b = s32[2048] negate(%third)
+  ROOT %out = (s32[4096], s32[2048]) tuple(%a, %b)
+})");
+  for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}}) {
+    ScheduleOptions options;
+    options.nodes = nodes;
+    const auto plan = make_schedule(program, options);
+    EXPECT_NO_THROW(verify_schedule(program, *plan)) << fmt::format("nodes {}", fmt::join(nodes, ","));
+  }
 }
 
 TEST(SharedGathers, TheVerifierRequiresEveryWait) {
