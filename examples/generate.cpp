@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tessera/base/argument_parser.h"
+#include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/checkpoint/pretrained.h"
@@ -15,6 +16,7 @@
 #include "tessera/data/tokenizer.h"
 #include "tessera/nn/generation/generate.h"
 #include "tessera/nn/models/registry.h"
+#include "tessera/sharding/mesh_text.h"
 #include "tessera/tessera.h"
 #include "tessera/trainer/model_names.h"
 
@@ -40,23 +42,30 @@ ts::ArgumentParser parser_of(Arguments& a) {
   ts::ArgumentParser parser("generate", "Continues a prompt with a causal language model, over a mesh of ranks.");
   parser.group("model")
       .flag("model_name_or_path", a.model_name_or_path,
-            "a folder with config.json and model.safetensors, or the name of a model in $HF_HOME/hub")
-      .flag("config_name", a.config_name, "config.json of a model with random weights instead")
-      .flag("tokenizer_name", a.tokenizer_name, "bytes, a folder or a file; default: the folder of the model");
+            "folder with config.json and model.safetensors, or the name of a model in $HF_HOME/hub")
+      .flag("config_name", a.config_name, "config.json of a model with random weights, instead of model_name_or_path")
+      .flag("tokenizer_name", a.tokenizer_name,
+            "bytes, a file, or the folder of one; default: the folder of the model, or bytes with config_name");
   parser.group("text")
-      .flag("prompt", a.prompt, "the text to continue")
-      .flag("batch", a.batch, "continue it so many times; texts that are drawn differ")
-      .flag("max_new_tokens", a.options.max_new_tokens, "tokens to add")
-      .flag("do_sample", a.options.do_sample, "draw tokens; otherwise always the likeliest")
-      .flag("temperature", a.options.temperature, "divides the logits")
-      .flag("top_k", a.options.top_k, "draw from so many likeliest tokens; 0: all")
-      .flag("top_p", a.options.top_p, "draw from the likeliest tokens with this probability together")
-      .flag("window", a.window, "tokens of a text that are read at most; 0: all positions of the model")
-      .flag("seed", a.seed, "of the draws, and of random weights");
+      .flag("prompt", a.prompt, "text to continue")
+      .flag("batch", a.batch, "number of texts that continue the prompt; with do_sample they differ")
+      .flag("max_new_tokens", a.options.max_new_tokens, "number of tokens to add to each text")
+      .flag("do_sample", a.options.do_sample, "draw tokens at random; otherwise take the token with the largest logit")
+      .flag("temperature", a.options.temperature, "the logits are divided by this number")
+      .flag("top_k", a.options.top_k,
+            "draw only from this many tokens, those with the largest logits; 0: from all tokens")
+      .flag("top_p", a.options.top_p,
+            "draw only from the smallest set of most likely tokens whose probabilities add up to at least this number")
+      .flag("window", a.window,
+            "number of slots of the cache for each text: the most tokens on which a new token depends; 0: the number "
+            "of positions of the model")
+      .flag("seed", a.seed, "seed of the draws and of random weights");
   parser.group("devices")
-      .flag("mesh", a.mesh, "as in data=2,model=2: the batch over data, heads over model; default: model")
+      .flag("mesh", a.mesh,
+            "axes and sizes, as in data=2,model=2: the batch is sharded over data, heads over model; default: model=-1")
       .flag("virtual_ranks", a.virtual_ranks, "run this many ranks as threads of this process")
-      .flag("report", a.report, "print tokens per second as JSON instead of the texts");
+      .flag("report", a.report,
+            "print the time of the first token and the tokens per second as JSON, instead of the texts");
   return parser;
 }
 
@@ -65,11 +74,12 @@ void check(const Arguments& a) {
               "give either --model_name_or_path or --config_name");
   ts::require(!a.prompt.empty(), "give a text to continue with --prompt");
   ts::require(a.batch > 0, "--batch must be positive, got {}", a.batch);
-  ts::require(
-      !a.tokenizer_name.starts_with("bpe:"),
-      "--tokenizer_name {}: such a vocabulary is trained on a text, and there is none; give the file or folder of "
-      "the vocabulary, such as the --output_dir of the training",
-      a.tokenizer_name);
+  ts::nn::check_generation(a.options);
+  if (!a.mesh.empty()) ts::read_option("--mesh", [&] { (void)ts::mesh_axes(a.mesh); });
+  ts::require(!a.tokenizer_name.starts_with("bpe:"),
+              "--tokenizer_name {} is trained on a text, but there is none; give the file or the folder of the "
+              "vocabulary, such as the --output_dir of the training",
+              a.tokenizer_name);
 }
 
 // The folders of models that are given by name.
@@ -153,8 +163,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Usage errors are reported once, before ranks exist.
-  constexpr int kUsageError = 2;
+  // Errors of the command line are reported once, before ranks exist.
   try {
     Arguments a;
     ts::ArgumentParser parser = parser_of(a);
@@ -162,9 +171,9 @@ int main(int argc, char** argv) {
       std::fputs(parser.help().c_str(), stdout);
       return ts::status_after_output(0);
     }
-    check(a);
-  } catch (const ts::Error& error) {
-    return ts::fail_before_world(fmt::format("generate: {}", error.what()), kUsageError);
+    ts::read_option("", [&] { check(a); });
+  } catch (const std::exception& error) {
+    return ts::fail_before_world(fmt::format("generate: {}", ts::message_for_user(error)), ts::exit_code_of(error));
   }
   return ts::launch(argc, argv, run);
 }

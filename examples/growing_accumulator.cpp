@@ -60,7 +60,8 @@ int run(int argc, char** argv) {
   std::string median = "host";
   ts::ArgumentParser parser("growing_accumulator", "Evaluates with the median of all scores so far.");
   parser.flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
-  parser.flag("steps", steps, "batches").choice("median", median, {"host", "device"}, "where the scores are kept");
+  parser.flag("steps", steps, "number of batches")
+      .choice("median", median, {"host", "device"}, "where the scores are stored and the median is computed");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;

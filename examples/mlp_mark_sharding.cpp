@@ -85,9 +85,9 @@ int train(int argc, char** argv) {
   ts::ArgumentParser parser("mlp_mark_sharding", "Trains an MLP on Fashion-MNIST over a mesh.");
   parser.flag("data", flags.data, "folder of the idx files")
       .flag("mesh", flags.mesh, "sizes of the axes data and model, as in data=2,model=2")
-      .flag("steps", flags.steps, "updates")
+      .flag("steps", flags.steps, "number of updates")
       .flag("batch", flags.batch, "images in a batch, over all ranks")
-      .flag("learning_rate", flags.learning_rate, "of AdamW")
+      .flag("learning_rate", flags.learning_rate, "learning rate of AdamW")
       .flag("fake_data", flags.fake_data, "generated images instead of files")
       .flag("virtual_ranks", flags.virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {

@@ -103,9 +103,9 @@ int train(int argc, char** argv) {
   std::string text_file, mesh_text = "fsdp=-1";
   std::int64_t steps = 100, batch = 12, virtual_ranks = 0;
   ts::ArgumentParser parser("my_llama", "Trains a hand-written Llama on the bytes of a text.");
-  parser.flag("train_file", text_file, "the text")
-      .flag("mesh", mesh_text, "axes data and fsdp, as in data=2,fsdp=2")
-      .flag("steps", steps, "updates")
+  parser.flag("train_file", text_file, "text to train on")
+      .flag("mesh", mesh_text, "sizes of the axes data and fsdp, as in data=2,fsdp=2")
+      .flag("steps", steps, "number of updates")
       .flag("batch", batch, "rows of a batch, over all ranks")
       .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {

@@ -77,18 +77,21 @@ int plan(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
   PlanArguments a;
   ts::ArgumentParser parser("plan_gpt2", "Plans a training step of GPT-2 under FSDP, without devices.");
-  parser.flag("preset", a.preset, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, 2b, 16b, 20b, 32b, 64b or 128b");
-  parser.flag("devices", a.devices, "devices along fsdp; 0: those of the preset");
-  parser.flag("mesh", a.mesh, "a mesh with an axis fsdp, in place of devices: data=2,fsdp=8");
-  parser.flag("batch_tokens", a.batch_tokens, "tokens of a step; 0: those of the preset");
-  parser.flag("sequence", a.sequence, "tokens of a row");
-  parser.flag("zero_stage", a.zero_stage, "3: parameters, gradients and state are sharded; 2, 1, 0");
-  parser.flag("checkpoint", a.checkpoint, "compute the values of blocks again in the backward pass");
-  parser.flag("bf16", a.bf16, "compute in bf16, keep f32 weights");
-  parser.flag("all_layers", a.all_layers, "plan all layers, not two and three of them");
-  parser.flag("table", a.table, "one line for each of the six sizes of the report on FSDP");
-  parser.flag("peak_teraflops", a.peak_teraflops, "of a device, for the modelled time");
-  parser.flag("gigabytes_per_second", a.gigabytes_per_second, "that a device receives, for the modelled time");
+  parser.flag("preset", a.preset,
+              "size of the model: gpt2, gpt2-medium, gpt2-large, gpt2-xl, 2b, 16b, 20b, 32b, 64b or 128b");
+  parser.flag("devices", a.devices, "number of devices along the axis fsdp; 0: that of the preset");
+  parser.flag("mesh", a.mesh, "mesh with an axis fsdp, instead of devices, as in data=2,fsdp=8");
+  parser.flag("batch_tokens", a.batch_tokens, "number of tokens in a step; 0: that of the preset");
+  parser.flag("sequence", a.sequence, "number of tokens in a row");
+  parser.flag("zero_stage", a.zero_stage,
+              "3: shard parameters, gradients and optimizer state; 2: gradients and state; 1: state; 0: nothing");
+  parser.flag("checkpoint", a.checkpoint, "recompute the values of blocks in the backward pass");
+  parser.flag("bf16", a.bf16, "compute in bf16, store weights in f32");
+  parser.flag("all_layers", a.all_layers, "plan all layers, instead of extrapolating from two and three layers");
+  parser.flag("table", a.table, "plan the six trainings published for PyTorch/XLA FSDP on TPU v4, one line for each");
+  parser.flag("peak_teraflops", a.peak_teraflops, "peak rate of a device in TFLOP/s, for the modelled time");
+  parser.flag("gigabytes_per_second", a.gigabytes_per_second,
+              "gigabytes per second that a device receives, for the modelled time");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;

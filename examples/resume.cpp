@@ -60,10 +60,11 @@ int train(int argc, char** argv) {
   std::string out;
   std::int64_t steps = 30, save_steps = 4, stop_after = 0, virtual_ranks = 0;
   ts::ArgumentParser parser("resume", "A training that can be interrupted and resumed.");
-  parser.flag("output_dir", out, "the folder of the checkpoints and of model.safetensors")
-      .flag("steps", steps, "updates")
+  parser.flag("output_dir", out, "folder for the checkpoints and model.safetensors")
+      .flag("steps", steps, "number of updates")
       .flag("save_steps", save_steps, "updates between two checkpoints")
-      .flag("stop_after", stop_after, "end without a save after this many updates; 0: do not")
+      .flag("stop_after", stop_after,
+            "end without a save after this many updates, like a job that is killed; 0: do not")
       .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);

@@ -7,10 +7,9 @@
 #include "tessera/trainer/programs.h"
 
 int main(int argc, char** argv) {
-  return tessera::trainer::training_main(
-      argc, argv,
-      {.program = "run_clm",
-       .about = "Trains a causal language model (GPT-2, Llama, Mistral, Qwen or Mixtral) on a text, over a mesh of MPI "
-                "ranks.",
-       .run = tessera::trainer::run_clm});
+  return tessera::trainer::training_main(argc, argv,
+                                         {.program = "run_clm",
+                                          .about = "Trains a causal language model (GPT-2, Llama, Mistral, Qwen2, "
+                                                   "Qwen3 or Mixtral) on a text, over a mesh of MPI ranks.",
+                                          .run = tessera::trainer::run_clm});
 }

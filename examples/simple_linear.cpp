@@ -52,7 +52,7 @@ int train(int argc, char** argv) {
   std::int64_t steps = 200;
   ts::ArgumentParser parser("simple_linear", "Trains two linear layers whose weights are sharded.");
   parser.flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process")
-      .flag("steps", steps, "updates");
+      .flag("steps", steps, "number of updates");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;

@@ -110,14 +110,15 @@ int train(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
   Flags flags;
   ts::ArgumentParser parser("train_moe", "Trains a mixture of experts on the bytes of a text, over a mesh.");
-  parser.flag("train_file", flags.train_file, "the text")
-      .flag("mesh", flags.mesh, "axes data and expert, as in data=2,expert=2")
-      .flag("experts", flags.experts, "experts in each block")
-      .flag("top_k", flags.top_k, "experts of a token")
-      .flag("capacity_factor", flags.capacity_factor, "tokens that an expert takes, relative to the mean; 0: all")
-      .flag("steps", flags.steps, "updates")
+  parser.flag("train_file", flags.train_file, "text to train on")
+      .flag("mesh", flags.mesh, "sizes of the axes data and expert, as in data=2,expert=2")
+      .flag("experts", flags.experts, "number of experts in each block")
+      .flag("top_k", flags.top_k, "number of experts for each token")
+      .flag("capacity_factor", flags.capacity_factor,
+            "most tokens that an expert takes, as a multiple of the mean; 0: no limit")
+      .flag("steps", flags.steps, "number of updates")
       .flag("batch", flags.batch, "rows of a batch, over all ranks")
-      .flag("learning_rate", flags.learning_rate, "of AdamW")
+      .flag("learning_rate", flags.learning_rate, "learning rate of AdamW")
       .flag("virtual_ranks", flags.virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);

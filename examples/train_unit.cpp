@@ -156,9 +156,9 @@ int train(int argc, char** argv) {
   parser.flag("data", flags.data, "folder of the idx files of Fashion-MNIST")
       .flag("fake_data", flags.fake_data, "generated images instead of files")
       .flag("mesh", flags.mesh, "sizes of the axes data and model, as in data=2,model=2")
-      .flag("steps", flags.steps, "updates; each is for one task, in turn")
+      .flag("steps", flags.steps, "number of updates; each update trains one task, in turn")
       .flag("batch", flags.batch, "samples in a batch, over all ranks")
-      .flag("learning_rate", flags.learning_rate, "of AdamW")
+      .flag("learning_rate", flags.learning_rate, "learning rate of AdamW")
       .flag("virtual_ranks", flags.virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);

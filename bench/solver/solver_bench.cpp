@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Solves the decision graphs of a folder within their time limits and prints a table: costs, proven bounds, and the
-// costs that others reached. bench/solver/README.md has the results.
+// costs that others reached. bench/solver/results.md has the results.
 #include <fmt/core.h>
 
 #include <chrono>

@@ -18,6 +18,7 @@
 #include "process_memory.h"
 #include "step_report.h"
 #include "tessera/base/argument_parser.h"
+#include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
@@ -301,12 +302,12 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   using namespace tessera;
-  constexpr int kUsageError = 2;
   bench::Arguments arguments;
   try {
-    if (!bench::read_arguments(argc, argv, arguments)) return status_after_output(0);
-  } catch (const Error& error) {
-    return fail_before_world(fmt::format("train_step: {}", error.what()), kUsageError);
+    const bool is_read = read_option("", [&] { return bench::read_arguments(argc, argv, arguments); });
+    if (!is_read) return status_after_output(0);
+  } catch (const std::exception& error) {
+    return fail_before_world(fmt::format("train_step: {}", message_for_user(error)), exit_code_of(error));
   }
   return launch(argc, argv, [&](int, char**) { return bench::run(arguments); });
 }

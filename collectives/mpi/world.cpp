@@ -15,6 +15,7 @@
 #include "mpi/deadline.h"
 #include "mpi/fabric.h"
 #include "mpi/launcher.h"
+#include "tessera/base/command_line.h"
 #include "tessera/base/cpus.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/communication_turn.h"
@@ -76,6 +77,28 @@ Ending ending_of(const std::exception_ptr& error) {
   }
 }
 
+int exit_code_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return tessera::exit_code_of(e);
+  } catch (...) {
+    return 1;
+  }
+}
+
+// Why a rank ends the job.
+struct Failure {
+  std::string message;
+  Ending ending = Ending::kReports;
+  int exit_code = 1;
+};
+
+Failure failure_of(const std::exception_ptr& error) {
+  if (!error) return {"terminated"};
+  return {message_of(error), ending_of(error), exit_code_of(error)};
+}
+
 // Equal for all ranks with the same failure: names of the rank itself in the message are ignored.
 std::uint64_t failure_hash(std::string message, int rank, int size) {
   for (const std::string& self : {fmt::format("rank {} of {}", rank, size), fmt::format("rank {} on host ", rank)})
@@ -123,51 +146,47 @@ bool has_other_hosts(MpiFabric& fabric) {
 }
 
 // Ends this process even if MPI_Abort waits for a host that does not answer.
-[[noreturn]] void abort_all() {
-  std::thread([] {
+[[noreturn]] void abort_all(int exit_code) {
+  std::thread([exit_code] {
     std::this_thread::sleep_for(kTimeToBeKilled);
-    std::_Exit(1);
+    std::_Exit(exit_code);
   }).detach();
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::_Exit(1);
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
 }
 
 // Ends all ranks. A rank without its own error waits to be ended, so that the rank with the error can report it.
-[[noreturn]] void end_job(MpiFabric& fabric, int size, const std::string& message, Ending ending) {
+[[noreturn]] void end_job(MpiFabric& fabric, int size, const Failure& failure) {
   if (is_ending.exchange(true)) std::this_thread::sleep_for(kTimeToBeKilled);
   fabric.progress().retire();
-  const bool silent = ending == Ending::kFollows;
-  const std::uint64_t failure = silent ? 0 : failure_hash(message, fabric.world_rank, size);
-  fabric.node().own().failure.store(failure, std::memory_order_release);
+  const bool silent = failure.ending == Ending::kFollows;
+  const std::uint64_t hash = silent ? 0 : failure_hash(failure.message, fabric.world_rank, size);
+  fabric.node().own().failure.store(hash, std::memory_order_release);
   fabric.node().set_state(RankState::kFailed);
-  if (!silent) print_failure(fabric, size, message, failure);
+  if (!silent) print_failure(fabric, size, failure.message, hash);
   // All ranks of a divergence report it before one of them ends the job.
   const auto patience = kTimeForPeersToSpeak + std::min(fabric.world_rank, 20) * kTimeBetweenAborts;
   std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : patience);
-  if (ending == Ending::kTimedOut && has_other_hosts(fabric)) {
+  if (failure.ending == Ending::kTimedOut && has_other_hosts(fabric)) {
     collectives::end_launcher();
-    std::_Exit(1);
+    std::_Exit(failure.exit_code);
   }
-  abort_all();
+  abort_all(failure.exit_code);
 }
 
 void meet_at_end(MpiFabric& fabric, int size) {
   try {
     fabric.meet_at_end();
   } catch (...) {
-    const auto error = std::current_exception();
-    end_job(fabric, size, message_of(error), ending_of(error));
+    end_job(fabric, size, failure_of(std::current_exception()));
   }
 }
 
 [[noreturn]] void on_terminate() {
   MpiFabric* fabric = fabric_of_process.load();
-  const auto error = std::current_exception();
-  const std::string message = error ? message_of(error) : "terminated";
-  if (fabric != nullptr)
-    end_job(*fabric, static_cast<int>(fabric->locations().nodes.size()), message,
-            error ? ending_of(error) : Ending::kReports);
-  std::_Exit(fail_before_world(message, 1));
+  const Failure failure = failure_of(std::current_exception());
+  if (fabric != nullptr) end_job(*fabric, static_cast<int>(fabric->locations().nodes.size()), failure);
+  std::_Exit(fail_before_world(failure.message, failure.exit_code));
 }
 
 std::string host_name() {
@@ -208,7 +227,7 @@ void Communicator::finalize() {
 }
 
 void Communicator::abort(const std::string& message) {
-  if (state_->fabric) end_job(*state_->fabric, size(), message, Ending::kReports);
+  if (state_->fabric) end_job(*state_->fabric, size(), {message});
   std::fprintf(stderr, "%s\n", message.c_str());
   std::exit(1);
 }
@@ -299,11 +318,11 @@ int guard_main(Communicator& world, const std::function<void()>& fn) {
     world.context().get<CommunicationTurn>().await();  // work that still runs in parallel may have failed
     return 0;
   } catch (...) {
-    const auto error = std::current_exception();
+    const Failure failure = failure_of(std::current_exception());
     MpiFabric* fabric = fabric_of_process.load();
-    if (world.uses_mpi() && fabric != nullptr) end_job(*fabric, world.size(), message_of(error), ending_of(error));
-    std::fprintf(stderr, "%s\n", message_of(error).c_str());
-    return 1;
+    if (world.uses_mpi() && fabric != nullptr) end_job(*fabric, world.size(), failure);
+    std::fprintf(stderr, "%s\n", failure.message.c_str());
+    return failure.exit_code;
   }
 }
 

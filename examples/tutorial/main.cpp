@@ -115,12 +115,14 @@ int run(int argc, char** argv) {
   std::string text_file, mesh_text = "data=-1,model=1", save_to, load_from, prompt;
   std::int64_t steps = 0, virtual_ranks = 0;
   ts::ArgumentParser parser("tutorial", "Trains a small transformer on the bytes of a text, and continues a text.");
-  parser.flag("text", text_file, "the text to learn")
-      .flag("steps", steps, "updates")
-      .flag("mesh", mesh_text, "axes data and model, as in data=2,model=2; -1: the remaining ranks")
+  parser.flag("text", text_file, "text to train on")
+      .flag("steps", steps, "number of updates")
+      .flag("mesh", mesh_text,
+            "sizes of the axes data and model, as in data=2,model=2; one size may be -1, which stands for all "
+            "remaining ranks")
       .flag("save", save_to, "write the weights to this file")
-      .flag("load", load_from, "begin with the weights in this file")
-      .flag("prompt", prompt, "continue this text")
+      .flag("load", load_from, "start from the weights in this file")
+      .flag("prompt", prompt, "text to continue")
       .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);

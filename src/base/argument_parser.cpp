@@ -120,6 +120,11 @@ ArgumentParser& ArgumentParser::words_or_bare(std::string name, std::string& val
   rows_.back().takes_words = true;
   return *this;
 }
+ArgumentParser& ArgumentParser::also_true(std::vector<std::string> words) {
+  ensure(std::holds_alternative<bool*>(rows_.back().target), "flag --{} is not a bool", rows_.back().name);
+  rows_.back().true_words = std::move(words);
+  return *this;
+}
 ArgumentParser& ArgumentParser::alias(std::string name, const std::string& of) {
   ensure(find(of) != nullptr && find(name) == nullptr, "flag --{} for --{}", name, of);
   aliases_.emplace_back(std::move(name), of);
@@ -163,10 +168,11 @@ ArgumentParser::Row* ArgumentParser::find(std::string_view name) {
 std::vector<OptionSyntax> ArgumentParser::syntax() const {
   std::vector<OptionSyntax> out;
   for (const Row& row : rows_) {
-    out.push_back({row.name, syntax_of(row.bare.has_value(), row.takes_words)});
+    const OptionSyntax::Value value = syntax_of(row.bare.has_value(), row.takes_words);
+    out.push_back({row.name, value});
     if (std::holds_alternative<bool*>(row.target)) out.push_back({"no_" + row.name, OptionSyntax::Value::kNone});
     for (const auto& [name, of] : aliases_)
-      if (of == row.name) out.push_back({name, out[out.size() - 1].value});
+      if (of == row.name) out.push_back({name, value});
   }
   for (const Foreign& flag : foreign_) out.push_back({flag.name, OptionSyntax::Value::kMany});
   return out;
@@ -179,8 +185,11 @@ void ArgumentParser::assign(Row& row, const std::string& value) {
     require(is_choice, "--{} takes one of {}, got \"{}\"", name, fmt::join(named_choices(row.choices), ", "), value);
   }
   const auto read_bool = [&](bool* target) {
-    const auto parsed = parse_bool(value);
-    require(parsed.has_value(), "--{} takes true or false, got \"{}\"", name, value);
+    const std::vector<std::string>& words = row.true_words;
+    const bool is_true_word = std::find(words.begin(), words.end(), value) != words.end();
+    const auto parsed = is_true_word ? true : parse_bool(value);
+    require(parsed.has_value(), "--{} takes {}{}true or false, got \"{}\"", name, fmt::join(words, ", "),
+            words.empty() ? "" : ", ", value);
     *target = *parsed;
   };
   std::visit(
@@ -200,9 +209,14 @@ bool ArgumentParser::parse(int argc, const char* const* argv) {
 bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   for (const auto& argument : arguments)
     if (argument == "--help" || argument == "-h") return false;
+  read_option("", [&] { read_words(arguments); });
+  return true;
+}
+
+void ArgumentParser::read_words(const std::vector<std::string>& arguments) {
   const bool has_file = !arguments.empty() && is_file(arguments[0]);
   if (has_file) read_file(arguments[0]);
-  if (has_file && arguments.size() == 1) return true;
+  if (has_file && arguments.size() == 1) return;
   CommandWords words = read_command_words({arguments.begin() + (has_file ? 1 : 0), arguments.end()}, syntax());
   for (const std::string& word : words.positional) words.options.push_back(override_of(word));
   has_overrides_ = !words.positional.empty();
@@ -219,7 +233,6 @@ bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   }
   if (has_file) reset_excluded(rows);
   for (const auto& [row, value] : rows) assign(*row, value);
-  return true;
 }
 
 GivenOption ArgumentParser::override_of(const std::string& word) const {
@@ -230,6 +243,8 @@ GivenOption ArgumentParser::override_of(const std::string& word) const {
     if (equals != std::string::npos && other == name) return {of, word.substr(equals + 1)};
     known.push_back(other);
   }
+  for (const Foreign& flag : foreign_)
+    if (flag.name.find('.') != std::string::npos) known.push_back(flag.name);
   const bool is_override = equals != std::string::npos && name.find('.') != std::string::npos;
   if (is_override && find_foreign(name) != nullptr) return {name, word.substr(equals + 1)};
   if (is_override) throw UsageError(fmt::format("unknown override {}{}", name, suggest_name(name, known)));

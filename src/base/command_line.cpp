@@ -87,6 +87,18 @@ std::vector<po::option> read_own_styles(const std::vector<OptionSyntax>& options
 
 }  // namespace
 
+int exit_code_of(const std::exception& error) {
+  constexpr int kUsage = 2;
+  return dynamic_cast<const UsageError*>(&error) != nullptr ? kUsage : 1;
+}
+
+void fail_for_option(std::string_view option, const Error& error) {
+  const std::string reason = error.what();
+  const std::string text = reason.starts_with(option) ? reason : fmt::format("{}: {}", option, reason);
+  if (dynamic_cast<const FileError*>(&error) != nullptr) throw FileError(text);
+  throw UsageError(text);
+}
+
 std::string dashed(std::string_view name) { return (name.size() == 1 ? "-" : "--") + std::string(name); }
 
 CommandWords read_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options) {

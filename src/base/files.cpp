@@ -100,7 +100,7 @@ int reason_unreadable(const std::string& path) {
 void fail_io(std::string_view verb, std::string_view path, int error) { fail_io(verb, path, reason_text(error)); }
 
 void fail_io(std::string_view verb, std::string_view path, std::string_view reason) {
-  fail("{} {} {}: {}", who(), verb, path, reason);
+  throw FileError(fmt::format("{} {} {}: {}", who(), verb, path, reason));
 }
 
 std::string why_unreadable(const std::string& path) {
@@ -110,7 +110,7 @@ std::string why_unreadable(const std::string& path) {
 
 void check_readable(const std::string& path) {
   const std::string reason = why_unreadable(path);
-  if (!reason.empty()) throw Error(reason);
+  if (!reason.empty()) throw FileError(reason);
 }
 
 std::string read_file(const std::string& path) {
@@ -128,6 +128,8 @@ std::string read_file(const std::string& path) {
     out.append(chunk.data(), static_cast<std::size_t>(got));
   }
 }
+
+bool looks_like_path(std::string_view word) { return word.find_first_of("/.") != std::string_view::npos; }
 
 bool is_stream(const std::string& path) {
   if (path.starts_with("/dev/") || path.starts_with("/proc/")) return true;

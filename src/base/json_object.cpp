@@ -79,7 +79,9 @@ JsonObject& JsonObject::operator=(JsonObject other) noexcept {
 }
 JsonObject::~JsonObject() = default;
 
-JsonObject JsonObject::from_file(const std::string& path) { return parse(read_file(path), path); }
+JsonObject JsonObject::from_file(const std::string& path) {
+  return reading_file([&] { return parse(read_file(path), path); });
+}
 
 namespace {
 

@@ -123,6 +123,8 @@ JsonObject parse_yaml(std::string_view text, const std::string& origin) {
   return JsonObject::parse(as_json, origin);
 }
 
-JsonObject yaml_from_file(const std::string& path) { return parse_yaml(read_file(path), path); }
+JsonObject yaml_from_file(const std::string& path) {
+  return reading_file([&] { return parse_yaml(read_file(path), path); });
+}
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "files/file_names.h"
 #include "files/stream_writer.h"
 #include "on_all_ranks.h"
+#include "save_after_error.h"
 #include "save_checks.h"
 #include "saved_state.h"
 #include "tessera/base/checksum.h"
@@ -28,6 +29,9 @@ namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
+
+// How long a rank that has failed waits for the files of the others.
+constexpr auto kPatience = std::chrono::seconds(60);
 
 // The state of a rank's task, and the file that it has written.
 struct Report {
@@ -56,8 +60,9 @@ struct CheckpointWriter::Save {
   std::unique_ptr<FolderInFlight> in_flight;
   int exceptions = std::uncaught_exceptions();  // at the beginning
   StoredFile own;
-  bool commits = false;                  // all ranks have written their files
-  double cpu_seconds = 0;                // of the tasks that have ended
+  std::map<std::string, StoredFile> document_files;  // on rank 0
+  bool commits = false;                              // all ranks have written their files
+  double cpu_seconds = 0;                            // of the tasks that have ended
   std::unique_ptr<BackgroundTask> task;  // null: this rank has nothing to do. Declared last, because it uses the others
 
   [[nodiscard]] Report report() const {
@@ -78,22 +83,66 @@ struct CheckpointWriter::Save {
   void write() {
     const TimelineSpan event = span("write the file of the rank");
     own = write_own_parts(fmt::format("{}/{}", partial, state_file(world->rank(), world->size())), tensors,
-                          world->rank());
+                          world->rank(), [&] {
+                            if (world->rank() == 0) write_documents();
+                          });
+  }
+
+  [[nodiscard]] std::string document_path(const std::string& name) const {
+    return fmt::format("{}/{}.json", partial, name);
+  }
+  void write_documents() {
+    for (const auto& [name, text] : documents)
+      document_files[name + ".json"] = write_document(document_path(name), text);
   }
 
   // On rank 0.
   void commit(const std::vector<Report>& reports) {
-    const TimelineSpan event = span("complete the checkpoint");
-    CheckpointManifest manifest{partial, parts_of(tensors, world->size()), {}, classes};
+    std::map<std::string, StoredFile> files = document_files;
     for (int rank = 0; rank < world->size(); ++rank)
-      manifest.files[state_file(rank, world->size())] = {at(reports, rank).bytes,
-                                                         checksum_text(at(reports, rank).checksum), true};
-    for (const auto& [name, text] : documents)
-      manifest.files[name + ".json"] = write_document(fmt::format("{}/{}.json", partial, name), text);
+      files[state_file(rank, world->size())] = {at(reports, rank).bytes, checksum_text(at(reports, rank).checksum),
+                                                true};
+    require(take_over(partial), "a rank that has failed completes the checkpoint");
+    try {
+      commit(std::move(files));
+    } catch (...) {
+      give_up(partial);
+      throw;
+    }
+  }
+
+  // On the rank that has taken the save over.
+  void commit(std::map<std::string, StoredFile> files) {
+    const TimelineSpan event = span("complete the checkpoint");
+    const CheckpointManifest manifest{partial, parts_of(tensors, world->size()), std::move(files), classes};
     (void)write_document(partial + "/" + kManifestFile, manifest.str());
     if (before_complete) before_complete();
+    hand_back(partial);
     commit_rename(partial, folder);
     if (when_complete) when_complete();
+  }
+
+  // Completes the save although this rank has failed. Not collective: the others may be in any collective. Throws the reason if
+  // the save is lost.
+  void complete_after_error() {
+    if (task) task->wait();
+    if (task) require(task->state() == BackgroundTask::State::kDone, "{}", task->error());
+    if (commits) return wait_for_name(partial, kPatience);  // rank 0 has completed it, or does
+    const AfterError end = wait_after_error(partial, world->size(), kPatience);
+    require(end.lost.empty(), "{}", end.lost);
+    if (!end.completes) return;
+    std::map<std::string, StoredFile> files = files_of_ranks(partial, world->size());
+    for (const auto& [name, text] : documents) files[name + ".json"] = stored_document(document_path(name));
+    commit(std::move(files));
+    log_warning("{} was being saved when rank {} failed; it is complete", folder, world->rank());
+  }
+  void end_after_error() {
+    try {
+      complete_after_error();
+    } catch (const std::exception& error) {
+      give_up(partial);
+      log_warning("the save of {} is lost: {}; earlier checkpoints remain", folder, error.what());
+    }
   }
 };
 
@@ -104,7 +153,9 @@ CheckpointWriter::CheckpointWriter() = default;
 CheckpointWriter::~CheckpointWriter() {
   if (!is_busy()) return;
   try {
-    if (std::uncaught_exceptions() <= save_->exceptions && joined_world() == save_->world) {
+    if (std::uncaught_exceptions() > save_->exceptions) {
+      save_->end_after_error();
+    } else if (joined_world() == save_->world) {
       const auto outcome = finish();
       if (outcome && !outcome->error.empty() && RankContext::current().rank() == 0) log_warning("{}", outcome->error);
     } else if (RankContext::current().rank() == 0 && !save_->commits) {
@@ -184,6 +235,14 @@ std::optional<CheckpointWriter::Outcome> CheckpointWriter::finish() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return std::nullopt;
+}
+
+void CheckpointWriter::drop() {
+  if (is_busy() && !save_->commits) {
+    give_up(save_->partial);
+    if (RankContext::current().rank() == 0) log_warning("the save of {} is dropped", save_->folder);
+  }
+  save_.reset();
 }
 
 void save_checkpoint(const std::string& folder, const CheckpointContent& content) {

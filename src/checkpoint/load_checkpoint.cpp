@@ -284,7 +284,7 @@ std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
   for (const std::string& name : newest_first(folder)) {
     Attempt attempt = try_load((fs::path(folder) / name).string(), states);
     const bool is_first = RankContext::current().rank() == 0;
-    if (is_first && !attempt.damage.empty()) log_warning("{}; the checkpoint before it is tried", attempt.damage);
+    if (is_first && !attempt.damage.empty()) log_warning("{}; the next older checkpoint is tried", attempt.damage);
     if (!attempt.lack.empty()) lacks.push_back(attempt.lack);
     if (!attempt.loaded) continue;
     for (const std::string& lack : lacks)

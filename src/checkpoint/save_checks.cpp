@@ -11,6 +11,7 @@
 
 #include "files/file_names.h"
 #include "files/manifest.h"
+#include "save_after_error.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
@@ -31,7 +32,8 @@ void check_text(const char* what, const std::string& name) {
 void check_group(const std::string& group) {
   check_text("a group", group);
   require(!group.empty() && group.find('/') == std::string::npos,
-          "the name of a group must not be empty or contain a slash, which ends it in the files; got \"{}\"",
+          "the name of a group must not be empty or contain a slash, because a slash ends the name in the files; got "
+          "\"{}\"",
           [&] { return escape_controls(group); });
 }
 
@@ -65,12 +67,13 @@ std::string names_of_documents(const CheckpointContent& content) {
 
 bool is_digits(std::string_view text) { return text.find_first_not_of("0123456789") == std::string_view::npos; }
 
-// `state-00001-of-00004.safetensors`, and the list of its checksums.
+// `state-00001-of-00004.safetensors`, and the list of its checksums, also while it is written.
 bool is_state_file(std::string_view name) {
   constexpr std::string_view kStart = "state-";
   constexpr std::string_view kMiddle = "-of-";
   constexpr std::string_view kEnd = ".safetensors";
   constexpr std::string_view kList = ".xxh3";
+  if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
   if (name.ends_with(kList)) name.remove_suffix(kList.size());
   if (!name.starts_with(kStart) || !name.ends_with(kEnd) || name.size() <= kStart.size() + kEnd.size()) return false;
   name = name.substr(kStart.size(), name.size() - kStart.size() - kEnd.size());
@@ -79,13 +82,13 @@ bool is_state_file(std::string_view name) {
          is_digits(name.substr(middle + kMiddle.size()));
 }
 
-// Documents are written after the files of the ranks. An interrupted deletion may leave any of these files.
+// Documents are written when there is a file of a rank. An interrupted deletion may leave any of these files.
 bool is_left_by_save(const std::string& folder) {
   if (!fs::is_directory(fs::symlink_status(folder))) return false;
   bool has_own = fs::is_empty(folder);
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool is_own = is_state_file(name) || name == kManifestFile;
+    const bool is_own = is_state_file(name) || name == kManifestFile || name == kTakenOver || name == kGivenUp;
     if (!entry.is_regular_file() || (!is_own && !name.ends_with(".json"))) return false;
     has_own = has_own || is_own;
   }

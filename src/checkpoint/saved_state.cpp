@@ -21,7 +21,8 @@ std::vector<SavedTensor> pin_states(const std::map<std::string, StateDict>& stat
   return out;
 }
 
-StoredFile write_own_parts(const std::string& path, const std::vector<SavedTensor>& tensors, int rank) {
+StoredFile write_own_parts(const std::string& path, const std::vector<SavedTensor>& tensors, int rank,
+                           const std::function<void()>& before_list) {
   std::vector<std::pair<std::string, Type>> types;
   std::vector<std::pair<const SavedTensor*, Region>> parts;
   for (const SavedTensor& one : tensors) {
@@ -47,6 +48,7 @@ StoredFile write_own_parts(const std::string& path, const std::vector<SavedTenso
     });
     one->shard->release();
   }
+  before_list();
   return out.finish();
 }
 

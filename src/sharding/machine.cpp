@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 
@@ -75,12 +76,18 @@ std::vector<std::string> MachineModel::presets() {
   return out;
 }
 
+void MachineModel::check_name(const std::string& preset_or_path) {
+  std::error_code ignored;
+  const bool is_known = preset_of(preset_or_path) != nullptr || looks_like_path(preset_or_path) ||
+                        std::filesystem::exists(preset_or_path, ignored);
+  require(is_known, "there is no machine profile \"{}\": give a file that `tessera calibrate` wrote, or a preset{}",
+          preset_or_path, [&] { return suggest_name(preset_or_path, presets()); });
+}
+
 MachineModel MachineModel::load(const std::string& preset_or_path) {
   if (const Preset* preset = preset_of(preset_or_path)) return parse(preset->profile, preset->name);
-  if (!std::filesystem::exists(preset_or_path))
-    fail("there is no machine profile \"{}\": give a file that `tessera calibrate` wrote, or a preset{}",
-         preset_or_path, suggest_name(preset_or_path, presets()));
-  return from_json(JsonObject::from_file(preset_or_path));
+  check_name(preset_or_path);
+  return reading_file([&] { return from_json(JsonObject::from_file(preset_or_path)); });
 }
 
 MachineModel MachineModel::parse(std::string_view text, const std::string& origin) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 
@@ -33,7 +34,9 @@ Link slower(const Link& a, const Link& b) {
   return {std::max(a.latency_seconds, b.latency_seconds), std::min(a.bytes_per_second, b.bytes_per_second)};
 }
 
-Topology Topology::from_file(const std::string& path) { return from_json(JsonObject::from_file(path)); }
+Topology Topology::from_file(const std::string& path) {
+  return reading_file([&] { return from_json(JsonObject::from_file(path)); });
+}
 
 Topology Topology::parse(std::string_view text, const std::string& origin) {
   return from_json(JsonObject::parse(text, origin));

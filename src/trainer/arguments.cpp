@@ -12,7 +12,9 @@
 #include "flags/exclusions.h"
 #include "flags/foreign_flags.h"
 #include "program_flags.h"
+#include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/data/token_file.h"
 #include "tessera/optim/factory.h"
@@ -44,76 +46,103 @@ std::vector<std::string> metric_choices(TrainingProgram program) {
 
 namespace {
 
+// Hugging Face's values of --include_num_input_tokens_seen. Samples of run_clm have no padding.
+std::vector<std::string> counted_tokens(TrainingProgram program) {
+  return program == TrainingProgram::kClm ? std::vector<std::string>{"all", "non_padding"}
+                                          : std::vector<std::string>{"all"};
+}
+
 void add_batch_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("batches and length")
-      .flag("per_device_train_batch_size", a.per_device_train_batch_size, "samples per data shard [8]")
+      .flag("per_device_train_batch_size", a.per_device_train_batch_size,
+            "samples in a micro-batch for each data shard [8]")
+      .alias("per_gpu_train_batch_size", "per_device_train_batch_size")
       .flag("auto_find_batch_size", a.auto_find_batch_size,
-            "halve per_device_train_batch_size until the plan of a rank fits into its memory")
-      .flag("global_batch_size", a.global_batch_size, "samples over all data shards: the same batches for every mesh")
-      .flag("per_device_eval_batch_size", a.per_device_eval_batch_size, "samples per data shard in evaluation [8]")
-      .flag("max_train_samples", a.max_train_samples, "train on at most this many samples [all]")
-      .flag("max_eval_samples", a.max_eval_samples, "evaluate on at most this many held-out samples [all]")
-      .flag("gradient_accumulation_steps", a.gradient_accumulation_steps, "micro-batches per update")
-      .flag("max_steps", a.max_steps, "number of updates; -1: num_train_epochs decides")
+            "halve per_device_train_batch_size until the plan of a training step fits into the memory of a rank")
+      .flag("global_batch_size", a.global_batch_size,
+            "samples in a micro-batch over all data shards; the batches are then the same for every mesh")
+      .flag("per_device_eval_batch_size", a.per_device_eval_batch_size,
+            "samples in a batch for each data shard in evaluation [8]")
+      .alias("per_gpu_eval_batch_size", "per_device_eval_batch_size")
+      .flag("max_train_samples", a.max_train_samples, "train only on this many samples, the first ones [all]")
+      .flag("max_eval_samples", a.max_eval_samples, "evaluate only this many held-out samples [all]")
+      .flag("gradient_accumulation_steps", a.gradient_accumulation_steps, "micro-batches in an update")
+      .flag("max_steps", a.max_steps, "number of updates; -1: num_train_epochs determines it")
       .flag("num_train_epochs", a.num_train_epochs, "passes over the data")
-      .flag("dataloader_drop_last", a.dataloader_drop_last, "skip the last batch of an epoch if it is short")
+      .flag("dataloader_drop_last", a.dataloader_drop_last, "drop the last batch of an epoch if it has too few samples")
       .flag("dataloader_num_workers", a.dataloader_num_workers,
             "threads of each rank that make batches in advance; 0: none")
       .flag("dataloader_prefetch_factor", a.dataloader_prefetch_factor, "batches that each thread makes in advance [2]")
       .choice("train_sampling_strategy", a.train_sampling_strategy, {"random", "sequential", "group_by_length"},
-              "order of samples")
+              "order of samples; group_by_length: batches of samples of similar length")
       .flag("group_by_length", a.group_by_length, "the same as --train_sampling_strategy group_by_length");
 }
 
 void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("optimizer")
-      .flag("optim", a.optim, fmt::format("update rule: {}", fmt::join(optim::optimizer_names(), ", ")))
-      .flag("optim_args", a.optim_args, "further options of the update rule, as in momentum=0.9,nesterov=true")
+      .flag("optim", a.optim, fmt::format("optimizer: {}", fmt::join(optim::optimizer_names(), ", ")))
+      .flag("optim_args", a.optim_args, "further arguments of the optimizer, as in momentum=0.9,nesterov=true")
       .flag("adafactor", a.adafactor, "the same as --optim adafactor")
-      .flag("learning_rate", a.learning_rate, "the peak of the learning rate")
-      .flag("weight_decay", a.weight_decay, "decoupled weight decay; not for biases and norms")
-      .flag("adam_beta1", a.adam_beta1, "decay of the first moment")
-      .flag("adam_beta2", a.adam_beta2, "decay of the second moment")
-      .flag("adam_epsilon", a.adam_epsilon, "added to the root of the second moment")
-      .flag("max_grad_norm", a.max_grad_norm, "gradients are scaled down to this 2-norm; 0: never")
+      .flag("learning_rate", a.learning_rate, "peak of the learning rate")
+      .flag("weight_decay", a.weight_decay, "weight decay; biases and norms have none")
+      .flag("adam_beta1", a.adam_beta1,
+            "beta1 of Lion and of AdamW, Adam, Adamax, NAdam and RAdam, in which it is the decay rate of the first "
+            "moment")
+      .flag("adam_beta2", a.adam_beta2,
+            "beta2 of Lion and of AdamW, Adam, Adamax, NAdam and RAdam, in which it is the decay rate of the second "
+            "moment")
+      .flag("adam_epsilon", a.adam_epsilon,
+            "epsilon of AdamW, Adam, Adamax, NAdam and RAdam, added to the root of the second moment")
+      .flag("max_grad_norm", a.max_grad_norm, "gradients with a larger 2-norm are scaled down to this norm; 0: never")
       .flag("label_smoothing_factor", a.label_smoothing_factor,
-            "the part of the weight of a label that is divided equally among all classes")
+            "F of label smoothing: the loss of a label is (1 - F) times its negative log probability plus F times the "
+            "mean of those of all classes")
       .choice("lr_scheduler_type", a.lr_scheduler_type, optim::schedule_names(), "schedule of the learning rate")
-      .flag("lr_scheduler_kwargs", a.lr_scheduler_kwargs, "options of the schedule, as in {\"num_cycles\": 2}")
-      .flag("warmup_steps", a.warmup_steps, "number of updates of linear warm-up; below 1: a fraction of all updates")
-      .flag("warmup_ratio", a.warmup_ratio, "the same as a fraction of all updates, if warmup_steps is 0")
+      .flag("lr_scheduler_kwargs", a.lr_scheduler_kwargs, "arguments of the schedule, as in {\"num_cycles\": 2}")
+      .flag("warmup_steps", a.warmup_steps,
+            "number of updates of the linear warm-up; below 1: a fraction of all updates")
+      .flag("warmup_ratio", a.warmup_ratio, "warm-up as a fraction of all updates, if warmup_steps is 0")
       .flag("seed", a.seed, "seed of initial values, dropout and the order of samples")
-      .flag("data_seed", a.data_seed, "seed of the order of samples, if it differs from seed")
-      .flag("full_determinism", a.full_determinism, "the same bits for every mesh of data and fsdp axes");
+      .flag("data_seed", a.data_seed, "seed of the order of samples [that of seed]")
+      .flag("full_determinism", a.full_determinism,
+            "train with the same bits on every mesh of data and fsdp axes over the same ranks");
   parser.group("precision and memory")
-      .flag("bf16", a.bf16, "compute in bfloat16, keep float32 weights")
-      .choice("dtype", a.dtype, {"float32", "float64"}, "type of weights and computation")
+      .flag("bf16", a.bf16, "compute in bfloat16, store weights in float32")
+      .flag("dtype", a.dtype, "type of weights and computation: float32 or float64")
       .flag("gradient_checkpointing", a.gradient_checkpointing,
-            "keep only the inputs of each block for the backward pass")
+            "keep only the inputs of each repeated block for the backward pass, which recomputes the other values")
+      .alias("activation_checkpointing", "gradient_checkpointing")
       .flag("max_memory_per_rank", a.max_memory_per_rank,
-            "recompute as little as possible such that the plan of a rank needs at most this, as in 2GB");
+            "memory of a rank, as in 2GB: the backward pass recomputes values so that the plan of a training step fits "
+            "into it");
 }
 
 void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("mesh and sharding")
-      .flag("mesh", a.mesh, "axes and sizes, as in data=2,model=2; one may be -1: all remaining ranks")
-      .words_or_bare(
-          "fsdp", a.fsdp, "true",
-          "full_shard, shard_grad_op, hybrid_shard or hybrid_shard_zero2; true: full_shard; auto_wrap may follow")
-      .flag("fsdp_config", a.fsdp_config,
-            "JSON or YAML file, or the text of a JSON object, with keys such as fsdp_transformer_layer_cls_to_wrap")
+      .flag("mesh", a.mesh,
+            "axes and sizes, as in data=2,model=2; one size may be -1, which stands for all remaining ranks; default: "
+            "fsdp=-1 with fsdp, else data=-1")
+      .words_or_bare("fsdp", a.fsdp, "true",
+                     "full_shard, shard_grad_op, hybrid_shard or hybrid_shard_zero2; true means full_shard; auto_wrap "
+                     "and offload may follow")
+      .flag(
+          "fsdp_config", a.fsdp_config,
+          "JSON or YAML file, or the text of a JSON object, with options of FSDP such as transformer_layer_cls_to_wrap")
       .flag("fsdp_transformer_layer_cls_to_wrap", a.fsdp_transformer_layer_cls_to_wrap,
-            "classes that become units, joined by commas")
+            "classes that become units, joined by commas; default: the repeated block")
       .flag("fsdp_min_num_params", a.fsdp_min_num_params, "modules of at least this many parameters become units")
-      .flag("config_file", a.accelerate_config, "Accelerate's YAML file: precision, FSDP and sizes of the mesh")
-      .flag("deferred_init", a.deferred_init, "always true: each rank creates only its shards of the parameters")
+      .flag("config_file", a.accelerate_config,
+            "YAML file of accelerate config: precision, FSDP, sizes of the mesh and gradient_accumulation_steps")
+      .flag("deferred_init", a.deferred_init,
+            "always true: each rank creates only its shards of the parameters, at their first use")
       .flag("tensor_parallel", a.tensor_parallel, "axis over which attention heads and MLPs are sharded")
       .flag("expert_parallel", a.expert_parallel,
-            "axis over which the experts of a mixture and the rows of batches are sharded")
+            "axis over which the experts of a mixture are sharded; it also shards the rows of batches")
       .words_or_bare("auto_shard", a.auto_shard, "cpu-node",
-                     "find the fastest mesh and sharding; the value is a machine: cpu-node, tpu-v4, uniform or a "
-                     "profile of tessera calibrate")
-      .flag("dry_run", a.dry_run, "partition and plan for the mesh, print memory and collectives, do not train")
+                     "train with the mesh and the sharding that tessera plan finds for the ranks of the job; the value "
+                     "is the machine: cpu-node, tpu-v4, uniform or a profile of tessera calibrate")
+      .flag("dry_run", a.dry_run,
+            "partition and plan a step for the mesh, print its memory, FLOPs and collectives, and do not train")
       .flag("virtual_ranks", a.virtual_ranks, "run this many ranks as threads of this process (also --num_cores)")
       .alias("num_cores", "virtual_ranks");
 }
@@ -121,55 +150,66 @@ void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
 void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("evaluation and checkpoints")
       .flag("output_dir", a.output_dir, "folder for checkpoints, the trained model and trainer_state.json")
-      .flag("overwrite_output_dir", a.overwrite_output_dir, "write into output_dir even if it holds a run")
+      .flag("overwrite_output_dir", a.overwrite_output_dir,
+            "train into output_dir even if it contains a run or a model")
       .choice("save_strategy", a.save_strategy, {"no", "steps", "epoch", "best"},
-              "when to write output_dir/checkpoint-N")
+              "when to write a checkpoint output_dir/checkpoint-N; best: after an evaluation with a better metric than "
+              "all before")
       .flag("save_steps", a.save_steps, "updates between two checkpoints; below 1: a fraction of all updates")
-      .flag("save_total_limit", a.save_total_limit, "keep only this many newest checkpoints [all]")
-      .flag("save_only_model", a.save_only_model, "checkpoints without optimizer state, which cannot be resumed")
+      .flag("save_total_limit", a.save_total_limit,
+            "keep only this many checkpoints, the newest ones; the best one is never deleted [all]")
+      .flag("save_only_model", a.save_only_model,
+            "write checkpoints without the state of the optimizer and the run; a run cannot be resumed from them")
       .choice("eval_strategy", a.eval_strategy, {"no", "steps", "epoch"}, "when to evaluate during the training")
       .alias("evaluation_strategy", "eval_strategy")
-      .flag("eval_steps", a.eval_steps, "updates between two evaluations, or a fraction of all [logging_steps]")
-      .flag("eval_delay", a.eval_delay, "updates (with epoch: epochs) before the first evaluation")
-      .flag("eval_on_start", a.eval_on_start, "evaluate before the first update")
+      .flag("eval_steps", a.eval_steps,
+            "updates between two evaluations; below 1: a fraction of all updates [logging_steps]")
+      .flag("eval_delay", a.eval_delay, "updates (with --eval_strategy epoch: epochs) before the first evaluation")
+      .flag("eval_on_start", a.eval_on_start, "evaluate before the first update of a new run")
       .flag("load_best_model_at_end", a.load_best_model_at_end,
-            "after the training, load the model of the best checkpoint")
+            "after the training, load the model of the checkpoint with the best metric")
       .choice("metric_for_best_model", a.metric_for_best_model, metric_choices(a.program),
-              "the metric that selects the best model [loss]")
+              "metric of the held-out data that determines the best checkpoint [loss]")
       .flag("greater_is_better", a.greater_is_better,
-            "the best model has the greatest value of the metric; default: true for accuracy and the metrics of GLUE")
+            "the best checkpoint is the one with the greatest value of the metric; default: true for accuracy and the "
+            "metrics of GLUE, otherwise false")
       .flag("early_stopping_patience", a.early_stopping_patience,
-            "end the training after this many consecutive evaluations without progress [never]")
-      .flag("early_stopping_threshold", a.early_stopping_threshold, "how much better a metric must be to be progress")
+            "end the training after this many consecutive evaluations without a better metric [never]")
+      .flag("early_stopping_threshold", a.early_stopping_threshold,
+            "a metric is better only if it improves on the best one by more than this")
       .text_or_bare("resume_from_checkpoint", a.resume_from_checkpoint, "true",
-                    "continue the run of this checkpoint; true: of the newest one in output_dir that is not damaged")
-      .flag("ignore_data_skip", a.ignore_data_skip, "a continued run begins with the first sample of the data again")
+                    "resume the run of this checkpoint; true: of the newest checkpoint in output_dir that is not "
+                    "damaged; false: start a new run")
+      .flag("ignore_data_skip", a.ignore_data_skip, "a resumed run begins with the first sample of the data again")
       .flag("do_train", a.do_train, "train")
       .flag("do_eval", a.do_eval, "evaluate on the held-out data at the end");
 }
 
 void add_log_flags(TrainingArguments& a, ArgumentParser& parser) {
   parser.group("log")
-      .choice("logging_strategy", a.logging_strategy, {"no", "steps", "epoch"}, "when to write an entry of the log")
-      .flag("logging_steps", a.logging_steps, "updates between two entries of the log, or a fraction of all")
-      .flag("logging_first_step", a.logging_first_step, "log the first update too")
+      .choice("logging_strategy", a.logging_strategy, {"no", "steps", "epoch"}, "when to write a log line")
+      .flag("logging_steps", a.logging_steps, "updates between two log lines; below 1: a fraction of all updates")
+      .flag("logging_first_step", a.logging_first_step, "also log the first update")
       .choice("logging_format", a.logging_format, {"short", "mmf"},
-              "form of the log's lines: short, or with mmf's fields")
-      .flag("logging_dir", a.logging_dir, "folder of log.jsonl and the other files of --report_to")
+              "form of log lines: short, or mmf with the fields of mmf")
+      .flag("logging_dir", a.logging_dir, "folder of the files of report_to")
       .words_or_bare("report_to", a.report_to, "all",
-                     "jsonl, csv, tensorboard: files in logging_dir; all or none [jsonl]")
-      .flag("run_name", a.run_name, "folder of TensorBoard's files in logging_dir, and mmf's experiment")
-      .flag("include_num_input_tokens_seen", a.include_num_input_tokens_seen, "log the number of tokens so far")
-      .flag("disable_tqdm", a.disable_tqdm, "no progress bar, only the log's lines")
+                     "files in logging_dir: jsonl, csv, tensorboard, several of these words, all or none [jsonl]")
+      .flag("run_name", a.run_name,
+            "folder of TensorBoard's files in logging_dir, and experiment in the log lines of mmf")
+      .flag("include_num_input_tokens_seen", a.include_num_input_tokens_seen,
+            "log the number of tokens trained on so far")
+      .also_true(counted_tokens(a.program))
+      .flag("disable_tqdm", a.disable_tqdm, "no progress bar, only log lines")
       .flag("tpu_metrics_debug", a.tpu_metrics_debug, "print the metrics with each entry of the log")
-      .words_or_bare("debug", a.debug, "", "tpu_metrics_debug: the same as the flag of this name")
+      .words_or_bare("debug", a.debug, "", "tpu_metrics_debug: the same as --tpu_metrics_debug")
       .flag("overwrite_cache", a.overwrite_cache,
             a.program == TrainingProgram::kClm || a.program == TrainingProgram::kMlm
                 ? "tokenize the text again, and replace its tokens in cache_dir"
-                : "no effect: nothing is cached");
+                : "no effect: this program keeps no tokens");
   if (a.program != TrainingProgram::kClm) return;
-  parser.flag("sample_prompt", a.sample_prompt, "beginning of the sample that is printed at the end")
-      .flag("sample_tokens", a.sample_tokens, "tokens to sample at the end; 0: none");
+  parser.flag("sample_prompt", a.sample_prompt, "beginning of the text that is generated at the end")
+      .flag("sample_tokens", a.sample_tokens, "number of tokens to generate at the end; 0: none");
 }
 
 }  // namespace
@@ -249,6 +289,11 @@ std::string TrainingArguments::config_file() const {
   return is_folder ? name + "/config.json" : name;
 }
 
+std::string TrainingArguments::mesh_or_default() const {
+  if (!mesh.empty()) return mesh;
+  return parse_fsdp_mode(fsdp).enabled ? "fsdp=-1" : "data=-1";
+}
+
 std::string TrainingArguments::fsdp_config_file() const { return fsdp_config.starts_with('{') ? "" : fsdp_config; }
 
 std::int64_t TrainingArguments::micro_batch_rows(std::int64_t data_shards) const {
@@ -278,10 +323,29 @@ std::int64_t TrainingArguments::warmup_count(std::int64_t total_steps) const {
 namespace {
 
 // A token file records its tokenizer. `bytes` is the default of the flag, so only here is it known that a user gave it.
-void check_file_of_bytes(const std::string& train_file) {
-  if (!data::TokenFile::is_token_file(train_file)) return;
-  const std::string written = data::TokenFile::open(train_file).info().tokenizer;
-  require(written == "bytes", "--tokenizer_name bytes: {} was written with the tokenizer {}", train_file, written);
+void check_file_of_bytes(const std::string& file) {
+  if (!data::TokenFile::is_token_file(file)) return;
+  const std::string written = reading_file([&] { return data::TokenFile::open(file).info().tokenizer; });
+  require(written == "bytes", "--tokenizer_name bytes: {} was written with the tokenizer {}", file, written);
+}
+
+// Sets what follows from the flags and their files, and checks the arguments.
+void complete_arguments(TrainingArguments& arguments, const ArgumentParser& parser) {
+  // Python writes True and False.
+  if (arguments.resume_from_checkpoint == "True") arguments.resume_from_checkpoint = "true";
+  if (arguments.resume_from_checkpoint == "False" || arguments.resume_from_checkpoint == "false")
+    arguments.resume_from_checkpoint.clear();
+  arguments.has_overrides = parser.has_overrides();
+  settle_arguments(arguments, parser);
+  find_named_models(arguments);
+  arguments.greater_is_better_is_given = parser.was_given("greater_is_better");
+  arguments.tokenizer_is_given = parser.was_given("tokenizer_name");
+  if (!arguments.tokenizer_is_given)
+    use_tokenizer_of_model(arguments);
+  else if (arguments.tokenizer_name == "bytes")
+    check_file_of_bytes(arguments.train_file.empty() ? arguments.validation_file : arguments.train_file);
+  if (!arguments.greater_is_better_is_given) arguments.derived_flags.emplace_back("greater_is_better");
+  arguments.check();
 }
 
 }  // namespace
@@ -296,21 +360,7 @@ std::optional<TrainingArguments> parse_training_arguments(int argc, const char* 
     std::fputs(parser.help().c_str(), stdout);
     return std::nullopt;
   }
-  // Python writes True and False.
-  if (arguments.resume_from_checkpoint == "True") arguments.resume_from_checkpoint = "true";
-  if (arguments.resume_from_checkpoint == "False" || arguments.resume_from_checkpoint == "false")
-    arguments.resume_from_checkpoint.clear();
-  arguments.has_overrides = parser.has_overrides();
-  settle_arguments(arguments, parser);
-  find_named_models(arguments);
-  arguments.greater_is_better_is_given = parser.was_given("greater_is_better");
-  arguments.tokenizer_is_given = parser.was_given("tokenizer_name");
-  if (!arguments.tokenizer_is_given)
-    use_tokenizer_of_model(arguments);
-  else if (arguments.tokenizer_name == "bytes")
-    check_file_of_bytes(arguments.train_file);
-  if (!arguments.greater_is_better_is_given) arguments.derived_flags.emplace_back("greater_is_better");
-  arguments.check();
+  read_option("", [&] { complete_arguments(arguments, parser); });
   return arguments;
 }
 

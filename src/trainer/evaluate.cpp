@@ -119,7 +119,7 @@ bool wants_greater(const TrainingArguments& arguments) {
 double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics) {
   const std::string& name = arguments.metric_for_best_model;
   const std::optional<double> metric = metrics.find(name);
-  require(metric.has_value(), "--metric_for_best_model {}: the evaluation has loss{}", name, [&] {
+  require(metric.has_value(), "--metric_for_best_model {}: the metrics of the evaluation are loss{}", name, [&] {
     std::string known;
     for (const auto& [other, value] : metrics.others) known += ", " + other;
     return known;

@@ -31,7 +31,8 @@ FsdpMode parse_fsdp_mode(const std::string& text) {
   const auto strategies =
       std::count_if(kKnown.begin(), kKnown.begin() + 4, [&](const std::string& s) { return has(s.c_str()); });
   require(strategies == 1,
-          "--fsdp: exactly one of full_shard, shard_grad_op, hybrid_shard and hybrid_shard_zero2, got \"{}\"", text);
+          "--fsdp: give exactly one of full_shard, shard_grad_op, hybrid_shard and hybrid_shard_zero2, got \"{}\"",
+          text);
   return {.enabled = true,
           .reshard_after_forward = has("full_shard") || has("hybrid_shard"),
           .hybrid = has("hybrid_shard") || has("hybrid_shard_zero2"),
@@ -239,8 +240,8 @@ void read_size(const JsonObject& json, const std::string& key, std::string_view 
     json.read(key, size);
     require(size >= 1 || size == -1, "{}: {} must be at least 1, or -1 for the remaining ranks, got {}", json.origin(),
             key, size);
-    require(size == 1 || *row.axis != '\0', "{}: {}: sequences are not sharded by this key; use tp_size", json.origin(),
-            key);
+    require(size == 1 || *row.axis != '\0', "{}: {} must be 1, because no key shards sequences; use tp_size",
+            json.origin(), key);
     if (size != 1) config.axes.emplace_back(row.axis, size);
   }
 }

@@ -6,6 +6,7 @@
 #include "plan/batch_size.h"
 #include "plan/dry_run.h"
 #include "plan/memory_budget.h"
+#include "run/log_files.h"
 #include "run/output_folder.h"
 #include "tasks/tasks.h"
 #include "tessera/base/error.h"
@@ -22,12 +23,13 @@ std::unique_ptr<Task> make_task(const TrainingArguments& arguments) {
     case TrainingProgram::kImages: return make_image_task(arguments);
     case TrainingProgram::kModel: break;  // only its Trainer has the model
   }
-  fail("no training program: the model and the data sets of a Trainer are not arguments");
+  fail("the arguments of a Trainer are not those of a training program, because they name no model and no data sets");
 }
 
 int run_task(TrainingArguments arguments) {
   if (arguments.dry_run) return dry_run(std::move(arguments));
   const OutputFolder output(arguments);  // before a checkpoint is read, because it may restore some
+  check_log_files(arguments);
   if (arguments.auto_find_batch_size) arguments = with_largest_batch(std::move(arguments));
   if (!arguments.max_memory_per_rank.empty()) arguments = within_memory(std::move(arguments));
   const std::unique_ptr<Task> task = make_task(arguments);

@@ -18,30 +18,19 @@
 namespace tessera::trainer {
 
 Mesh mesh_of(const TrainingArguments& arguments) {
-  const std::string standard = parse_fsdp_mode(arguments.fsdp).enabled ? "fsdp=-1" : "data=-1";
+  const std::string text = arguments.mesh_or_default();
   if (!arguments.dry_run) {
     try {
-      return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
+      return Mesh::parse(text, device_count());
     } catch (Error& error) {  // about the number of ranks: check() has already checked the text
       throw error.prefix("--mesh: ")
           .note("  mpirun -np N and --virtual_ranks N create N ranks; --dry_run plans for any mesh without them");
     }
   }
-  const bool is_open = arguments.mesh.empty() || arguments.mesh.find("=-1") != std::string::npos;
-  Mesh mesh = Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, is_open ? device_count() : 0);
+  const bool is_open = text.find("=-1") != std::string::npos;
+  Mesh mesh = Mesh::parse(text, is_open ? device_count() : 0);
   plan_for_devices(mesh.device_count());
   return mesh;
-}
-
-void check_axis(const TrainingArguments& arguments, const Mesh& mesh, const char* flag, const std::string& axis,
-                const char* example) {
-  try {
-    (void)mesh.axis_index(axis);
-  } catch (Error& error) {
-    if (arguments.mesh.empty())
-      error.note(fmt::format("  the mesh is the default; --mesh {} has such an axis", example));
-    throw error.prefix(fmt::format("{}: ", flag));
-  }
 }
 
 namespace {
@@ -78,10 +67,7 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   const auto dtype = compute_dtype(arguments, config);
   out.compute_dtype = dtype;
   if (dtype) out.network->set_compute_dtype(*dtype);
-  if (!arguments.tensor_parallel.empty()) {
-    check_axis(arguments, out.mesh, "--tensor_parallel", arguments.tensor_parallel, "data=-1,model=2");
-    out.network->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
-  }
+  if (!arguments.tensor_parallel.empty()) out.network->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
   if (arguments.full_determinism) reduce_gradients_at_once(*out.network);
   if (!mode.enabled) return;
   FsdpOptions options;

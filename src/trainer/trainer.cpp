@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "run/log_files.h"
 #include "run/output_folder.h"
 #include "tasks/model_task.h"
 #include "tessera/base/error.h"
@@ -26,6 +27,7 @@ struct Trainer::Owned {
     std::string problem;
     try {
       out = std::make_unique<OutputFolder>(given);
+      check_log_files(given);
     } catch (const std::exception& error) {  // also of std::filesystem
       problem = error.what();
     }

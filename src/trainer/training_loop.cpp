@@ -333,10 +333,11 @@ void Trainer::Run::save_run() {
   saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
 }
 
-// Not with several ranks: the others may be in another collective, and would wait for this rank. An error that all ranks
-// find together has completed the save before.
+// With several ranks, the others may be in another collective, and would wait for this rank: then ~CheckpointWriter completes the
+// save. An error that all ranks find together has completed it before.
 void Trainer::Run::finish_save_after_error() {
-  if (joined_world()->size() > 1 || drops_save_) return;
+  if (drops_save_) return saver_.drop();
+  if (joined_world()->size() > 1) return;
   try {
     best_.finish();
   } catch (const std::exception& error) {
@@ -360,8 +361,9 @@ void Trainer::Run::resume() {
   if (!resumed_from_.empty()) {
     if (is_master_ && arguments_.do_train) warn_of_changed_flags(arguments_, resumed_from_);
     if (is_master_ && state_.train_batch_size != rows_)
-      log_warning("the run had batches of {0} rows, now they have {1}; --global_batch_size {0} continues it as it was",
-                  state_.train_batch_size, rows_);
+      log_warning(
+          "the run had batches of {0} rows, now they have {1}; to keep the old batches, give --global_batch_size {0}",
+          state_.train_batch_size, rows_);
     epochs_before_ = arguments_.ignore_data_skip ? state_.epoch : run.epochs_before;
     if (!arguments_.ignore_data_skip) loader_.seek(run.samples);
     evaluation_due_ = run.evaluation_due && arguments_.eval_strategy != "no";

@@ -95,6 +95,7 @@ TEST(ArgumentParser, AnOverrideCountsMoreThanItsFlag) {
   const auto error = [&](std::vector<std::string> arguments) { return error_of([&] { s.parser.parse(arguments); }); };
   EXPECT_EQ(error({"training.max_update=7"}),
             "unknown override training.max_update; did you mean \"training.max_updates\"?");
+  EXPECT_EQ(error({"training.devise=xla"}), "unknown override training.devise; did you mean \"training.device\"?");
   EXPECT_EQ(error({"training.max_updates=x"}), "--max_steps takes an integer, got \"x\"");
   EXPECT_EQ(error({"max_steps=2"}),
             "unexpected argument \"max_steps=2\": an option starts with --, and a value follows its option");
@@ -160,6 +161,25 @@ TEST(ArgumentParser, SeveralWordsMayFollowAFlagOfWords) {
   EXPECT_TRUE(parser.was_given("optim"));
   EXPECT_TRUE(parser.parse({"--fsdp"}));
   EXPECT_EQ(fsdp, "true");
+  bool fast = true;
+  parser.flag("fast", fast, "").alias("quick", "fast");
+  EXPECT_TRUE(parser.parse({"--quick", "false"}));
+  EXPECT_FALSE(fast);
+}
+
+TEST(ArgumentParser, FurtherWordsMaySetABool) {
+  bool counts = false, other = false;
+  ArgumentParser parser("train", "");
+  parser.flag("counts", counts, "").also_true({"all", "some"}).flag("other", other, "");
+  EXPECT_TRUE(parser.parse({"--counts", "some", "--other"}));
+  EXPECT_TRUE(counts && other);
+  EXPECT_TRUE(parser.parse({"--counts", "no"}));
+  EXPECT_FALSE(counts);
+  EXPECT_EQ(error_of([&] {
+              parser.parse({"--counts", "each"});
+            }),
+            "--counts takes all, some, true or false, got \"each\"");
+  EXPECT_EQ(error_of([&] { parser.parse({"--other", "all"}); }), "--other takes true or false, got \"all\"");
 }
 
 TEST(ArgumentParser, FlagsOfOtherProgramsAreNotedOrNamedInOneError) {

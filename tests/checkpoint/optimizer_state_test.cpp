@@ -100,7 +100,8 @@ TEST_P(OptimizerCheckpoints, AnotherMeshContinuesTheRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Names, OptimizerCheckpoints,
-                         ::testing::ValuesIn(testing::cases_of<const char*>({"adafactor", "muon", "adam", "sgd"})),
+                         ::testing::ValuesIn(testing::cases_of<const char*>({"adafactor", "muon", "adam", "sgd",
+                                                                             "nadam"})),
                          [](const auto& info) { return std::string(info.param); });
 
 // State in bf16 is rounded with random numbers, which continue too.

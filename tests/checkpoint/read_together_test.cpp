@@ -140,7 +140,7 @@ TEST(ReadTogether, DamageIsReportedOnAllRanks) {
   on_ranks(3, [&](int) {
     const StateDict state = numbered(one, DType::kF64, one.loaded_mesh, one.loaded, 0);
     const std::string error = testing::error_of([&] { load_checkpoint(saved, {{"model", state}}); });
-    EXPECT_NE(error.find(file + ": the bytes"), std::string::npos) << error;
+    EXPECT_NE(error.find(file + ": damaged: the bytes"), std::string::npos) << error;
     EXPECT_EQ(error.find(saved + " is damaged: "), 0U) << error;
   });
 }

@@ -268,7 +268,7 @@ TEST_F(OddCheckpoints, AMissingManifestIsToldInOneSentence) {
   EXPECT_TRUE(load_newest_checkpoint(folder_.file(""), run_.states()));
   const std::string warnings = ::testing::internal::GetCapturedStderr();
   const std::string expected = path(2) + " is not a complete checkpoint: it contains no manifest.json";
-  EXPECT_NE(warnings.find(expected + "; the checkpoint before it is tried"), std::string::npos) << warnings;
+  EXPECT_NE(warnings.find(expected + "; the next older checkpoint is tried"), std::string::npos) << warnings;
   EXPECT_EQ(warnings.find("is not a checkpoint"), std::string::npos) << warnings;
   EXPECT_EQ(damage_of(path(2)), expected);
 }

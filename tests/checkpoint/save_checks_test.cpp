@@ -46,14 +46,14 @@ struct BadName {
 TEST(CheckpointNames, ThoseThatCannotBeLoadedAreRefused) {
   const FreshRank rank;
   const TemporaryFolder folder;
-  const BadName bad[] = {
-      {"model/ema", "x", "d",
-       "the name of a group must not be empty or contain a slash, which ends it in the files; got \"model/ema\""},
-      {"", "x", "d", "the name of a group must not be empty"},
-      {"a\xff", "x", "d", "the name of a group must be UTF-8, got \"a\\xff\""},
-      {"model", "w\xff\xfe", "d", "the name of a tensor must be UTF-8, got \"w\\xff\\xfe\""},
-      {"model", "x", "manifest", "a document cannot be named manifest"},
-      {"model", "x", "../escaped", "the document \"../escaped\" is written to a file of its name"}};
+  const BadName bad[] = {{"model/ema", "x", "d",
+                          "the name of a group must not be empty or contain a slash, because a slash ends the name in "
+                          "the files; got \"model/ema\""},
+                         {"", "x", "d", "the name of a group must not be empty"},
+                         {"a\xff", "x", "d", "the name of a group must be UTF-8, got \"a\\xff\""},
+                         {"model", "w\xff\xfe", "d", "the name of a tensor must be UTF-8, got \"w\\xff\\xfe\""},
+                         {"model", "x", "manifest", "a document cannot be named manifest"},
+                         {"model", "x", "../escaped", "the document \"../escaped\" is written to a file of its name"}};
   for (const BadName& one : bad) {
     const CheckpointContent content{.states = {{one.group, state_with(one.tensor, 1)}},
                                     .documents = {{one.document, JsonObject()}}};

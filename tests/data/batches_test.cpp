@@ -94,7 +94,7 @@ TEST(SampleOrder, MayDropTheShortBatch) {
   EXPECT_EQ(order.batches_per_epoch(), 2);
   for (int step = 0; step < 5; ++step) EXPECT_EQ(order.next().size(), 4U);
   EXPECT_EQ(error_of([] { SampleOrder(3, {.global_batch_size = 4, .drop_last = true}); }),
-            "3 samples do not fill a batch of 4, and short batches are dropped");
+            "3 samples do not fill a batch of 4, and drop_last drops batches with too few samples");
   EXPECT_EQ(error_of([] { SampleOrder(0, {}); }), "the data contains no sample: it is shorter than one block");
 }
 

@@ -126,8 +126,10 @@ TEST(Glue, ErrorsNameTheMistake) {
             "sentence1, label");
   // The line of the file, also after a row that is skipped and a blank line.
   EXPECT_EQ(error("wnli", "sentence1\tsentence2\tlabel\na\tb\t0\na\n\na\tb\t2\n"),
-            "t.tsv, line 5: the label \"2\" is not one of not_entailment, entailment, or their numbers from 0");
-  const std::string cola = "the label \"label\" is not one of unacceptable, acceptable, or their numbers from 0";
+            "t.tsv, line 5: the label \"2\" is not one of not_entailment, entailment, nor one of their numbers, which "
+            "begin with 0");
+  const std::string cola =
+      "the label \"label\" is not one of unacceptable, acceptable, nor one of their numbers, which begin with 0";
   EXPECT_EQ(error("cola", "source\tlabel\tannotation\tsentence\na\t1\t\tb\n"),
             "t.tsv, line 1: " + cola + "; files of the GLUE task cola have no header line");
   EXPECT_EQ(error("cola", "a\t1\t\tb\na\tlabel\t\tb\n"), "t.tsv, line 2: " + cola);

@@ -168,7 +168,7 @@ TEST(Loader, WrongOptionsAreErrors) {
   EXPECT_EQ(error({.prefetch_factor = 0}), "prefetch_factor must be at least 1, got 0");
   EXPECT_EQ(error({.batch_size = 0}), "the global batch size must be at least 1, got 0");
   EXPECT_EQ(error({.batch_size = 6, .drop_last = true}),
-            "5 samples do not fill a batch of 6, and short batches are dropped");
+            "5 samples do not fill a batch of 6, and drop_last drops batches with too few samples");
   const Mesh mesh({{"data", 1}});
   EXPECT_EQ(error({.mesh = mesh, .input_sharding = PartitionSpec{{}, {}, "data"}}),
             "input_sharding {-,-,data}: the array \"x\" has only 2 dims");

@@ -21,6 +21,8 @@ using ::tessera::testing::error_of;
 using ::tessera::testing::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
+constexpr const char* kNamedBy = "; --text_column_name (of tessera tokenize: --text-column) names that of the text";
+
 TEST(TextFiles, PartsOfALongTextGiveTheTokensOfTheText) {
   const TemporaryFolder folder;
   std::string text;
@@ -32,7 +34,7 @@ TEST(TextFiles, PartsOfALongTextGiveTheTokensOfTheText) {
   const auto tokenizer = BpeTokenizer::train(text.substr(0, 4000), 300);
   Ids tokens;
   int parts = 0;
-  read_documents({folder.file("long.txt"), false}, "text", [&](std::string_view part, bool ends) {
+  read_documents({folder.file("long.txt")}, "text", [&](std::string_view part, bool ends) {
     const Ids more = tokenizer.encode(part);
     tokens.insert(tokens.end(), more.begin(), more.end());
     ++parts;
@@ -56,10 +58,10 @@ TEST(TextFiles, FoldersAndLines) {
     });
   EXPECT_EQ(documents, (std::vector<std::string>{"one", "two\n", "last", ""}));
   write_file(folder.file("bad.jsonl"), "{\"text\": \"one\"}\n{\"txt\": 1}\n");
-  const TextInput bad{folder.file("bad.jsonl"), true};
+  const TextInput bad{folder.file("bad.jsonl"), TextForm::kJsonLines};
   const auto ignore = [](std::string_view, bool) {};
   EXPECT_EQ(error_of([&] { read_documents(bad, "text", ignore); }),
-            bad.path + ", line 2: has no key \"text\"; did you mean \"txt\"?");
+            bad.path + ", line 2: has no column \"text\"; the columns are txt" + kNamedBy);
   EXPECT_NE(error_of([&] { find_texts({folder.file("nothing")}); }).find("No such file"), std::string::npos);
   std::filesystem::create_directory(folder.file("empty"));
   EXPECT_EQ(error_of([&] { find_texts({folder.file("empty")}); }),
@@ -84,7 +86,7 @@ TEST(TextFiles, WhatIsNoTextIsRefusedWithAdvice) {
   const auto refused = [&](const std::string& name, std::string_view content) {
     const std::string path = folder.write(name, content);
     const std::string error = error_of([&] { (void)read_text_file(path); });
-    EXPECT_EQ(error_of([&] { (void)read_all_documents({{path, false}}, "text"); }), error);
+    EXPECT_EQ(error_of([&] { (void)read_all_documents({{path}}, "text"); }), error);
     EXPECT_TRUE(error.starts_with(path + ": is ")) << error;
     return error.substr(std::min(error.size(), path.size() + 2));
   };
@@ -101,19 +103,79 @@ TEST(TextFiles, WhatIsNoTextIsRefusedWithAdvice) {
             "is a Parquet file, not a text; write its texts as JSON Lines (.jsonl), each as {\"text\": \"…\"}");
   EXPECT_EQ(refused("t.tokens", "tsrtoken and so on"),
             "is a token file, not a text; give the text from which it was made; only run_clm reads token files");
+  EXPECT_EQ(refused("t.arrow", "ARROW1 and so on"),
+            "is an Arrow file, not a text; write its texts as JSON Lines (.jsonl), each as {\"text\": \"…\"}");
+  const std::string binary("ab\0c", 4);
+  EXPECT_EQ(
+      refused("t.weights", binary),
+      "is binary (byte 2 is 0), not a text; give a text in UTF-8, JSON Lines (.jsonl) or CSV (.csv); to read it as a "
+      "text, give it the suffix .txt");
+  EXPECT_EQ(read_text_file(folder.write("zero.txt", binary)), binary);
   EXPECT_EQ(read_text_file(folder.write("good.txt", "PK, PAR and tsr are letters")), "PK, PAR and tsr are letters");
 }
 
-TEST(TextFiles, TablesAreRefusedByTheirSuffix) {
+TEST(TextFiles, TablesWithTabsAreRefusedByTheirSuffix) {
   const TemporaryFolder folder;
-  for (const char* name : {"a.csv", "a.TSV"}) {
-    const std::string path = folder.write(name, "text\none\n");
-    const std::string expected = path +
-                                 ": a table, not a text; write its texts as JSON Lines (.jsonl), each as {\"text\": "
-                                 "\"…\"}; to read the table as one text, give it the suffix .txt";
-    EXPECT_EQ(error_of([&] { (void)find_texts({path}); }), expected);
-    EXPECT_EQ(error_of([&] { (void)read_text_file(path); }), expected);
-  }
+  const std::string path = folder.write("a.TSV", "text\none\n");
+  const std::string expected = path +
+                               ": a table, not a text; write it as CSV (.csv), or its texts as JSON Lines (.jsonl), "
+                               "each as {\"text\": \"…\"}; to "
+                               "read the table as one text, give it the suffix .txt";
+  EXPECT_EQ(error_of([&] { (void)find_texts({path}); }), expected);
+  EXPECT_EQ(error_of([&] { (void)read_text_file(path); }), expected);
+}
+
+TEST(TextFiles, RowsOfCsvAreDocuments) {
+  const TemporaryFolder folder;
+  const std::string table =
+      "\xef\xbb\xbf"
+      "\"id\",text,more\r\n"
+      "1,one two,a\r\n"
+      "\r\n"
+      "2,\"three, \"\"four\"\"\r\nfive\",\r\n"
+      "3,,c\n"
+      "4,a \"plain\" one,\"\"";
+  const auto inputs = find_texts({folder.write("a.CSV", table)});
+  EXPECT_EQ(columns_of(inputs.front()), (std::vector<std::string>{"id", "text", "more"}));
+  EXPECT_EQ(read_all_documents(inputs, "text"),
+            (std::vector<std::string>{"one two", "three, \"four\"\r\nfive", "a \"plain\" one"}));
+  EXPECT_EQ(read_all_documents(inputs, "id"), (std::vector<std::string>{"1", "2", "3", "4"}));
+  EXPECT_EQ(read_all_documents(inputs, "more"), (std::vector<std::string>{"a", "c"}));
+  const auto error = [&](const std::string& content, const std::string& column) {
+    const std::string path = folder.write("bad.csv", content);
+    const std::string text = error_of([&] { (void)read_all_documents(find_texts({path}), column); });
+    EXPECT_TRUE(text.starts_with(path)) << text;
+    return text.substr(std::min(text.size(), path.size()));
+  };
+  EXPECT_EQ(error("id,body\n1,a\n", "text"),
+            std::string(": has no column \"text\"; the columns are id, body") + kNamedBy);
+  EXPECT_EQ(error("id,id\n1,a\n", "id"), ": has two columns \"id\"");
+  EXPECT_EQ(
+      error("id,text\n1,\"a\nb\"\n2,c,d\n", "text"),
+      ", line 4: has 3 fields, but the first row has 2; a field with commas or line breaks must be between quotation "
+      "marks");
+  EXPECT_EQ(error("text\n\"a\"b\n", "text"),
+            ", line 2: text after the closing quotation mark of a field; a quotation mark in a field is doubled");
+  EXPECT_EQ(error("text\na\n\"b\nc\n", "text"), ", line 3: a quotation mark is not closed");
+}
+
+// As in Hugging Face's run_clm.
+TEST(TextFiles, TheColumnOfTheTextsIsCalledTextOrIsTheFirstOne) {
+  const TemporaryFolder folder;
+  const std::string with_text = folder.write("a.jsonl", "\n{\"id\": 1, \"text\": \"a\"}\n");
+  const std::string without = folder.write("b.json", "{\"content\": \"a\", \"id\": 1}\n{\"text\": \"b\"}\n");
+  const std::string csv = folder.write("c.csv", "body,id\na,1\n");
+  const std::string text = folder.write("d.txt", "{\"content\": \"a\"}");
+  const std::string empty = folder.write("e.jsonl", "\n \n");
+  const auto column = [](const std::vector<std::string>& paths) { return default_text_column(find_texts(paths)); };
+  EXPECT_EQ(column({with_text, without}), "text");
+  EXPECT_EQ(column({without, with_text}), "content") << "the first file decides";
+  EXPECT_EQ(column({text, empty, csv}), "body");
+  EXPECT_EQ(column({text, empty}), "text");
+  const std::string numbers = folder.write("numbers.jsonl", "{\"id\": 7, \"content\": \"a\"}\n");
+  const std::string error = error_of([&] { (void)read_all_documents(find_texts({numbers}), column({numbers})); });
+  EXPECT_TRUE(error.starts_with(numbers + ", line 1: id must be a string, got 7")) << error;
+  EXPECT_TRUE(error.ends_with(std::string("\n  the columns are id, content") + kNamedBy)) << error;
 }
 
 // Not only --train_file is a place where a text is read.

@@ -190,7 +190,7 @@ TEST(TokenFile, DamageIsNamed) {
   EXPECT_EQ(error_after(set(0, 'x'), false), "not a token file; `tessera tokenize` writes them");
   EXPECT_EQ(error_after(set(8, 2), false), "token file of version 2; this build reads version 1");
   EXPECT_NE(error_after(set(16, 9), false).find("the header is damaged"), std::string::npos);
-  EXPECT_EQ(error_after(set(12, 3), true), "tokens of 3 bytes; 2 and 4 are possible");
+  EXPECT_EQ(error_after(set(12, 3), true), "its tokens have 3 bytes each; they must have 2 or 4");
   EXPECT_EQ(error_after(set(22, 1), true), "truncated: 160 bytes instead of 562949953421472");
   EXPECT_EQ(error_after(set(23, '\xff'), true).substr(0, 20), "18374686479671623688");
   EXPECT_EQ(error_after(set(129, 1), false),

@@ -32,6 +32,22 @@ TEST(Tsv, FilesMayLackAHeaderOrFields) {
   EXPECT_EQ(table.lines, (std::vector<std::int64_t>{1, 3}));
 }
 
+TEST(Tsv, ATableMayBeCsv) {
+  const ::tessera::testing::TemporaryFolder folder;
+  const TsvTable table = read_table(folder.write("t.csv", "sentence,label\n\"a, b\tc\",1\n\nd,0\n"));
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"sentence", "label"}));
+  EXPECT_EQ(table.rows, (std::vector<std::vector<std::string>>{{"a, b\tc", "1"}, {"d", "0"}}));
+  EXPECT_EQ(table.lines, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(read_table(folder.write("t.tsv", "a,b\tlabel\n1,2\t0\n")).columns,
+            (std::vector<std::string>{"a,b", "label"}));
+  const std::string lines = folder.write("t.json", "{\"sentence\": \"a\", \"label\": 1}\n");
+  EXPECT_EQ(
+      error_of([&] { (void)read_table(lines); }),
+      lines + ": JSON Lines are not read as a table; write it with tabs between the columns (.tsv), or as CSV (.csv)");
+  const std::string empty = folder.write("e.csv", "\n");
+  EXPECT_EQ(error_of([&] { (void)read_table(empty); }), empty + ": has no header");
+}
+
 TEST(Tsv, ErrorsNameTheLine) {
   EXPECT_NE(
       error_of([] { parse_tsv("a\tb\n1\t2\n3\n", "t.tsv"); }).find("t.tsv, line 3: has 1 fields, but the header has 2"),

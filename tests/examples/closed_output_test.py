@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run whose output cannot be written any more does not lose its training.
 
-    closed_output_test.py RUN_CLM
+    closed_output_test.py RUN_CLM TESSERA MPIEXEC
 """
 import fcntl
 import json
@@ -18,7 +18,8 @@ import termios
 import time
 import unittest
 
-RUN_CLM = str(pathlib.Path(sys.argv[1]).resolve())
+RUN_CLM, TESSERA = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
+MPIEXEC = sys.argv[3]
 MODEL = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 2, "n_positions": 16, "vocab_size": 300}
 
 
@@ -99,4 +100,21 @@ class ClosedOutput(unittest.TestCase):
         self.assertEqual(run.wait(timeout=60), 0)
 
 
-unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    def test_launch_passes_all_output_on_or_ends_with_1(self):
+        launch = [TESSERA, "launch", "--launcher", MPIEXEC, "-np", "1", "--"]
+        training = self.command(1, "--max_steps", "3", "--overwrite_output_dir")
+        for program, expected in ((training, "saved      out: the model"), ([TESSERA, "env"], "\nranks     1 process on 1 node"), (["seq", "40000"], "\n40000\n")):
+            complete = subprocess.run([*launch, *program], cwd=self.folder, capture_output=True, text=True, timeout=100)
+            self.assertEqual(complete.returncode, 0, complete.stderr)
+            self.assertIn(expected, complete.stdout)
+            with open("/dev/full", "w") as full:
+                lost = subprocess.run([*launch, *program], cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+            self.assertEqual(lost.returncode, 1, lost.stderr)
+            self.assertTrue(lost.stderr.endswith("tessera launch: cannot write to standard output: No space left on device\n"), lost.stderr)
+        self.assertIn("model.safetensors", self.names())
+        failing = [*launch, "sh", "-c", "echo text; exit 2"]  # the exit code of the job counts more
+        with open("/dev/full", "w") as full:
+            self.assertEqual(subprocess.run(failing, stdout=full, stderr=subprocess.DEVNULL, timeout=100).returncode, 2)
+
+
+unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -169,7 +169,7 @@ class Glue(unittest.TestCase):
         (folder / "dev.tsv").write_text("\n".join("\t".join(fields) for fields in [header.split(" "), *dev]) + "\n")
         _, result = self.train("stsb", "nan", "--data_dir", "constant", "--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end",
                                "--metric_for_best_model", "pearson")
-        self.assertIn("--load_best_model_at_end: no complete checkpoint has a number as its pearson; the model of the last update is kept", result.stderr)
+        self.assertIn("--load_best_model_at_end: there is no complete checkpoint whose pearson is a number; the model of the last update", result.stderr)
         self.assertNotIn("best model ", result.stdout)
 
     def test_an_evaluation_without_samples_is_reported(self):
@@ -180,7 +180,7 @@ class Glue(unittest.TestCase):
         self.assertIn("no dev.tsv in train_only/RTE: no evaluation\n", result.stdout)
         self.assertNotIn("held out", result.stdout)
         (folder / "short.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\tno label\n\n1\tno label\n")
-        short = "train_only/RTE/short.tsv: contains no sample; 2 rows lack fields of the 4 that the header has: index, sentence1, sentence2, label"
+        short = "train_only/RTE/short.tsv: contains no sample; 2 rows lack some of the 4 fields that the header has: index, sentence1, sentence2, label"
         common = ["--config_name", "bert.json", "--task_name", "rte", "--max_seq_length", 48, "--max_steps", 1]
         given = self.run_glue(*common, "--data_dir", "train_only", "--validation_file", "train_only/RTE/short.tsv", status=1)
         self.assertIn(short, given.stderr)
@@ -264,7 +264,7 @@ class Glue(unittest.TestCase):
         self.assertIn("--data_dir: none of 2 ranks can read nowhere/train.tsv", missing.stderr)
         metric = self.run_glue(*common, "--task_name", "stsb", "--data_dir", "glue_data", "--metric_for_best_model", "accuracy", "--eval_strategy", "epoch",
                                "--save_strategy", "epoch", "--output_dir", "refused", status=2)
-        self.assertEqual(metric.stderr, "run_classification: --metric_for_best_model accuracy: the GLUE task stsb has loss, pearson, spearmanr, "
+        self.assertEqual(metric.stderr, "run_classification: --metric_for_best_model accuracy: the metrics of the GLUE task stsb are loss, pearson, spearmanr, "
                          "combined_score\n")
         shutil.copytree(self.folder / "glue_data/RTE", self.folder / "untested/RTE", ignore=shutil.ignore_patterns("test.tsv"))
         predict = ["--do_predict", "--output_dir", "untested_run"]
@@ -272,7 +272,7 @@ class Glue(unittest.TestCase):
         self.assertIn("--data_dir: ", untested.stderr)
         self.assertIn("untested/RTE/test.tsv: No such file or directory; --do_predict needs the texts whose labels are predicted", untested.stderr)
         given = self.run_glue(*common, "--train_file", "glue_data/RTE/train.tsv", *predict, status=2)
-        self.assertIn("--do_predict needs --test_file: a TSV file with the texts", given.stderr)
+        self.assertIn("--do_predict needs --test_file, a TSV or CSV file with the texts", given.stderr)
         other = self.run_glue(*common, "--task_name", "rte", "--data_dir", "glue_data/CoLA", status=1)
         self.assertIn("there is no column sentence1, which files of the GLUE task rte have; the columns are ", other.stderr)
 

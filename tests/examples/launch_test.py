@@ -52,10 +52,10 @@ class Job:
     """A running `tessera launch`."""
 
     def __init__(self, *arguments, environment=None):
-        self.out = tempfile.TemporaryFile("w+")
-        self.err = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([TESSERA, "launch", "--launcher", MPIEXEC, *map(str, arguments)], stdout=self.out, stderr=self.err,
-                                        start_new_session=True, env={**os.environ, **(environment or {})})
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=FOLDER))
+        with open(self.folder / "out", "w") as out, open(self.folder / "err", "w") as err:  # the job has its own descriptors
+            self.process = subprocess.Popen([TESSERA, "launch", "--launcher", MPIEXEC, *map(str, arguments)], stdout=out, stderr=err,
+                                            start_new_session=True, env={**os.environ, **(environment or {})})
 
     def launcher(self):
         return wait_for(lambda: children(self.process.pid), "mpirun")[0]
@@ -70,20 +70,19 @@ class Job:
 
     def said(self):
         """Standard error so far."""
-        return os.pread(self.err.fileno(), 1 << 20, 0).decode()
+        return (self.folder / "err").read_text()
 
-    def end(self, seconds=60):
+    def end(self, seconds=300):
         """Returns the exit code, standard output and standard error."""
-        code = self.process.wait(seconds)
-        texts = []
-        for file in (self.out, self.err):
-            file.seek(0)
-            texts.append(file.read())
-            file.close()
-        return code, *texts
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            raise AssertionError(f"the job ended with {self.process.wait(60)} only after SIGTERM, sent after {seconds} s: {self.said()}") from None
+        return code, (self.folder / "out").read_text(), self.said()
 
 
-def wait_for(condition, what, seconds=30):
+def wait_for(condition, what, seconds=150):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = condition()
@@ -166,7 +165,7 @@ class LaunchTest(unittest.TestCase):
         (self.folder / "out/trainer_state.json").write_text("{}")
         code, _, err = Job("-np", 1, *self.training()).end()
         self.assertEqual(code, 1, err)
-        self.assertIn("out already holds a run", err)
+        self.assertIn("out already contains a run", err)
         self.assertEqual((self.folder / "out/trainer_state.json").read_text(), "{}")
 
     def test_crash_loops_end_with_the_cause(self):
@@ -381,7 +380,7 @@ class LaunchTest(unittest.TestCase):
                             (["-np", "2", "--min-ranks", "3", "true"], "--min-ranks 3 is more than -np 2"),
                             (["-np", "2", "--max-restart", "3", "true"], 'did you mean "--max-restarts"'),
                             (["-np", "1", "--resume-first", "true"], "--resume-first needs --checkpoints DIR"),
-                            (["-np", "1", "--launcher", "srun", "--host", "a", "true"], "--host is for mpirun")):
+                            (["-np", "1", "--launcher", "srun", "--host", "a", "true"], "--host is an option of mpirun, but the launcher is srun")):
             result = subprocess.run([TESSERA, "launch", *words], capture_output=True, text=True, timeout=20)
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(text, result.stderr)

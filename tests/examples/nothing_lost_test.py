@@ -208,7 +208,7 @@ class NothingLost(unittest.TestCase):
     def test_a_run_that_continues_with_another_accumulation_is_warned(self):
         self.run_clm(max_steps="2", save_steps="2", gradient_accumulation_steps="2", output_dir="out")
         other = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="out")
-        self.assertIn("the run had 2 micro-batches in an update, now they are 1; --gradient_accumulation_steps 2 keeps them", other.stderr)
+        self.assertIn("the run had 2 micro-batches in an update, now it has 1; to keep the old number, give --gradient_accumulation_steps 2", other.stderr)
 
     def test_the_best_model_moves_with_its_folder(self):
         flags = dict(eval_strategy="steps", eval_steps="1", save_strategy="steps", save_steps="1", learning_rate="0.3",
@@ -233,7 +233,7 @@ class NothingLost(unittest.TestCase):
         result = self.run_clm("--resume_from_checkpoint", "true", max_steps="4", output_dir="alone", status=1)
         self.assertIn("no checkpoint in alone can continue its run: alone/checkpoint-2 contains no state of the optimizer, because it "
                       "was written with --save_only_model", result.stderr)
-        self.assertNotIn("the checkpoint before it is tried", result.stderr)
+        self.assertNotIn("the next older checkpoint is tried", result.stderr)
 
     def test_the_best_model_of_an_earlier_folder_is_found(self):
         flags = dict(eval_strategy="steps", eval_steps="1", save_strategy="steps", save_steps="1", learning_rate="0.3",

@@ -119,7 +119,7 @@ def memory_limits():
     too_little = "--auto_find_batch_size: a step with 1 row for each data shard does not fit: the plan of a rank needs"
     budget = ["--max_memory_per_rank", "10KB"]
     for words, least, reason in (([], "1MB", too_little), (budget, "1MB", too_little),
-                                 (budget, "0", "--max_memory_per_rank 10KB: even if all possible values are computed again")):
+                                 (budget, "0", "--max_memory_per_rank 10KB: the step does not fit even if all possible values are recomputed")):
         text = clm("--auto_find_batch_size", *words, *TWO, status=1, TESSERA_MEMORY_LIMIT=least).stderr
         check(text.count(reason) == 1 and "what helps: more ranks" in text, text)
 
@@ -129,7 +129,7 @@ def flags():
         return run(program, "--config_name", FOLDER / "gpt2.json", "--train_file", FOLDER / "text.txt", *words, status=2).stderr
     check("so it excludes --global_batch_size 8" in message("--auto_find_batch_size", "--global_batch_size", 8), "--global_batch_size")
     check("exclude each other: a layout is chosen for a given batch" in message("--auto_find_batch_size", "--auto_shard"), "--auto_shard")
-    check("--deferred_init false: parameters have no values before their first use" in message("--deferred_init", "false"), "--deferred_init false")
+    check("--deferred_init false is not supported: each rank always creates only its shards" in message("--deferred_init", "false"), "--deferred_init false")
 
 
 def hidden_communication():

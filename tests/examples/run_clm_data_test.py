@@ -81,6 +81,7 @@ class Data(unittest.TestCase):
         self.assertEqual(result.stdout.count("configuration\n"), 1, result.stdout)  # of one rank
         for line in ("  --max_steps 3  (training.max_updates)", "  --global_batch_size 6  (training.batch_size)", "  --fake_data true"):
             self.assertIn(f"\n{line}\n", result.stdout)
+        self.assertIn("configuration\n", self.run_clm(*mmf, *FAKE, "--dry_run").stdout)
         # The file in the output folder starts the same run.
         values = json.loads((self.folder / "overrides" / "training_args.json").read_text())
         self.assertEqual((values["max_steps"], values["dtype"], values["save_total_limit"]), (3, "float64", None))

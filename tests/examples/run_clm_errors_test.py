@@ -62,10 +62,10 @@ def flags():
     expect(usage("--max_steps"), "run_clm: --max_steps needs a value", 2)
     expect(usage("--max_steps", "many"), 'run_clm: --max_steps takes an integer, got "many"', 2)
     expect(usage("train.txt"), 'run_clm: unexpected argument "train.txt": an option starts with --, and a value follows its option', 2)
-    expect(usage("--train_file", "t"), "run_clm: --config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with config.json and model.safetensors", 2)
+    expect(usage("--train_file", "t"), "run_clm: give --config_name, the config.json of a causal language model, or --model_name_or_path, a folder with config.json and model.safetensors", 2)
     expect(usage("--config_name", "c", "--train_file", "t", "--global_batch_size", 4, "--per_device_train_batch_size", 2),
-           "run_clm: --per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, "
-           "the second over all", 2)
+           "run_clm: --per_device_train_batch_size and --global_batch_size exclude each other: the first is the number of samples for "
+           "each data shard, the second that for all data shards", 2)
     expect(usage("--config_name", "c", "--train_file", "t", "--fsdp", "full_shart"),
            'run_clm: --fsdp: unknown option "full_shart"; did you mean "full_shard"?', 2)
     known = ["--config_name", "c", "--train_file", "t"]
@@ -85,7 +85,7 @@ def flags():
 
 
 def configurations():
-    expect([*base(), "--model_type", "foo"], 'there is no model of model_type "foo"; known: gpt2, llama, mistral, qwen2, qwen3, mixtral, bert, resnet, vit')
+    expect([*base(), "--model_type", "foo"], 'run_clm: --model_type: there is no model of model_type "foo"; known: gpt2, llama, mistral, qwen2, qwen3, mixtral, bert, resnet, vit', 2)
     expect(base(n_emdb=3), 'changed.json: unknown key "n_emdb"; did you mean "n_embd"?')
     expect(base(n_head=5), "changed.json: n_embd 12 is not a multiple of n_head 5")
     expect(base(n_layer="two"), 'changed.json: n_layer must be an integer, got "two"')
@@ -132,9 +132,9 @@ def files():
     expect([*base(), "--tokenizer_name", write("garbage.json", "{")],
            "garbage.json: not JSON at line 1, column 2: incomplete JSON")
     expect([*base()[:2], "--train_file", write("empty.txt", "")],
-           "empty.txt gives 0 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")
+           "empty.txt gives 0 tokens to train on, fewer than the 16 of a block; give a longer text or a smaller --block_size")
     expect([*base()[:2], "--train_file", write("short.txt", "In the begin")],
-           "short.txt gives 12 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")
+           "short.txt gives 12 tokens to train on, fewer than the 16 of a block; give a longer text or a smaller --block_size")
     expect([*base(), "--output_dir", FOLDER / "text.txt"], "cannot create the folder text.txt: Not a directory")
 
 
@@ -151,8 +151,8 @@ def meshes():
     hint = "\n  mpirun -np N and --virtual_ranks N create N ranks; --dry_run plans for any mesh without them"
     expect([*base(), "--mesh", "data=2,model=2"],
            '--mesh: mesh "data=2,model=2" has 4 devices; its axes must multiply to 1, the number of devices (ranks)' + hint)
-    expect([*base(), "--tensor_parallel", "modle"], '--tensor_parallel: mesh has no axis "modle"; axes are data\n'
-           "  the mesh is the default; --mesh data=-1,model=2 has such an axis")
+    expect([*base(), "--expert_parallel", "e"], 'run_clm: --expert_parallel: the default mesh data=-1 has no axis "e"; give a mesh with this '
+           "axis, such as --mesh data=-1,e=2", 2)
 
 
 def mpi(ranks, *arguments, environment=None, parts=None):

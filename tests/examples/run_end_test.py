@@ -64,6 +64,12 @@ class RunEnd(unittest.TestCase):
         shorter = self.run_clm(*flags, "--max_steps", 5, "--learning_rate", "5e-4", "--weight_decay", "0.1")
         self.assertIn("out/checkpoint-6: step 6, but the run has only 5 updates: it is complete already\n", shorter.stdout)
 
+    def test_a_log_that_cannot_be_written_is_an_error_before_the_training(self):
+        for words in ([], ["--virtual_ranks", 2]):
+            result = self.run_clm("--max_steps", 2, "--logging_dir", "/dev/full", "--report_to", "jsonl", *words, status=1)
+            self.assertRegex(result.stderr, r"--logging_dir: (rank 0 on host \S+ )?cannot create the folder /dev/full: Not a directory\n")
+            self.assertNotIn("GPT-2", result.stdout)
+
     def test_a_pretrained_model_is_not_written_over(self):
         self.run_clm("--output_dir", "out", "--max_steps", 2, "--save_steps", 2)
         subprocess.run([TESSERA, "checkpoint", "consolidate", "out/checkpoint-2", "-o", "base"], cwd=self.folder, check=True, capture_output=True)
@@ -71,8 +77,8 @@ class RunEnd(unittest.TestCase):
         flags = ["--max_steps", 1, "--output_dir", "base", "--save_strategy", "no"]
         for words in ([], ["--model_name_or_path", "base"], ["--virtual_ranks", 2]):
             result = self.run_clm(*flags, *words, status=1)
-            self.assertIn("base already holds a model (model.safetensors), which the run would write over; give another --output_dir, or "
-                          "--overwrite_output_dir to write over it", result.stderr)
+            self.assertIn("base already contains a model (model.safetensors), which the run would overwrite; give another --output_dir, or "
+                          "--overwrite_output_dir to overwrite it", result.stderr)
             self.assertEqual((self.folder / "base/model.safetensors").read_bytes(), before)
         self.run_clm(*flags, "--model_name_or_path", "base", "--do_train", "false")
         self.run_clm(*flags, "--overwrite_output_dir")

@@ -4,6 +4,7 @@ and models whose vocabulary is too small.
 
     text_inputs_test.py RUN_CLM RUN_MLM RUN_CLASSIFICATION TESSERA
 """
+import csv
 import gzip
 import json
 import os
@@ -55,6 +56,24 @@ class TextInputs(unittest.TestCase):
             self.assertEqual(self.losses(f"documents{number}", "--train_file", given, "--tokenizer_name", "bpe:280"), expected)
             (self.folder / "in/b.txt").write_text(text(3, 90))
 
+    def test_an_evaluation_needs_no_text_to_train_on(self):
+        """The model that a run has saved, and its evaluation, without the text of the run."""
+        (self.folder / "held_out.txt").write_text(text(5, 60))
+        given = ["--train_file", "a.txt", "--validation_file", "held_out.txt"]
+        held_out = re.compile(r"held out: loss .*")
+        for program, words in ((RUN_CLM, CLM), (RUN_MLM, ["--config_name", "tiny", *MLM])):
+            trained = self.run_program(program, *words, *given, "--output_dir", "trained", "--overwrite_output_dir")
+            again = [program, "--model_name_or_path", "trained", *words, "--validation_file", "held_out.txt"]
+            result = self.run_program(*again, "--do_train", "false", "--virtual_ranks", 2)
+            self.assertEqual(held_out.findall(result.stdout), held_out.findall(trained.stdout))
+            refused = self.run_program(*again, status=2)
+            self.assertIn("no text to train on: give --train_file, ", refused.stderr)
+            self.assertIn("; to evaluate without training, add --do_train false\n", refused.stderr)
+            refused = self.run_program(*again[:-2], "--do_train", "false", status=2)
+            self.assertIn("--do_train false needs a text to evaluate on: give --validation_file, ", refused.stderr)
+        refused = self.run_program(RUN_CLM, *CLM, "--validation_file", "held_out.txt", "--do_train", "false", "--tokenizer_name", "bpe:280", status=2)
+        self.assertIn("--tokenizer_name bpe:280 is trained on the training text, but there is none; give the tokenizer of the model", refused.stderr)
+
     def test_a_token_file_to_evaluate_on_is_read_as_one(self):
         self.run_program(TESSERA, "tokenize", "a.txt", "-o", "bytes.tokens")
         self.run_program(TESSERA, "tokenize", "a.txt", "--tokenizer", "bpe:280", "-o", "bpe.tokens")
@@ -64,6 +83,25 @@ class TextInputs(unittest.TestCase):
         refused = self.run_program(RUN_CLM, *CLM, "--train_file", "a.txt", "--validation_file", "bpe.tokens", status=1)
         self.assertIn("--validation_file bpe.tokens was written with another tokenizer (bpe:280, 280 ids) than that of the training (bytes, 256 ids)",
                       refused.stderr)
+
+    def test_texts_may_be_in_other_columns(self):
+        rows = [json.loads(line)["text"] for line in (self.folder / "in/a.jsonl").read_text().splitlines()]
+        (self.folder / "rows.jsonl").write_text("".join(json.dumps({"id": i, "content": row}) + "\n" for i, row in enumerate(rows)))
+        with open(self.folder / "rows.csv", "w", newline="") as file:
+            csv.writer(file).writerows([["content", "id"], *([row, i] for i, row in enumerate(rows))])
+        expected = self.losses("text", "--train_file", "in/a.jsonl")
+        self.assertEqual(self.losses("named", "--train_file", "rows.jsonl", "--text_column_name", "content"), expected)
+        self.assertEqual(self.losses("csv", "--train_file", "rows.csv"), expected)
+        common = ["--config_name", "tiny", "--line_by_line", *MLM]
+        held_out = [re.search(r"held out: loss .*", self.run_program(RUN_MLM, *common, "--train_file", *given).stdout).group()
+                    for given in (["in/a.jsonl"], ["rows.jsonl", "--text_column_name", "content"], ["rows.csv"])]
+        self.assertEqual(held_out, 3 * held_out[:1])
+        refused = self.run_program(RUN_CLM, *CLM, "--train_file", "rows.jsonl", status=1)
+        self.assertIn("rows.jsonl, line 1: id must be a string, got 0", refused.stderr)
+        self.assertIn("the columns are id, content; --text_column_name ", refused.stderr)
+        self.run_program(TESSERA, "tokenize", "rows.csv", "--text-column", "content", "-o", "csv.tokens")
+        self.run_program(TESSERA, "tokenize", "in/a.jsonl", "-o", "jsonl.tokens")
+        self.assertEqual((self.folder / "csv.tokens").read_bytes(), (self.folder / "jsonl.tokens").read_bytes())
 
     def test_what_is_no_text_is_refused(self):
         (self.folder / "a.txt.gz").write_bytes(gzip.compress(b"a text"))
@@ -75,6 +113,10 @@ class TextInputs(unittest.TestCase):
                                            (RUN_CLASSIFICATION, table, "a.tokens", "a token file")):
             result = self.run_program(program, *words, "--train_file", name, status=1)
             self.assertIn(f"{name}: is {what}, not a text; ", result.stderr)
+        (self.folder / "a.weights").write_bytes(b"text\0more")
+        for program, words in ((RUN_CLM, CLM), (RUN_MLM, ["--config_name", "tiny", *MLM])):
+            result = self.run_program(program, *words, "--train_file", "a.weights", status=1)
+            self.assertIn("a.weights: is binary (byte 4 is 0), not a text; give a text in UTF-8, JSON Lines (.jsonl) or CSV (.csv)", result.stderr)
 
     def test_run_mlm_reads_documents_with_the_model_tiny(self):
         """Its default tokenizer has as many ids as this model."""
@@ -98,12 +140,12 @@ class TextInputs(unittest.TestCase):
 
     def test_an_evaluation_of_a_classifier_needs_no_training_file(self):
         rows = "".join(f"{text(i, 5)}\t{'yes' if i % 2 else 'no'}\n" for i in range(12))
-        for name in ("train", "dev"):
-            (self.folder / f"{name}.tsv").write_text("sentence\tlabel\n" + rows)
+        (self.folder / "train.csv").write_text("sentence,label\n" + rows.replace("\t", ","))
+        (self.folder / "dev.tsv").write_text("sentence\tlabel\n" + rows)
         common = ["--max_seq_length", 48, "--report_to", "none", "--disable_tqdm", "--output_dir", "classifier"]
-        trained = self.run_program(RUN_CLASSIFICATION, "--config_name", "tiny", "--train_file", "train.tsv", "--validation_file", "dev.tsv", "--max_steps", 1,
+        trained = self.run_program(RUN_CLASSIFICATION, "--config_name", "tiny", "--train_file", "train.csv", "--validation_file", "dev.tsv", "--max_steps", 1,
                                    *common)
-        (self.folder / "train.tsv").unlink()
+        (self.folder / "train.csv").unlink()
         again = ["--model_name_or_path", "classifier", "--do_train", "false", *common]
         (self.folder / "test.tsv").write_text("sentence\n" + "".join(row.split("\t")[0] + "\n" for row in rows.splitlines()))
         result = self.run_program(RUN_CLASSIFICATION, *again, "--validation_file", "dev.tsv", "--do_predict", "--test_file", "test.tsv")

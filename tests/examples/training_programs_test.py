@@ -155,7 +155,7 @@ def images():
 def errors():
     def message(*command):
         return run(*command, status=2).stderr
-    check("--config_name is needed: the config.json of a BERT, or tiny" in message(RUN_MLM, "--train_file", "t"), "run_mlm without a model")
+    check("give --config_name, the config.json of a BERT (or tiny" in message(RUN_MLM, "--train_file", "t"), "run_mlm without a model")
     check("unknown option --max_seq_len; did you mean \"--max_seq_length\"" in message(RUN_MLM, "--max_seq_len", 3), "a misspelled flag")
     check("no images to train on: give --datadir, or --fake_data" in message(TRAIN_IMAGENET), "train_imagenet without images")
     missing = run(RUN_MLM, "--model_name_or_path", "bert-large-uncased", "--cache_dir", "nowhere", "--train_file", FOLDER / "text.txt", status=1).stderr

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD_DIR VERSION: installs, then builds and runs programs with find_package (complete, and core only) and with
-# pkg-config.
+# run.sh BUILD_DIR VERSION: installs, runs the installed programs, then builds and runs programs with find_package (complete, and
+# core only) and with pkg-config.
 set -euo pipefail
 build=$1
 version=$2
@@ -13,6 +13,19 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Installs to another prefix than the configured one, then moves the folder: no file may contain an absolute path.
 cmake --install "$build" --prefix "$work/first" >"$work/log" 2>&1 || { tail -5 "$work/log"; exit 1; }
 mv "$work/first" "$work/prefix"
+
+# The installed programs need nothing of the build, and tessera launch finds those beside it although PATH has none of them.
+bin=$work/prefix/bin
+share=$work/prefix/share/tessera
+for program in tessera run_clm run_mlm run_classification train_imagenet train_moe generate plan_gpt2; do
+  "$bin/$program" --help >"$work/log" || { echo "$program --help failed"; exit 1; }
+  if readelf -d "$bin/$program" | grep -F "$build"; then echo "$program needs libraries of the build"; exit 1; fi
+done
+small=(--fake_data --block_size 8 --global_batch_size 2 --max_steps 1 --do_eval false --report_to none --disable_tqdm)
+"$bin/tessera" launch -np 2 -- run_clm --config_name "$share/configs/gpt2_char.json" "${small[@]}" \
+  --output_dir "$work/run" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+[ -s "$work/run/model.safetensors" ] || { echo "the installed run_clm saved no model"; exit 1; }
+"$bin/tessera" stats "$share/hlo/mlp.hlo" >/dev/null
 
 expect() { [ "$2" = "$3" ] || { echo "$1 printed '$2', expected '$3'"; exit 1; }; }
 core="tessera $version: f32[4,6] on mesh<data=2, model=3>"

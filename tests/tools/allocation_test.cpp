@@ -32,7 +32,7 @@ TEST(NodeList, RangesKeepTheirZerosAndTheOrder) {
 TEST(NodeList, WrongTextsAreErrors) {
   const auto error = [](const std::string& list) { return error_of([&] { (void)hosts_of_node_list(list); }); };
   for (const char* list : {"n[1-2", "n1]", "n[1-[2]]", "n[[1]"})
-    EXPECT_EQ(error(list), fmt::format("\"{}\" has a bracket without its other one", list));
+    EXPECT_EQ(error(list), fmt::format("\"{}\" has an unmatched bracket", list));
   for (const char* list : {"", "a,", ",a", "a,,b"})
     EXPECT_EQ(error(list), fmt::format("\"{}\" has an entry without a host", list));
   for (const char* range : {"x", "1-x", "-1", "1-", "3-2", "1234567890", "1--2"})
@@ -82,7 +82,7 @@ TEST_F(AllocationOfJob, IsThatOfTheVariablesOfSlurm) {
   EXPECT_EQ(allocation_of_job()->str(),
             "12 hosts of the Slurm job: n1 (4), n2 (4), n3 (4), n4 (4), n5 (4), n6 (4), n7 (4), n8 (4), …");
   set("SLURM_JOB_NODELIST", "n[1");
-  EXPECT_EQ(error_of(text), "the variables of Slurm: \"n[1\" has a bracket without its other one");
+  EXPECT_EQ(error_of(text), "the variables of Slurm: \"n[1\" has an unmatched bracket");
 }
 
 TEST_F(AllocationOfJob, HasARankForEachLineOfTheFileOfPbs) {

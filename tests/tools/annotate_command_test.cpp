@@ -38,7 +38,8 @@ TEST_F(TesseraCommand, AnnotationsThatContradictEachOtherAreAnErrorThatNamesBoth
   EXPECT_EQ(run(mlp + "--annotate x=?,? --annotate x=-,data").code, 0);  // had no annotation before
   const auto meshes = run(mlp + "--mesh data=4");
   EXPECT_EQ(meshes.code, 2);
-  EXPECT_NE(meshes.error.find("one --mesh is expected, got data=2 and data=4"), std::string::npos) << meshes.error;
+  EXPECT_NE(meshes.error.find("--mesh is given twice, with data=2 and data=4; give it once"), std::string::npos)
+      << meshes.error;
   const auto text = [&](const std::string& tiles) {
     return run(
         "print " +

@@ -63,17 +63,19 @@ TEST_F(AutoCommand, Errors) {
     EXPECT_NE(outcome.error.find(text), std::string::npos) << words << "\n" << outcome.error;
   };
   expect("partition mlp.hlo --memory 1GB", 2, "--memory needs --auto");
-  expect("partition mlp.hlo --mesh x=2 --auto --memory 1x", 1, "--memory");
+  expect("partition mlp.hlo --mesh x=2 --auto --memory 1x", 2, "--memory");
   expect(
       "partition mlp.hlo --mesh x=2 --auto --memory 100B", 1,
       "mlp: no shardings over mesh<x=2> were found with which a device needs at most 100.00B; the least memory found");
   expect("plan mlp.hlo --devices 6 --memory 10B", 3, "the least memory found is");
+  expect("plan " + file("gpt2.json", R"({"model_type": "gpt2"})") + " --axes 3", 2, "--axes is for a program");
   expect("plan mlp.hlo --devices 6 --rows 3", 2, "--rows is for the configuration of a model");
   expect("plan marked.hlo --devices 6", 1,
          "has shardings for 2 devices, --devices is 6: give the program without shardings, or --devices 2");
   expect("plan mlp.partitioned.hlo --devices 6", 1, "belong to per-device programs");
+  expect("plan --table1 --config-overrides n_layer=2", 2, "leave out --config-overrides");
   expect("plan mlp.hlo", 2, "--devices must be at least 2 for a program");
-  expect("plan mlp.hlo --devices v4-12", 2, "--devices v4-12: a slice of v4 has a multiple of 8 cores");
+  expect("plan mlp.hlo --devices v4-12", 2, "--devices: v4-12: a slice of v4 has a multiple of 8 cores");
   expect("plan mlp.hlo --devices v4", 2, "--devices v4: no such slice of TPUs; their names are v2-N, v3-N");
 }
 

@@ -174,8 +174,9 @@ TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
   write_file(file, bytes);
   const auto verified = run("checkpoint verify " + folder);
   EXPECT_EQ(verified.code, 1);
-  EXPECT_EQ(verified.error, "tessera checkpoint verify: " + folder + " is damaged: " + file +
-                                ": the bytes 16384 to 19600 have another checksum than when they were saved\n");
+  EXPECT_EQ(verified.error,
+            "tessera checkpoint verify: " + folder + " is damaged: " + file +
+                ": damaged: the bytes 16384 to 19600 do not have the checksum with which they were saved\n");
   EXPECT_EQ(
       run("checkpoint inspect").error,
       "tessera checkpoint inspect: an input is missing: the folder of a checkpoint\ntry `tessera checkpoint inspect "
@@ -196,7 +197,7 @@ TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
 TEST_F(TesseraCommand, TheFirstWordOfCheckpointVerbsPrintsThem) {
   const auto help = run("checkpoint --help");
   EXPECT_EQ(help.code, 0);
-  EXPECT_NE(help.out.find("  checkpoint reshard      divides a checkpoint into another number of files\n"),
+  EXPECT_NE(help.out.find("  checkpoint reshard      writes a checkpoint in another number of files\n"),
             std::string::npos)
       << help.out;
   EXPECT_EQ(help.out.find("tokenize"), std::string::npos) << help.out;

@@ -75,31 +75,34 @@ TEST_F(CommandErrors, OfTruncatedTexts) {
 }
 
 TEST_F(CommandErrors, OfOptionsThatAreGivenTwice) {
-  expect({"run mlp.hlo --seed 1 --seed 2", 2, "one --seed is expected, got 1 and 2"});
-  expect({"partition mlp.hlo --mesh data=2 -o a.hlo -o b.hlo", 2, "one -o is expected, got a.hlo and b.hlo"});
-  expect({"partition mlp.hlo --mesh data=2 --mesh data=3", 2, "one --mesh is expected, got data=2 and data=3"});
+  expect({"run mlp.hlo --seed 1 --seed 2", 2, "--seed is given twice, with 1 and 2; give it once"});
+  expect({"partition mlp.hlo --mesh data=2 -o a.hlo -o b.hlo", 2,
+          "-o is given twice, with a.hlo and b.hlo; give it once"});
+  expect({"partition mlp.hlo --mesh data=2 --mesh data=3", 2,
+          "--mesh is given twice, with data=2 and data=3; give it once"});
   expect({"partition mlp.hlo --mesh data=2 -o x --json ./x", 2,
           "-o and --json both write to ./x; give them different files"});
-  expect({"stats mlp.hlo --json - --json a.json", 2, "one --json is expected, got - and a.json"});
+  expect({"stats mlp.hlo --json - --json a.json", 2, "--json is given twice, with - and a.json; give it once"});
 }
 
 TEST_F(CommandErrors, OfMeshesAndAnnotations) {
   expect({"partition mlp.hlo --mesh data=2,model", 2,
-          "mesh \"data=2,model\": expected axis=size, as in data=2, got \"model\""});
+          "--mesh: mesh \"data=2,model\": expected axis=size, as in data=2, got \"model\""});
   expect({"partition mlp.hlo --mesh data=99999999999", 2,
-          "mesh \"data=99999999999\" has 99999999999 devices, more than 2^20"});
+          "--mesh: mesh \"data=99999999999\" has 99999999999 devices, more than 2^20"});
   expect({"partition mlp.hlo --mesh data=0", 2,
-          "mesh \"data=0\": size of axis \"data\" must be a positive number or -1, got \"0\""});
+          "--mesh: mesh \"data=0\": size of axis \"data\" must be a positive number or -1, got \"0\""});
+  expect({"partition mlp.hlo --mesh data=-1", 2,
+          "--mesh: mesh \"data=-1\": -1 needs the number of devices, which is not given"});
   expect(
-      {"partition mlp.hlo --mesh data=-1", 2, "mesh \"data=-1\": -1 needs the number of devices, which is not given"});
-  expect({"partition mlp.hlo --mesh data+x=2", 2,
-          "mesh \"data+x=2\": an axis cannot be named \"data+x\": '+' means something else in partition specs"});
+      {"partition mlp.hlo --mesh data+x=2", 2,
+       "--mesh: mesh \"data+x=2\": an axis cannot be named \"data+x\": '+' means something else in partition specs"});
   expect({"partition mlp.hlo -o --mesh data=2", 2, "-o needs OUT.hlo"});
-  expect({"partition mlp.hlo --mesh data=2,data=2", 2, "mesh axis \"data\" is named twice"});
+  expect({"partition mlp.hlo --mesh data=2,data=2", 2, "--mesh: mesh axis \"data\" is named twice"});
   expect({"partition mlp.hlo --mesh data=2,model=2 --num-partitions 8", 2,
-          "mesh \"data=2,model=2\" has 4 devices; its axes must multiply to 8, the number of devices (ranks)"});
+          "--mesh: mesh \"data=2,model=2\" has 4 devices; its axes must multiply to 8, the number of devices (ranks)"});
   expect({"partition mlp.hlo --mesh data=-1,model=3 --num-partitions 8", 2,
-          "mesh \"data=-1,model=3\": 8 devices are not a multiple of 3, the product of the other axes"});
+          "--mesh: mesh \"data=-1,model=3\": 8 devices are not a multiple of 3, the product of the other axes"});
   expect({"partition mlp.hlo --annotate x=data,-", 1, "--annotate needs a mesh, such as --mesh data=2,model=2"});
   expect({"partition mlp.hlo --mesh data=2 --annotate w1=data,-", 1,
           "no value of main is named \"w1\"; did you mean \"w\"?"});
@@ -120,6 +123,33 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
   expect({"partition mlp.hlo --mesh data=2 --annotate x", 2, "--annotate takes NAME=data,-,model, got \"x\""});
 }
 
+// An option whose value is a file: the command line may be right, so that the exit code is 1.
+TEST_F(CommandErrors, OfValuesOfOptionsNameTheOption) {
+  const std::string machine =
+      "there is no machine profile \"cpu-nod\": give a file that `tessera calibrate` wrote, or "
+      "a preset; did you mean \"cpu-node\"?";
+  for (const char* verb : {"partition", "check", "stats", "optimize", "plan"})
+    expect({(verb + std::string(" no.hlo --machine cpu-nod")).c_str(), 2, ("--machine: " + machine).c_str()});
+  for (const char* verb : {"partition", "check", "stats", "optimize"})
+    expect({(verb + std::string(" no.hlo --machine no/node.json")).c_str(), 1,
+            "--machine: cannot read no/node.json: No such file or directory"});
+  expect({"plan no.json --memory 12QB", 2, "--memory=12QB: must be a size such as 2GB or 1.5GiB"});
+  expect({"partition no.hlo --auto --memory 0", 2, "--memory takes a size of at least 1 byte, got \"0\""});
+  expect({"plan no.json --config-overrides n_head", 2, "--config-overrides: \"n_head\" must have the form key=value"});
+  const auto optimizer = run("plan no.json --optim foo");
+  EXPECT_EQ(optimizer.code, 2);
+  EXPECT_TRUE(optimizer.error.starts_with("tessera plan: --optim: ")) << optimizer.error;
+  expect({"partition no.hlo --bf16-axes a,b --int8-axes b", 2,
+          "--int8-axes: axis \"b\" is listed for compression to bf16 and to int8; choose one"});
+  expect({"calibrate out.json --mesh q", 2, "--mesh: mesh \"q\": expected axis=size, as in data=2, got \"q\""});
+  expect({"calibrate out.json --virtual-ranks 2 --mesh a=3", 2,
+          "--mesh: mesh \"a=3\" has 3 devices; its axes must multiply to 2, the number of devices (ranks)"});
+  expect({"run no.hlo --engine reference --virtual-ranks 2", 2,
+          "--engine reference evaluates the program on one rank; leave out --virtual-ranks"});
+  expect({"tokenize no.txt -o no.tokens --tokenizer byts", 2,
+          "--tokenizer: \"byts\" is neither bytes, nor bpe:N, nor a file"});
+}
+
 // These are reported before anything is read: the input files do not exist.
 TEST_F(CommandErrors, OfValuesOfOptionsComeFirst) {
   expect({"partition no.hlo --max-bytes few", 2, "--max-bytes takes a number of at least 0, got \"few\""});
@@ -130,20 +160,20 @@ TEST_F(CommandErrors, OfValuesOfOptionsComeFirst) {
   expect({"stats no.hlo --num-partitions 0", 2, "--num-partitions takes a number from 1 to 1048576, got \"0\""});
   expect({"check no.hlo --trip-limit 0", 2, "--trip-limit takes a number of at least 1, got \"0\""});
   expect({"check no.hlo --engine fast", 2, "--engine takes one of reference, lowered, runtime, got \"fast\""});
-  expect({"run no.hlo --mesh data", 2, "mesh \"data\": expected axis=size, as in data=2, got \"data\""});
+  expect({"run no.hlo --mesh data", 2, "--mesh: mesh \"data\": expected axis=size, as in data=2, got \"data\""});
   expect({"run no.hlo --virtual-ranks 0", 2, "--virtual-ranks takes a number from 1 to 4096, got \"0\""});
   expect({"run no.hlo --virtual-ranks 3 --mesh data=2", 2,
-          "mesh \"data=2\" has 2 devices; its axes must multiply to 3, the number of devices (ranks)"});
+          "--mesh: mesh \"data=2\" has 2 devices; its axes must multiply to 3, the number of devices (ranks)"});
   expect({"print no.hlo --svg x.svg", 2, "--svg draws the value of --sharding NAME"});
   expect({"print no.hlo --sharding x --sharding y --svg x.svg", 2, "--svg draws one value; give --sharding once"});
-  for (const char* verb : {"partition", "check", "optimize"}) {
-    const auto outcome = run(fmt::format("{} no.hlo --disable-passes combine-colectives", verb));
+  for (const char* words : {"partition", "check", "optimize", "partition --bf16-axes a,b --int8-axes c"}) {
+    const auto outcome = run(fmt::format("{} no.hlo --disable-passes combine-colectives", words));
     EXPECT_EQ(outcome.code, 2) << outcome.error;
     EXPECT_NE(outcome.error.find("--disable-passes: there is no pass \"combine-colectives\" to skip in"),
               std::string::npos)
         << outcome.error;
   }
-  expect({"partition no.hlo --topology no.json", 1, "cannot read no.json: No such file or directory"});
+  expect({"partition no.hlo --topology no.json", 1, "--topology: cannot read no.json: No such file or directory"});
   expect(
       {"partition no.hlo --explain-json no/such/e.json", 1, "cannot write no/such/e.json: No such file or directory"});
 }

@@ -10,8 +10,9 @@ namespace {
 
 TEST_F(TesseraCommand, HelpSucceedsAndAMissingVerbIsAUsageError) {
   EXPECT_EQ(run("--help").code, 0);
-  EXPECT_NE(run("--help").out.find("Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a "
-                                   "difference was found, or no layout fits."),
+  EXPECT_NE(run("--help").out.find("Exit codes: 0: success; 1: the input is wrong, or output cannot be written; 2: the "
+                                   "command line is wrong;\n3: a difference was found, or no layout fits into the "
+                                   "memory.\n"),
             std::string::npos);
   EXPECT_EQ(run("").code, 2);
   for (const std::string verb : {"partition", "optimize", "stats", "check", "run", "print"}) {
@@ -178,7 +179,7 @@ ENTRY %main (x: f32[64,128], w: f32[128,192]) -> f32[64,192] {
   EXPECT_NE(content(path("p.json")).find("\"modelled_step_milliseconds\": 3.62"), std::string::npos)
       << content(path("p.json"));
   const auto unknown = run(fmt::format("stats {} --machine tpu-v44", program));
-  EXPECT_EQ(unknown.code, 1);
+  EXPECT_EQ(unknown.code, 2);
   EXPECT_NE(unknown.error.find("there is no machine profile \"tpu-v44\""), std::string::npos) << unknown.error;
   EXPECT_NE(unknown.error.find("tpu-v4\""), std::string::npos) << unknown.error;
 }
@@ -197,7 +198,7 @@ TEST_F(TesseraCommand, CalibrateWritesAProfileThatStatsReads) {
   EXPECT_EQ(stats.code, 0) << stats.error;
   EXPECT_NE(stats.out.find(" ms modelled on here\n"), std::string::npos) << stats.out;
   const auto wrong = run(fmt::format("calibrate {} --virtual-ranks 2 --mesh a=3 --milliseconds 1", path("n.json")));
-  EXPECT_EQ(wrong.code, 1);
+  EXPECT_EQ(wrong.code, 2);
   EXPECT_NE(wrong.error.find("3"), std::string::npos) << wrong.error;
 }
 
@@ -239,7 +240,7 @@ TEST_F(TesseraCommand, APictureOfAPartitionedFileIsRefused) {
   const auto drawn = run("print " + path("local.hlo") + " --sharding x");
   EXPECT_EQ(drawn.code, 1);
   EXPECT_EQ(drawn.out, "");
-  EXPECT_NE(drawn.error.find("mlp is a per-device program, and pictures show complete values on all devices"),
+  EXPECT_NE(drawn.error.find("mlp is a per-device program, but drawings show complete values on all devices"),
             std::string::npos)
       << drawn.error;
 }

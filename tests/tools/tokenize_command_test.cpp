@@ -81,7 +81,7 @@ TEST_F(TesseraCommand, TokenizeRefusesWhatIsNoText) {
   EXPECT_EQ(error(compressed), "tessera tokenize: " + compressed +
                                    ": is compressed by gzip, not a text; `gunzip FILE` makes a text of it\n");
   EXPECT_NE(error("- < " + compressed).find("tokenize: standard input: is compressed by gzip"), std::string::npos);
-  EXPECT_NE(error(file("t.csv", "text\na\n")).find("t.csv: a table, not a text; "), std::string::npos);
+  EXPECT_NE(error(file("t.tsv", "text\na\n")).find("t.tsv: a table, not a text; "), std::string::npos);
   const std::string bad = file("bad.jsonl", "{\"text\": \"a\"}\n{\"text\" 7}\n");
   EXPECT_EQ(error(bad).find("tessera tokenize: " + bad + ", line 2: not JSON at column 9: "), 0U) << error(bad);
 }

@@ -37,11 +37,11 @@ TEST_F(TesseraCommand, VisualizeReportsWhatIsWrong) {
     EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
   };
   expect("8,16", 2, "a shape and a sharding are expected, got 1 words");
-  expect("8,16 data,-", 1, "the spec data,- needs a mesh, such as data=2,model=4");
-  expect("8,16 data,modle --mesh data=2,model=4", 1, "did you mean \"model\"?");
-  expect("8,16 data --mesh data=2", 1, "has 1 entry, the tensor has 2 dims");
-  expect("eight data --mesh data=2", 1, "shape \"eight\": expected f32[8,16] or 8,16");
-  expect("8 '{manual}'", 1, "only tilings can be drawn, got {manual}");
+  expect("8,16 data,-", 2, "the spec data,- needs a mesh, such as data=2,model=4");
+  expect("8,16 data,modle --mesh data=2,model=4", 2, "did you mean \"model\"?");
+  expect("8,16 data --mesh data=2", 2, "has 1 entry, the tensor has 2 dims");
+  expect("eight data --mesh data=2", 2, "shape \"eight\": expected f32[8,16] or 8,16");
+  expect("8 '{manual}'", 2, "only tilings can be drawn, got {manual}");
   expect("8 data --mesh data=2 --color sometimes", 2, "--color takes one of auto, always, never");
 }
 

@@ -130,8 +130,8 @@ TEST(TrainingArguments, AFlagAfterAFileReplacesThoseThatItExcludes) {
   EXPECT_EQ(error_of([&] {
               again(text, {"--per_device_train_batch_size", "4", "--global_batch_size", "2"});
             }),
-            "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data "
-            "shard, the second over all");
+            "--per_device_train_batch_size and --global_batch_size exclude each other: the first is the number of "
+            "samples for each data shard, the second that for all data shards");
 }
 
 TEST(TrainingArguments, TheirFileNeitherContinuesTheRunNorReplacesItsOutput) {
@@ -240,7 +240,9 @@ TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
                          "--label_smoothing_factor",
                          "0.25",
                          "--neftune_noise_alpha",
-                         "5"});
+                         "5",
+                         "--text_column_name",
+                         "body"});
   a.check();
   EXPECT_EQ(a.config_name + a.tokenizer_name + a.train_file + a.output_dir + a.fsdp_config, "g.jsonbpe:512tof.json");
   EXPECT_EQ(a.block_size + a.max_steps + a.seed + a.virtual_ranks, 64 + 7 + 1 + 4);
@@ -251,16 +253,16 @@ TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
   EXPECT_EQ(a.num_train_epochs + a.max_grad_norm + a.weight_decay, 1.5 + 0.5 + 0.1);
   EXPECT_EQ(a.label_smoothing_factor, 0.25);
   EXPECT_EQ(a.neftune_noise_alpha, 5);
+  EXPECT_EQ(a.text_column_name, "body");
   EXPECT_TRUE(a.dry_run);
   EXPECT_FALSE(a.bf16);
 }
 
 TEST(TrainingArguments, ContradictionsAreNamed) {
   EXPECT_EQ(check_error({}), "no error");
-  EXPECT_EQ(
-      check_error({"--per_device_train_batch_size", "4", "--global_batch_size", "8"}),
-      "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, the "
-      "second over all");
+  EXPECT_EQ(check_error({"--per_device_train_batch_size", "4", "--global_batch_size", "8"}),
+            "--per_device_train_batch_size and --global_batch_size exclude each other: the first is the number of "
+            "samples for each data shard, the second that for all data shards");
   EXPECT_EQ(check_error({"--bf16", "--dtype", "float64"}), "--bf16 and --dtype float64 exclude each other");
   EXPECT_EQ(check_error({"--fsdp_config", "f.json"}),
             "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
@@ -278,10 +280,9 @@ TEST(TrainingArguments, ContradictionsAreNamed) {
   EXPECT_EQ(check_error({"--label_smoothing_factor", "-0.1"}), "--label_smoothing_factor must be in [0, 1), got -0.1");
   EXPECT_EQ(check_error({"--neftune_noise_alpha", "-5"}), "--neftune_noise_alpha must not be negative, got -5");
   EXPECT_EQ(check_error({"--fsdp", "full_shar"}), "--fsdp: unknown option \"full_shar\"; did you mean \"full_shard\"?");
-  EXPECT_EQ(
-      error_of([] { parsed({}).check(); }),
-      "--config_name is needed: the config.json of a causal language model; or --model_name_or_path: a folder with "
-      "config.json and model.safetensors");
+  EXPECT_EQ(error_of([] { parsed({}).check(); }),
+            "give --config_name, the config.json of a causal language model, or --model_name_or_path, a folder with "
+            "config.json and model.safetensors");
   EXPECT_EQ(error_of([] {
               parsed({"--config_name", "c"}).check();
             }),

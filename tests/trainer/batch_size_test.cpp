@@ -126,7 +126,8 @@ TEST(AutoFindBatchSize, ARowThatDoesNotFitIsAnErrorWithTheMemoryByUse) {
   EXPECT_NE(text.find("the largest parts of the arena"), text.npos) << text;
   arguments.max_memory_per_rank = "10KB";
   const std::string budget = error_of([&] { planner_of(arguments, 2).refuse(1, 10 << 10, ""); });
-  EXPECT_TRUE(budget.starts_with("--max_memory_per_rank 10KB: even if all possible values are computed again"))
+  EXPECT_TRUE(budget.starts_with(
+      "--max_memory_per_rank 10KB: the step does not fit even if all possible values are recomputed"))
       << budget;
 }
 

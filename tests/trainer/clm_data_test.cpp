@@ -117,7 +117,7 @@ TEST_F(ClmDataFiles, ATokenFileAndAModelHaveOneTokenizer) {
         error_of([&] { loaded(); }),
         fmt::format("--train_file {0} was written with the tokenizer bpe:262 (262 ids), but the model in {1} has "
                     "another tokenizer ({2} ids); tokenize the text with that of the model: `tessera tokenize TEXT "
-                    "--tokenizer {1} -o FILE`; or give --tokenizer_name bpe:262 to train on the ids of the file",
+                    "--tokenizer {1} -o FILE`; or give --tokenizer_name bpe:262 to use the ids of the file",
                     arguments_.train_file, folder_.file("model"), other->vocab_size()));
   }
   arguments_.tokenizer_name = "bpe:262";  // as a flag
@@ -152,6 +152,29 @@ TEST_F(ClmDataFiles, DocumentsGiveTheTokensOfTheirTokenFile) {
   EXPECT_EQ(load().validation->token_count(), 10 * 22 + 20 * 23);
 }
 
+TEST_F(ClmDataFiles, TheTextsAreInOneColumnOfAllFiles) {
+  std::string lines = "id,content\n";
+  std::string json;
+  for (int i = 0; i < 30; ++i) {
+    lines += fmt::format("{},the rank {} of the mesh\n", i, i);
+    json += fmt::format("{{\"content\": \"the rank {} of the mesh\", \"id\": \"{}\"}}\n", i, i);
+  }
+  arguments_.validation_file = folder_.write("v.csv", lines);
+  arguments_.train_file = folder_.write("t.jsonl", json);
+  const ClmData by_first = load();  // `content` is the first key of the training file
+  EXPECT_EQ(by_first.validation->token_count(), 10 * 22 + 20 * 23);
+  EXPECT_EQ(ids_in_blocks(*by_first.train), ids_in_blocks(*by_first.validation));
+  arguments_.text_column_name = "id";
+  EXPECT_EQ(load().validation->token_count(), 10 + 2 * 20);
+  arguments_.text_column_name = "contents";
+  EXPECT_EQ(error(), arguments_.train_file +
+                         ", line 1: has no column \"contents\"; the columns are content, id; --text_column_name (of "
+                         "tessera tokenize: --text-column) names that of the text");
+  arguments_.train_file = folder_.write("train.txt", long_text());
+  arguments_.text_column_name = "";
+  EXPECT_EQ(load().validation->token_count(), 10 + 2 * 20) << "id is the first column";
+}
+
 TEST_F(ClmDataFiles, TokensOfDocumentsAreCached) {
   std::string lines;
   for (int i = 0; i < 30; ++i) lines += fmt::format("{{\"text\": \"the rank {} of the mesh\"}}\n", i);
@@ -166,6 +189,36 @@ TEST_F(ClmDataFiles, TokensOfDocumentsAreCached) {
     ++files;
   }
   EXPECT_EQ(files, 1U);
+}
+
+TEST_F(ClmDataFiles, AnEvaluationNeedsNoTextToTrainOn) {
+  arguments_.train_file = folder_.write("train.txt", long_text() + long_text());
+  arguments_.validation_file = folder_.write("validation.txt", long_text());
+  const TokenIds expected = ids_in_blocks(*load().validation);
+  arguments_.train_file = "";
+  EXPECT_NE(error(), "no error");
+  arguments_.do_train = false;
+  const ClmData read = load();
+  EXPECT_FALSE(read.train);
+  EXPECT_EQ(ids_in_blocks(*read.validation), expected);
+  // The tokenizer is that of the token file, which has other ids than bytes.
+  arguments_.validation_file = tokens_file("validation.tokens", "bpe:262");
+  EXPECT_EQ(load().tokenizer->name(), "bpe:262");
+  EXPECT_EQ(load().validation->token_count(), data::TokenFile::open(arguments_.validation_file).info().tokens);
+  arguments_.tokenizer_name = folder_.write("own/vocab.bpe", data::make_tokenizer("bpe:262", kDogs)->vocabulary());
+  EXPECT_EQ(error(),
+            fmt::format("--tokenizer_name {}: {} was written with another vocabulary, which has the same number of ids",
+                        arguments_.tokenizer_name, arguments_.validation_file));
+}
+
+TEST_F(ClmDataFiles, AnEvaluationMayHaveFewTokensToTrainOn) {
+  arguments_.do_train = false;
+  arguments_.train_file = folder_.write("short.txt", "abc");
+  EXPECT_EQ(error(),
+            arguments_.train_file + " gives no block of 5 tokens; give a longer text or a smaller --block_size");
+  arguments_.validation_file = folder_.write("validation.txt", long_text());
+  EXPECT_FALSE(load().train);
+  EXPECT_TRUE(load().validation);
 }
 
 TEST_F(ClmDataFiles, CompressedTextsAreRefused) {

@@ -4,6 +4,8 @@
 
 #include "flags/intervals.h"
 #include "support/temporary_folder.h"
+#include "tessera/base/command_line.h"
+#include "tessera/base/text.h"
 #include "tessera/trainer/arguments.h"
 
 namespace tessera::trainer {
@@ -35,13 +37,89 @@ TEST(Flags, HuggingFacesOtherFlagsAreNamedTogetherOrNoted) {
   EXPECT_EQ(error_of([] {
               settled({"--deepspeed", "d.json", "--push_to_hub", "--do_predict"});
             }),
-            "flags of Hugging Face's programs do not exist here: --deepspeed (use --fsdp full_shard), --push_to_hub "
-            "(nothing is uploaded), --do_predict (only run_classification writes predictions; use --do_eval)");
+            "flags of Hugging Face's programs do not exist here: --deepspeed (use --fsdp full_shard for ZeRO-3, --fsdp "
+            "shard_grad_op for ZeRO-2), --push_to_hub (nothing is uploaded), --do_predict (only run_classification "
+            "writes predictions; use --do_eval)");
   const TrainingArguments a =
       settled({"--tf32", "true", "--torch_compile", "--fp16_full_eval", "--ddp_backend", "gloo"});
   EXPECT_EQ(a.notes, (std::vector<std::string>{
                          "--fp16_full_eval true has no effect: an evaluation computes in the type of the training",
                          "--ddp_backend gloo has no effect: ranks communicate through shared memory and MPI"}));
+}
+
+// The fields of TrainingArguments in transformers 4.57 and 5.24, and some that older versions had.
+std::vector<std::string> hugging_face_fields() {
+  return split(
+      "accelerator_config activation_checkpointing activation_checkpointing_kwargs adafactor adam_beta1 "
+      "adam_beta2 adam_epsilon auto_find_batch_size average_tokens_across_devices batch_eval_metrics bf16 "
+      "bf16_full_eval data_seed dataloader_drop_last dataloader_in_order dataloader_multiprocessing_context "
+      "dataloader_num_workers dataloader_persistent_workers dataloader_pin_memory "
+      "dataloader_prefetch_factor ddp_backend ddp_broadcast_buffers ddp_bucket_cap_mb "
+      "ddp_find_unused_parameters ddp_static_graph ddp_timeout debug deepspeed disable_tqdm do_eval "
+      "do_predict do_train enable_jit_checkpoint eval_accumulation_steps eval_delay eval_do_concat_batches "
+      "eval_on_start eval_steps eval_strategy eval_use_gather_object fp16 fp16_backend fp16_full_eval "
+      "fp16_opt_level fsdp fsdp_config fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap "
+      "full_determinism gradient_accumulation_steps gradient_checkpointing gradient_checkpointing_kwargs "
+      "greater_is_better group_by_length half_precision_backend hub_always_push hub_model_id "
+      "hub_private_repo hub_revision hub_strategy hub_token ignore_data_skip include_for_metrics "
+      "include_inputs_for_metrics include_num_input_tokens_seen include_tokens_per_second jit_mode_eval "
+      "label_names label_smoothing_factor learning_rate length_column_name liger_kernel_config "
+      "load_best_model_at_end local_rank log_level log_level_replica log_on_each_node logging_dir "
+      "logging_first_step logging_nan_inf_filter logging_steps logging_strategy lr_scheduler_kwargs "
+      "lr_scheduler_type max_grad_norm max_steps metric_for_best_model mp_parameters neftune_noise_alpha "
+      "no_cuda num_train_epochs optim optim_args optim_target_modules output_dir overwrite_output_dir "
+      "parallelism_config past_index per_device_eval_batch_size per_device_train_batch_size "
+      "per_gpu_eval_batch_size per_gpu_train_batch_size prediction_loss_only project push_to_hub "
+      "push_to_hub_model_id push_to_hub_organization push_to_hub_token ray_scope remove_unused_columns "
+      "report_to restore_callback_states_from_checkpoint resume_from_checkpoint run_name save_on_each_node "
+      "save_only_model save_safetensors save_steps save_strategy save_total_limit seed skip_memory_metrics "
+      "tf32 torch_compile torch_compile_backend torch_compile_mode torch_empty_cache_steps torchdynamo "
+      "tpu_metrics_debug tpu_num_cores trackio_bucket_id trackio_space_id trackio_static_space_id "
+      "train_sampling_strategy use_cache use_cpu use_legacy_prediction_loop use_liger_kernel use_mps_device "
+      "warmup_ratio warmup_steps weight_decay"
+      " dispatch_batches evaluate_during_training evaluation_strategy sharded_ddp use_ipex",
+      ' ');
+}
+
+TEST(Flags, EveryFieldOfHuggingFacesArgumentsIsKnown) {
+  for (const auto program : {TrainingProgram::kClm, TrainingProgram::kMlm, TrainingProgram::kClassification,
+                             TrainingProgram::kImages, TrainingProgram::kModel}) {
+    TrainingArguments arguments;
+    arguments.program = program;
+    ArgumentParser parser("program", "");
+    arguments.add_flags(parser);
+    for (const std::string& name : hugging_face_fields()) {
+      const std::string error = error_of([&] { parser.parse({"--" + name, "word"}); });
+      EXPECT_EQ(error.find("unknown option"), std::string::npos) << error;
+    }
+  }
+}
+
+TEST(Flags, ValuesOfHuggingFaceHaveTheirMeaningOrNameAReplacement) {
+  const TrainingArguments a =
+      settled({"--activation_checkpointing", "--per_gpu_train_batch_size", "3", "--per_gpu_eval_batch_size", "5",
+               "--include_num_input_tokens_seen", "non_padding", "--fp16", "False", "--hub_private_repo", "false",
+               "--label_names", "labels"});
+  EXPECT_TRUE(a.gradient_checkpointing && a.include_num_input_tokens_seen);
+  EXPECT_EQ(a.per_device_train_batch_size, 3);
+  EXPECT_EQ(a.per_device_eval_batch_size, 5);
+  EXPECT_EQ(a.notes, std::vector<std::string>());
+  EXPECT_FALSE(settled({"--include_num_input_tokens_seen", "no"}).include_num_input_tokens_seen);
+  const auto error = [](const std::string& flag, const std::string& value) {
+    return error_of([&] { settled({"--" + flag, value}); });
+  };
+  EXPECT_EQ(
+      error("fp16", "true"),
+      "a flag of Hugging Face's programs does not exist here: --fp16 (use --bf16, whose gradients need no scaling)");
+  EXPECT_EQ(error("dtype", "bfloat16"),
+            "--dtype bfloat16: weights are stored in float32 or float64; to compute in bfloat16, give --bf16");
+  EXPECT_EQ(settled({"--gradient_checkpointing_kwargs", R"({"use_reentrant": false})"}).notes,
+            std::vector<std::string>());
+  EXPECT_EQ(
+      settled({"--activation_checkpointing_kwargs", R"({"every_n_layers": 2})"}).notes,
+      std::vector<std::string>{
+          R"(--activation_checkpointing_kwargs {"every_n_layers": 2} has no effect: blocks keep only their inputs; )"
+          "to recompute less, use --max_memory_per_rank"});
 }
 
 TEST(Flags, TheLogIsWrittenAsReportToSays) {
@@ -51,11 +129,16 @@ TEST(Flags, TheLogIsWrittenAsReportToSays) {
   EXPECT_TRUE(two.reports_to("csv") && two.reports_to("tensorboard") && !two.reports_to("jsonl"));
   EXPECT_TRUE(settled({"--logging_dir", "d", "--report_to"}).reports_to("csv"));
   EXPECT_FALSE(settled({"--logging_dir", "d", "--report_to", "none"}).reports_to("jsonl"));
+  EXPECT_EQ(
+      error_of([] {
+        settled({"--report_to", "wandb"});
+      }),
+      "--report_to wandb: there is no such value; known: none, jsonl, csv, tensorboard, all; reports are files in "
+      "--logging_dir, and nothing is uploaded");
   EXPECT_EQ(error_of([] {
-              settled({"--report_to", "wandb"});
+              settled({"--report_to", "csv"});
             }),
-            "--report_to wandb: there is no such value; known: none, jsonl, csv, tensorboard, all");
-  EXPECT_EQ(error_of([] { settled({"--report_to", "csv"}); }), "--report_to csv needs --logging_dir");
+            "--report_to csv needs --logging_dir, the folder of the files");
 }
 
 TEST(Flags, EvaluationsThatNothingNeedsAreRefused) {
@@ -99,8 +182,8 @@ TEST(Flags, TheBestModelNeedsAnEvaluationAtEachCheckpoint) {
                                     "--eval_steps",
                                     "0.25"};
   EXPECT_EQ(error_of([&] { (void)Intervals::of(settled(flags), 10); }),
-            "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps; of 10 updates they are 5 "
-            "and 3");
+            "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps; in this run of 10 updates "
+            "they are 5 and 3");
   EXPECT_EQ(Intervals::of(settled(flags), 8).save, 4);
 }
 
@@ -118,7 +201,8 @@ TEST(Flags, TheBatchIsSearchedOnlyIfItMayBeLowered) {
   of_trainer.program = TrainingProgram::kModel;
   of_trainer.auto_find_batch_size = true;
   EXPECT_EQ(error_of([&] { of_trainer.check(); }),
-            "--auto_find_batch_size: only the training programs plan their memory; a Trainer is given a model");
+            "--auto_find_batch_size works only in the training programs, which make the model themselves; a Trainer is "
+            "given a model");
 }
 
 TEST(Flags, InitializationIsAlwaysDeferred) {
@@ -127,8 +211,8 @@ TEST(Flags, InitializationIsAlwaysDeferred) {
   EXPECT_EQ(error_of([] {
               settled({"--deferred_init", "false"});
             }),
-            "--deferred_init false: parameters have no values before their first use, and each rank creates only its "
-            "shards; there is no other way, so leave the flag out");
+            "--deferred_init false is not supported: each rank always creates only its shards of the parameters, at "
+            "their first use; leave out the flag");
 }
 
 // ---- --fsdp_config and Accelerate's file ----------------------------------------------------------------------------------
@@ -160,12 +244,69 @@ TEST(AccelerateConfig, WhatCannotBeDoneIsAnError) {
   const auto error = [&](const char* text) {
     return error_of([&] { settled({"--config_file", folder.write("a.yaml", text)}); });
   };
-  EXPECT_NE(error("distributed_type: DEEPSPEED\n").find("distributed_type DEEPSPEED is not there; use FSDP"),
+  EXPECT_NE(error("distributed_type: DEEPSPEED\n").find("distributed_type DEEPSPEED is not supported; use FSDP"),
             std::string::npos);
   EXPECT_NE(error("mixed_precison: bf16\n").find("unknown key \"mixed_precison\"; did you mean \"mixed_precision\"?"),
             std::string::npos);
   EXPECT_NE(error("mixed_precision: fp8\n").find("mixed_precision must be no, bf16 or fp16, got fp8"),
             std::string::npos);
+}
+
+// ---- errors ---------------------------------------------------------------------------------------------------------------
+
+// Returns the exit code of a program with this error, and the error.
+std::string outcome_of(const std::vector<std::string>& flags) {
+  try {
+    settled(flags);
+  } catch (const std::exception& error) {
+    return fmt::format("{} {}", exit_code_of(error), error.what());
+  }
+  return "0";
+}
+
+TEST(Flags, AWrongValueIsAnErrorOfTheCommandLineThatNamesTheFlag) {
+  EXPECT_EQ(outcome_of({"--config_overrides", "n_head"}),
+            "2 --config_overrides: \"n_head\" must have the form key=value");
+  EXPECT_EQ(outcome_of({"--config_overrides", "n_head=3,text=a b"}), "0");
+  const auto expect_begin = [](const std::vector<std::string>& flags, std::string_view begin) {
+    EXPECT_TRUE(outcome_of(flags).starts_with(begin)) << outcome_of(flags);
+  };
+  expect_begin({"--model_type", "foo"}, "2 --model_type: there is no model of model_type \"foo\"; ");
+  EXPECT_EQ(outcome_of({"--auto_shard", "cpu-nod"}),
+            "2 --auto_shard: there is no machine profile \"cpu-nod\": give a file that `tessera calibrate` wrote, or a "
+            "preset; did you mean \"cpu-node\"?");
+  EXPECT_EQ(outcome_of({"--tensor_parallel", "model", "--fsdp"}),
+            "2 --tensor_parallel: the default mesh fsdp=-1 has no axis \"model\"; give a mesh with this axis, such as "
+            "--mesh fsdp=-1,model=2");
+  EXPECT_EQ(outcome_of({"--tensor_parallel", "data"}), "0");
+  expect_begin({"--fsdp", "full_shard", "--fsdp_config", R"({"a": 1})"}, "2 --fsdp_config: unknown key \"a\"");
+  expect_begin({"--fsdp", "full_shard", "--fsdp_config", R"({"a")"}, "2 --fsdp_config: not JSON ");
+  EXPECT_EQ(outcome_of({"--max_steps", "many"}), "2 --max_steps takes an integer, got \"many\"");
+}
+
+TEST(Flags, AFileThatIsWrongIsAnErrorOfTheInput) {
+  const TemporaryFolder folder;
+  const std::string absent = folder.file("absent.json");
+  EXPECT_EQ(outcome_of({"--config_file", absent}),
+            fmt::format("1 --config_file: cannot read {}: No such file or directory", absent));
+  const std::string wrong = folder.write("a.yaml", "mixed_precision: fp8\n");
+  EXPECT_EQ(outcome_of({"--config_file", wrong}),
+            fmt::format("1 --config_file: {}: mixed_precision must be no, bf16 or fp16, got fp8", wrong));
+  ArgumentParser parser("run_clm", "");
+  TrainingArguments arguments;
+  arguments.add_flags(parser);
+  const auto code_of = [&](const std::string& path) {
+    try {
+      parser.parse(std::vector<std::string>{path});
+    } catch (const std::exception& error) {
+      return exit_code_of(error);
+    }
+    return 0;
+  };
+  EXPECT_EQ(code_of(absent), 1);
+  EXPECT_EQ(code_of(folder.write("text.json", "{")), 1);
+  EXPECT_EQ(code_of(folder.write("flags.json", R"({"max_stepz": 5})")), 2);
+  EXPECT_EQ(code_of(folder.write("values.json", R"({"max_steps": "many"})")), 2);
 }
 
 FsdpConfig config_of(const char* json) { return FsdpConfig::from_json(JsonObject::parse(json, "f.json")); }
@@ -191,7 +332,7 @@ TEST(FsdpConfig, ValuesThatDoNotExistAreErrors) {
   EXPECT_EQ(error_of([] { config_of(R"({"sharding_strategy": "NO_SHARD"})"); }),
             "f.json: sharding_strategy NO_SHARD shards nothing; leave out --fsdp for data parallelism");
   EXPECT_EQ(error_of([] { config_of(R"({"cp_size": 2})"); }),
-            "f.json: cp_size: sequences are not sharded by this key; use tp_size");
+            "f.json: cp_size must be 1, because no key shards sequences; use tp_size");
 }
 
 TEST(FsdpConfig, MayBeTextOfAFlag) {

@@ -25,10 +25,11 @@ TEST(FsdpMode, ReadsHuggingFacesOptions) {
 
 TEST(FsdpMode, OptionsThatExcludeEachOtherAreRefused) {
   EXPECT_EQ(error_of([] { parse_fsdp_mode("full_shard shard_grad_op"); }),
-            "--fsdp: exactly one of full_shard, shard_grad_op, hybrid_shard and hybrid_shard_zero2, got \"full_shard "
-            "shard_grad_op\"");
-  EXPECT_EQ(error_of([] { parse_fsdp_mode("offload"); }),
-            "--fsdp: exactly one of full_shard, shard_grad_op, hybrid_shard and hybrid_shard_zero2, got \"offload\"");
+            "--fsdp: give exactly one of full_shard, shard_grad_op, hybrid_shard and hybrid_shard_zero2, got "
+            "\"full_shard shard_grad_op\"");
+  EXPECT_EQ(
+      error_of([] { parse_fsdp_mode("offload"); }),
+      "--fsdp: give exactly one of full_shard, shard_grad_op, hybrid_shard and hybrid_shard_zero2, got \"offload\"");
   EXPECT_EQ(error_of([] { parse_fsdp_mode("false full_shard"); }),
             "--fsdp: false excludes every other option, got \"false full_shard\"");
 }

@@ -89,7 +89,7 @@ TEST(GlueFlags, ErrorsSayWhatToGive) {
     flags.insert(flags.end(), {"--config_name", "tiny"});
     return error_of([&] { classification(flags).check(); });
   };
-  EXPECT_EQ(error({}), "--train_file is needed: a TSV file with a header; or --task_name: a task of GLUE");
+  EXPECT_EQ(error({}), "give --train_file, a TSV or CSV file with a header, or --task_name, a task of GLUE");
   EXPECT_EQ(error({"--task_name", "qnlli"}), "--task_name: there is no GLUE task \"qnlli\"; did you mean \"qnli\"?");
   EXPECT_EQ(error({"--data_dir", "d", "--train_file", "t"}), "--data_dir d needs --task_name: the task of GLUE");
   EXPECT_EQ(error({"--task_name", "rte", "--data_dir", "d", "--train_file", "t"}),
@@ -117,11 +117,13 @@ TEST(GlueFlags, TheMetricIsOneOfTheTask) {
     return error_of([&] { classification(flags).check(); });
   };
   EXPECT_EQ(error("accuracy", {"--task_name", "stsb"}),
-            "--metric_for_best_model accuracy: the GLUE task stsb has loss, pearson, spearmanr, combined_score");
-  EXPECT_EQ(error("eval_combined_score", {"--task_name", "cola"}),
-            "--metric_for_best_model eval_combined_score: the GLUE task cola has loss, matthews_correlation");
+            "--metric_for_best_model accuracy: the metrics of the GLUE task stsb are loss, pearson, spearmanr, "
+            "combined_score");
+  EXPECT_EQ(
+      error("eval_combined_score", {"--task_name", "cola"}),
+      "--metric_for_best_model eval_combined_score: the metrics of the GLUE task cola are loss, matthews_correlation");
   EXPECT_EQ(error("f1", {"--train_file", "t.tsv"}),
-            "--metric_for_best_model f1: an evaluation without --task_name has loss, accuracy");
+            "--metric_for_best_model f1: the metrics of an evaluation without --task_name are loss, accuracy");
   for (const std::string& name : data::glue_task_names())
     for (const std::string& metric : evaluation_names(&data::glue_task(name))) {
       EXPECT_EQ(error(metric, {"--task_name", name}), "no error") << name;
@@ -168,11 +170,12 @@ TEST(GlueFiles, WithoutASampleAreErrors) {
     EXPECT_TRUE(message.starts_with(file + ": ")) << message;
     return message.substr(std::min(message.size(), file.size() + 2));
   };
-  EXPECT_EQ(error("cola", "no\ttab\nhere\n"),
-            "contains no sample; 2 rows lack fields of the 4 that the GLUE task cola has: source, label, annotation, "
-            "sentence");
+  EXPECT_EQ(
+      error("cola", "no\ttab\nhere\n"),
+      "contains no sample; 2 rows lack some of the 4 fields that the GLUE task cola has: source, label, annotation, "
+      "sentence");
   EXPECT_EQ(error("rte", "sentence1\tsentence2\tlabel\na\tb\n"),
-            "contains no sample; 1 row lacks fields of the 3 that the header has: sentence1, sentence2, label");
+            "contains no sample; 1 row lacks some of the 3 fields that the header has: sentence1, sentence2, label");
   EXPECT_EQ(error("rte", "sentence1\tsentence2\tlabel\n"), "contains no sample");
   EXPECT_EQ(error("", "sentence\tlabel\n"), "contains no sample");
 }

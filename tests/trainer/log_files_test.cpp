@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "run/event_file.h"
 #include "run/log_files.h"
@@ -67,6 +68,28 @@ TEST(LogFiles, WriteEveryFormThatReportToNames) {
   EXPECT_EQ(read_file(folder.file("logs/log.jsonl")),
             "{\"epoch\": 0.5,\"loss\": 1.25,\"learning_rate\": 0.1,\"step\": 2}\n{\"epoch\": 1.0,\"eval_loss\": "
             "3.0,\"step\": 4}\n");
+}
+
+TEST(LogFiles, AreCheckedBeforeTheTraining) {
+  const TemporaryFolder folder;
+  TrainingArguments arguments;
+  arguments.report_to = "all";
+  arguments.run_name = "first";
+  const auto error = [&](const std::string& logs) {
+    arguments.logging_dir = logs;
+    return testing::error_of([&] { check_log_files(arguments); });
+  };
+  EXPECT_EQ(error(""), "no error");
+  EXPECT_EQ(error(folder.file("logs")), "no error");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.file("logs/first")));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("logs/log.csv"))) << "its first line would have no header";
+  const std::string place = folder.write("text", "x");
+  EXPECT_EQ(error(place), fmt::format("--logging_dir: cannot create the folder {}: Not a directory", place));
+  std::filesystem::create_directory(folder.file("logs/log.jsonl"));
+  EXPECT_EQ(error(folder.file("logs")),
+            fmt::format("--logging_dir: cannot write {}: Is a directory", folder.file("logs/log.jsonl")));
+  arguments.report_to = "none";
+  EXPECT_EQ(error(place), "no error");
 }
 
 TEST(StateWriter, WritesTheNewestState) {

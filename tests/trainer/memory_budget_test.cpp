@@ -58,8 +58,8 @@ TEST(MemoryBudget, TooLittleMemoryNamesTheLeastAndTheLargestValues) {
   arguments.max_memory_per_rank = "10KB";
   BudgetPlanner planner(arguments, kDevices);
   const std::string text = testing::error_of([&] { (void)planner.within(10 << 10); });
-  EXPECT_NE(text.find("--max_memory_per_rank 10KB: even if all possible values are computed again, the step does not "
-                      "fit; the least memory is"),
+  EXPECT_NE(text.find("--max_memory_per_rank 10KB: the step does not fit even if all possible values are recomputed; "
+                      "the least memory is"),
             text.npos)
       << text;
   EXPECT_NE(text.find(" bytes):\n"), text.npos) << text;

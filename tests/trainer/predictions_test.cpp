@@ -39,7 +39,8 @@ TEST(Predictions, FlagsAreChecked) {
   EXPECT_EQ(error_of_flags({"--task_name", "rte", "--do_predict"}),
             "--do_predict needs --output_dir, where it writes the predictions");
   const std::string needs_file =
-      "--do_predict needs --test_file: a TSV file with the texts; only --task_name without --train_file finds it";
+      "--do_predict needs --test_file, a TSV or CSV file with the texts; it has a default only with --task_name and "
+      "without --train_file";
   EXPECT_EQ(error_of_flags({"--train_file", "a.tsv", "--do_predict", "--output_dir", "o"}), needs_file);
   EXPECT_EQ(error_of_flags({"--train_file", "a.tsv", "--task_name", "rte", "--do_predict", "--output_dir", "o"}),
             needs_file);
@@ -131,7 +132,9 @@ TEST(Predictions, RowsThatLackFieldsAreAnErrorBecauseRowsAreNumbered) {
   TrainingArguments a = classification_flags({"--task_name", "rte"});
   a.test_file = folder.write("test.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n1\ta\n2\tc\td\n");
   EXPECT_EQ(error_of([&] { (void)read_test_texts(a, {}); }),
-            a.test_file + ": 1 of 3 rows lack fields of the 3 that the header has; predictions are numbered by row");
+            a.test_file +
+                ": 1 of 3 rows lack some of the 3 fields that the header has; no row may be skipped, because "
+                "predictions are numbered by row");
 }
 
 TEST(Predictions, TheFileHasALineForEachSample) {

@@ -82,6 +82,10 @@ TEST(ProgramFlags, FlagsOfOtherProgramsAreErrors) {
               parsed_for(image_defaults(), {"--fake_data", "--mesh", "data=2", "--spatial_sharding", "rows"}).check();
             }).find("--spatial_sharding: --mesh data=2 has no axis \"rows\""),
             std::string::npos);
+  EXPECT_EQ(error_of([] {
+              parsed_for(image_defaults(), {"--fake_data", "--model", "resnet19"}).check();
+            }),
+            "--model resnet19 is not known; give resnet18, resnet50, tiny, or the config.json of an image classifier");
 }
 
 TEST(ProgramFlags, LengthBucketsAreAListForSamplesOfDifferentLengths) {
@@ -90,6 +94,8 @@ TEST(ProgramFlags, LengthBucketsAreAListForSamplesOfDifferentLengths) {
     return error_of([&] { parsed_for(mlm_defaults(), flags).check(); });
   };
   EXPECT_EQ(error({"--line_by_line", "--length_buckets", "8,16"}), "no error");
+  EXPECT_EQ(error({"--line_by_line", "--length_buckets", "8,16", "--max_seq_length", "12"}),
+            "--length_buckets: 16 is more than --max_seq_length 12");
   EXPECT_NE(error({"--length_buckets", "8,16"}).find("--length_buckets needs --line_by_line"), std::string::npos);
   EXPECT_NE(error({"--line_by_line", "--pad_to_max_length", "--length_buckets", "8"})
                 .find("--length_buckets and --pad_to_max_length exclude each other"),
@@ -111,8 +117,7 @@ TEST(ConfigOverrides, ReplaceValuesOfEveryConfiguration) {
   EXPECT_EQ(error_of([&] { (void)bert_config(a, ""); }),
             "tiny with --config_overrides vocab_sise=300: unknown key \"vocab_sise\"; did you mean \"vocab_size\"?");
   a.config_overrides = "vocab_size";
-  EXPECT_EQ(error_of([&] { (void)bert_config(a, ""); }),
-            "--config_overrides: \"vocab_size\" must have the form key=value");
+  EXPECT_EQ(error_of([&] { (void)bert_config(a, ""); }), "\"vocab_size\" must have the form key=value");
 }
 
 TEST(ConfigOverrides, AreNamedIfTheVocabularyIsTooSmall) {

@@ -282,8 +282,9 @@ TEST(Trainer, PlannedBatchesHaveTheArraysOfTheLoader) {
   }
   TrainingArguments dry = quiet(1);
   dry.dry_run = true;
-  EXPECT_EQ(error_of([&] { Trainer({.model = model, .args = dry, .train_dataset = std::make_shared<Rows>(10)}); }),
-            "--dry_run: only the training programs plan; a Trainer is given a model");
+  EXPECT_EQ(
+      error_of([&] { Trainer({.model = model, .args = dry, .train_dataset = std::make_shared<Rows>(10)}); }),
+      "--dry_run works only in the training programs, which make the model themselves; a Trainer is given a model");
 }
 
 TEST(LogText, FitsIn80Columns) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Defines what `cmake --install` installs: headers, static libraries, tessera.pc, and the package of find_package(Tessera) with the
-# components `core` (the compiler, without MPI) and `training` (everything else). Include it after all modules are defined.
+# components `core` (the compiler, without MPI) and `training` (everything else); and the component `programs`: the command `tessera`,
+# the training programs, if the examples are built, and inputs for both. Include it after all modules and examples are defined.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -99,3 +100,15 @@ if(training_targets)
 endif()
 configure_file(${modules_dir}/tessera.pc.in ${PROJECT_BINARY_DIR}/tessera.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tessera.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT core)
+
+if(TARGET tessera_command)
+  set(programs tessera_command)
+  if(TARGET run_clm)
+    list(APPEND programs run_clm run_mlm run_classification train_imagenet train_moe generate plan_gpt2)
+  endif()
+  # An installed program finds shared libraries where they were when it was linked.
+  set_target_properties(${programs} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/configs ${PROJECT_SOURCE_DIR}/examples/hlo
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera COMPONENT programs)
+endif()

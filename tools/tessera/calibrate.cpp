@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "input.h"
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/collectives/world.h"
@@ -13,6 +14,7 @@ namespace {
 
 void calibrate(const Arguments& arguments, ProcessGroup& world) {
   warn_of_unknown_variables();
+  if (world.rank() == 0 && arguments.input() != "-") check_writable(arguments.input());  // before the measurements
   MachineMeasurement how;
   if (const auto mesh = arguments.value("mesh")) how.mesh = Mesh::parse(*mesh, world.size());
   constexpr double kMilliseconds = 1e-3;
@@ -24,8 +26,10 @@ void calibrate(const Arguments& arguments, ProcessGroup& world) {
 }
 
 int run(const Arguments& arguments) {
-  const auto given = static_cast<int>(arguments.number_or("virtual-ranks", 0));
-  if (const int threads = virtual_rank_count("--virtual-ranks", given); threads > 0) {
+  const int threads = virtual_ranks(arguments);
+  constexpr std::int64_t kUnknown = -1;  // the number of mpirun's ranks
+  check_sharding_options(arguments, threads > 0 ? threads : kUnknown);
+  if (threads > 0) {
     run_virtual_ranks(threads, [&](ProcessGroup& world) { calibrate(arguments, world); });
     return kGood;
   }
@@ -55,8 +59,9 @@ const Verb kCalibrate = {
     "Measures FLOP/s by element type and kind of work, bytes/s of memory, and latency and bytes/s of the links "
     "between\n"
     "the ranks of mpirun (with --mesh: of each axis). Without mpirun, the links are those of the preset cpu-node.",
-    {{"mesh", "AXIS=SIZE,..", "the axes whose links are measured; default: one link between all ranks"},
-     {"milliseconds", "N", "the time for each figure; default: 200", whole_number(1, kLongest)},
+    {{"mesh", "AXIS=SIZE,..", "measure the links of each of these axes; default: one link between all ranks",
+      mesh_text()},
+     {"milliseconds", "N", "the time for each measurement; default: 200", whole_number(1, kLongest)},
      {"name", "NAME", "the name of the profile; default: measured"},
      {"virtual-ranks", "N", "measure N ranks that are threads of this process, without mpirun",
       whole_number(1, kMostVirtualRanks)}},

@@ -90,8 +90,8 @@ int run(const Arguments& arguments) {
   if (!report.unequal_results.empty())
     text += fmt::format(
         "the module itself is wrong: without partitioning, {}. If the sharding with which a value leaves a manual "
-        "region "
-        "does not name a manual axis, the value must be equal along it: reduce it (all-reduce) or name the axis.\n",
+        "region does not name a manual axis, the value must be equal along it: reduce it (all-reduce) or name the "
+        "axis.\n",
         report.unequal_results);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", text);
@@ -118,29 +118,30 @@ std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
   out.push_back({"engine", "reference|lowered|runtime",
-                 "reference: evaluate on all devices in lockstep, padding filled with NaN (default); lowered: the same "
-                 "after lowering; "
-                 "runtime: run on virtual ranks; each is compared with the "
-                 "evaluation of the unpartitioned program",
+                 "reference: evaluate the partitioned program on all devices in lockstep, with NaN in the padding "
+                 "(default); lowered: the same after lowering; runtime: run it with the fast kernels on virtual ranks; "
+                 "the results are compared with the reference evaluation of the unpartitioned program",
                  one_of({"reference", "lowered", "runtime"})});
   out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});
-  out.push_back({"trip-limit", "N", "stop loops after N rounds, and report it; default: 1000", whole_number(1)});
-  out.push_back({"json", "FILE", "write the report as JSON; - for standard output, instead of the text", {}, true});
+  out.push_back({"trip-limit", "N",
+                 "stop each loop after N rounds, and list the loops that were stopped; default: 1000",
+                 whole_number(1)});
+  out.push_back({"json", "FILE", "write the report as JSON; - is standard output, instead of the text", {}, true});
   return out;
 }
 
 }  // namespace
 
 const Verb kCheck = {"check", "compares the partitioned program with the unpartitioned one",
-                     "Both programs run on seeded inputs, which include indices out of range. Integers must be equal. "
-                     "The reference computes\n"
-                     "floats in double precision; they may differ by 2^-30 of the largest term. The runtime computes "
-                     "in the types of the module,\n"
-                     "within a bound derived from these types. The options of partition have the same effect as there. "
-                     "Each collective that\n"
-                     "compresses (--bf16-axes, --int8-axes) adds 2^-8 or 2^-7 of the magnitudes to the bound; the "
-                     "reference does not round to bf16.\n"
-                     "The exit code is 3 if the results differ.",
+                     "Both programs run on random inputs, which include indices out of range. Integers must be equal. "
+                     "The engine reference\n"
+                     "computes floats in double precision; they may differ by 2^-30 of the largest term. The engine "
+                     "runtime computes in the\n"
+                     "types of the module; floats may differ by a bound derived from these types. The options of "
+                     "`tessera partition` have the\n"
+                     "same effect here. Each collective that compresses (--bf16-axes, --int8-axes) adds 2^-8 or 2^-7 "
+                     "of the magnitudes to the\n"
+                     "bound; the engine reference does not round to bf16. The exit code is 3 if the results differ.",
                      options(), run};
 
 }  // namespace tessera::command

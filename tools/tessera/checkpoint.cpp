@@ -154,10 +154,6 @@ JsonObject written(const Checkpoint& from, const std::string& folder) {
   return out;
 }
 
-void check_size(std::string_view option, const std::string& value) {
-  require(parse_bytes(value, option) >= 1, "{} takes a size of at least 1 byte, got \"{}\"", option, value);
-}
-
 int consolidate(const Arguments& arguments) {
   const std::string folder = folder_to_write(arguments);
   constexpr std::int64_t kMostByDefault = 5'000'000'000;
@@ -270,17 +266,17 @@ int diff(const Arguments& arguments) {
 
 }  // namespace
 
-const Verb kCheckpointInspect = {
-    "checkpoint inspect",
-    "prints what a checkpoint contains",
-    "Reads only the manifest.",
-    {{"tensors", "", "also print every tensor, with the number of its parts"}, {"json", "", "print all this as JSON"}},
-    inspect,
-    "DIR",
-    "the folder of a checkpoint"};
+const Verb kCheckpointInspect = {"checkpoint inspect",
+                                 "prints what a checkpoint contains",
+                                 "Reads only the manifest.",
+                                 {{"tensors", "", "also print each tensor, with its type and the number of its parts"},
+                                  {"json", "", "print all this as JSON"}},
+                                 inspect,
+                                 "DIR",
+                                 "the folder of a checkpoint"};
 
 const Verb kCheckpointVerify = {"checkpoint verify",
-                                "compares the files of a checkpoint with their checksums",
+                                "compares the files of a checkpoint with the checksums of its manifest",
                                 "Exit code 1 if a file is missing or damaged; the error names it.",
                                 {{"json", "", "print the result as JSON"}},
                                 verify,
@@ -294,7 +290,7 @@ const Verb kCheckpointConsolidate = {
     "copied\n"
     "in pieces of a few megabytes, so the memory does not depend on the size of the model.",
     {{"o", "DIR", "the folder to write; it must not exist, or be empty"},
-     {"max-shard-bytes", "SIZE", "the largest file, as in 5GB; default: 5000000000", check_size},
+     {"max-shard-bytes", "SIZE", "the largest size of a file, as in 5GB; default: 5000000000", byte_count()},
      {"json", "", "print the files as JSON"}},
     consolidate,
     "DIR",
@@ -302,26 +298,26 @@ const Verb kCheckpointConsolidate = {
 
 const Verb kCheckpointReshard = {
     "checkpoint reshard",
-    "divides a checkpoint into another number of files",
-    "A run can load a checkpoint with any number of files; it reads the fewest bytes if there is one file "
-    "for each rank. File k contains the\n"
-    "k-th part of the rows of each tensor. Data is copied in pieces of a few megabytes.",
+    "writes a checkpoint in another number of files",
+    "A run can load a checkpoint with any number of files; each rank reads the fewest bytes if there is one file for "
+    "each\n"
+    "rank. File k contains the k-th part of the rows of each tensor. Data is copied in pieces of a few megabytes.",
     {{"o", "DIR", "the folder to write; it must not exist"},
-     {"files", "N", "the number of files, at most that of the rows of the largest tensor", whole_number(1, 99999)},
+     {"files", "N", "the number of files, at most the number of rows of the tensor with the most rows",
+      whole_number(1, 99999)},
      {"json", "", "print the files as JSON"}},
     reshard,
     "DIR",
     "the folder of a checkpoint"};
 
-const Verb kCheckpointDiff = {
-    "checkpoint diff",
-    "compares two checkpoints, in any layouts",
-    "Prints the tensors and documents that differ. The exit code is 3 if there are differences. Data is read "
-    "in pieces of a few\nmegabytes.",
-    {{"json", "", "print all this as JSON"}},
-    diff,
-    "DIR OTHER",
-    "the folders of two checkpoints",
-    true};
+const Verb kCheckpointDiff = {"checkpoint diff",
+                              "compares two checkpoints, whose layouts may differ",
+                              "Prints the tensors and JSON files that differ. The exit code is 3 if there is a "
+                              "difference. Data is read in pieces of\na few megabytes.",
+                              {{"json", "", "print all this as JSON"}},
+                              diff,
+                              "DIR OTHER",
+                              "the folders of two checkpoints",
+                              true};
 
 }  // namespace tessera::command

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "tessera/base/files.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/base/text_cursor.h"
@@ -66,8 +67,8 @@ std::string general_help() {
          "\n"
          "`tessera <verb> --help` prints the options of a verb, `tessera --version` the build. IN.hlo may be - for "
          "standard input.\n"
-         "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a difference was found, or no "
-         "layout fits.\n";
+         "Exit codes: 0: success; 1: the input is wrong, or output cannot be written; 2: the command line is wrong;\n"
+         "3: a difference was found, or no layout fits into the memory.\n";
 }
 
 // True for the first word of verbs of two words, such as `checkpoint inspect`.
@@ -155,6 +156,12 @@ ValueCheck whole_number(std::int64_t least, std::int64_t most) {
   };
 }
 
+ValueCheck byte_count() {
+  return [](std::string_view option, const std::string& value) {
+    require(parse_bytes(value, option) >= 1, "{} takes a size of at least 1 byte, got \"{}\"", option, value);
+  };
+}
+
 ValueCheck one_of(std::vector<std::string> choices) {
   return [choices = std::move(choices)](std::string_view option, const std::string& value) {
     const bool is_choice = std::find(choices.begin(), choices.end(), value) != choices.end();
@@ -176,21 +183,15 @@ std::string with_dashes(std::string_view word) {
   return out;
 }
 
-// A wrong value is a usage error.
 void check_value(const Option& option, const std::string& value) {
-  if (!option.check) return;
-  try {
-    option.check(dashed(option.name), value);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  if (option.check) read_option(dashed(option.name), [&] { option.check(dashed(option.name), value); });
 }
 
 // Of two different values, the first would have no effect.
 void check_given_once(const Option& option, const std::vector<std::string>& values) {
   if (option.repeats || values.size() < 2 || values[values.size() - 2] == values.back()) return;
-  throw UsageError(
-      fmt::format("one {} is expected, got {} and {}", dashed(option.name), values[values.size() - 2], values.back()));
+  throw UsageError(fmt::format("{} is given twice, with {} and {}; give it once", dashed(option.name),
+                               values[values.size() - 2], values.back()));
 }
 
 // Reports outputs that would overwrite each other, and files that cannot be written, before the work starts.

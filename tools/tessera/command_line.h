@@ -15,11 +15,14 @@
 
 namespace tessera::command {
 
-/// Throws an Error unless the value is valid for the option (as typed, `--seed`).
+/// Throws an Error unless the value is valid for the option (as typed, `--seed`). The command makes it a UsageError that
+/// names the option.
 using ValueCheck = std::function<void(std::string_view option, const std::string& value)>;
 /// An integer from `least` to `most`.
 ValueCheck whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 ValueCheck one_of(std::vector<std::string> choices);
+/// A number of bytes of at least 1, such as 16GB.
+ValueCheck byte_count();
 
 struct Option {
   std::string_view name;   // --name; "o" means -o

@@ -25,13 +25,14 @@ int run_env(const Arguments&) { return on_first_rank(environment_text); }
 
 }  // namespace
 
-const Verb kEnv = {.name = "env",
-                   .about = "prints what a job uses: build, instruction set, ranks, memory, variables",
-                   .notes = "Start it like the job, for example with mpirun and the same variables. Rank 0 prints.",
-                   .options = {},
-                   .run = run_env,
-                   .input = "",
-                   .input_meaning = "",
-                   .needs_input = false};
+const Verb kEnv = {
+    .name = "env",
+    .about = "prints what a job uses: build, instruction set, ranks, memory, variables",
+    .notes = "Start it as you start the job, with the same mpirun and the same environment variables. Rank 0 prints.",
+    .options = {},
+    .run = run_env,
+    .input = "",
+    .input_meaning = "",
+    .needs_input = false};
 
 }  // namespace tessera::command

@@ -13,6 +13,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/memory_limit.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elided_constants.h"
@@ -60,45 +61,71 @@ Program with_annotations(const Program& program, const std::vector<std::string>&
 
 ValueCheck device_number() { return whole_number(1, std::int64_t{1} << 20); }
 
+ValueCheck mesh_text() {
+  return [](std::string_view, const std::string& value) { (void)mesh_axes(value); };
+}
+
+ValueCheck machine_name() {
+  return [](std::string_view, const std::string& value) { MachineModel::check_name(value); };
+}
+
+namespace {
+
+// Checks names of axes that are joined by commas.
+ValueCheck axis_names() {
+  return [](std::string_view, const std::string& value) {
+    for (const std::string& name : split(value, ',')) (void)Mesh({{name, 1}});
+  };
+}
+
+}  // namespace
+
 std::vector<Option> sharding_options() {
-  return {{"num-partitions", "N", "the number of devices; default: that of the module or the mesh", device_number()},
-          {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1",
-           [](std::string_view, const std::string& value) { (void)mesh_axes(value); }},
-          repeated({"annotate", "NAME=SPEC",
-                    "annotate a value, with one entry per dim: w=data+fsdp,-,model; may be repeated; "
-                    "NAME is a parameter or value of the entry computation, or "
-                    "computation/value; "
-                    "`?` after an entry leaves the dim open; NAME@p1=SPEC gives all dims priority 1, and "
-                    "data@p1,- gives it to one dim (default: priority 0); an annotation replaces that of the text",
-                    [](std::string_view option, const std::string& value) {
-                      const auto equals = value.find('=');
-                      require(equals != std::string::npos && equals > 0, "{} takes NAME=data,-,model, got \"{}\"",
-                              option, value);
-                    }}),
-          {"open-results", "",
-           "propagation chooses the shardings of results without an annotation; "
-           "default: fully replicated"},
-          {"open-parameters", "", "the same for parameters"}};
+  return {
+      {"num-partitions", "N", "the number of devices; default: the size of the mesh, or the number in the module",
+       device_number()},
+      {"mesh", "AXIS=SIZE,..",
+       "the mesh, such as data=2,model=4; one size may be -1, which stands for all remaining devices", mesh_text()},
+      repeated({"annotate", "NAME=SPEC",
+                "annotate a value with a spec, which has one entry for each dim: w=data+fsdp,-,model; may be repeated; "
+                "NAME is a parameter or value of the entry computation, or computation/value; `?` after an entry "
+                "leaves the dim open; NAME@p1=SPEC gives all dims priority 1, and the spec data@p1,- gives it to one "
+                "dim (default: priority 0); the option replaces an annotation of this value in the text",
+                [](std::string_view option, const std::string& value) {
+                  const auto equals = value.find('=');
+                  require(equals != std::string::npos && equals > 0, "{} takes NAME=data,-,model, got \"{}\"", option,
+                          value);
+                }}),
+      {"open-results", "",
+       "propagation chooses the shardings of results without an annotation; "
+       "default: fully replicated"},
+      {"open-parameters", "",
+       "propagation chooses the shardings of parameters without an annotation; default: fully replicated"}};
 }
 
 void check_sharding_options(const Arguments& arguments, std::int64_t ranks) {
   const auto mesh = arguments.value("mesh");
   const std::int64_t devices = arguments.number_or("num-partitions", ranks);
   if (!mesh || devices < 0) return;
-  try {
-    (void)Mesh::parse(*mesh, devices);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  read_option("--mesh", [&] { (void)Mesh::parse(*mesh, devices); });
+}
+
+int virtual_ranks(const Arguments& arguments) {
+  const auto given = static_cast<int>(arguments.number_or("virtual-ranks", 0));
+  return read_option("--virtual-ranks", [&] { return virtual_rank_count("--virtual-ranks", given); });
 }
 
 std::vector<Option> pass_options() {
   return {
-      repeated({"disable-passes", "NAME,..", "passes to skip, such as combine-collectives"}),
-      {"async", "", "split collectives into start and done, with computation between them"},
-      repeated({"bf16-axes", "AXIS,..", "collectives over these mesh axes carry f32 as bf16: half the bytes, rounded"}),
-      repeated({"int8-axes", "AXIS,..", "the same with int8 and one scale for 256 numbers: a quarter of the bytes"}),
-      {"memory-bound", "BYTES", "the most that one combined collective carries; default: 30 MiB", whole_number(0)}};
+      repeated({"disable-passes", "NAME,..", "skip these passes, such as combine-collectives"}),
+      {"async", "", "divide collectives that have computation after them into a start and a done op"},
+      repeated({"bf16-axes", "AXIS,..", "collectives over these axes carry f32 as bf16: half the bytes, rounded",
+                axis_names()}),
+      repeated({"int8-axes", "AXIS,..",
+                "collectives over these axes carry f32 as int8, with one scale for 256 numbers: a quarter of the bytes",
+                axis_names()}),
+      {"memory-bound", "BYTES", "the most bytes that one combined collective carries; default: 30 MiB",
+       whole_number(0)}};
 }
 
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options) {
@@ -108,37 +135,41 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
     for (std::string& name : split(list, ',')) options.bf16_axes.push_back(std::move(name));
   for (const auto& list : arguments.values("int8-axes"))
     for (std::string& name : split(list, ',')) options.int8_axes.push_back(std::move(name));
+  read_option("--int8-axes", [&] { check_compressed_axes(options); });
   options.make_asynchronous = arguments.has("async");
   options.memory_bound = arguments.number_or("memory-bound", options.memory_bound);
 }
 
 Option machine_option() {
   return {"machine", "FILE|PRESET",
-          "the speed and memory of devices and links: a profile of `tessera calibrate`, or uniform (default), "
-          "cpu-node or tpu-v4; the partitioner then minimizes the modelled time on this machine"};
+          "the machine for which the partitioner minimizes the modelled time: a profile of `tessera calibrate`, or "
+          "uniform (default), cpu-node or tpu-v4",
+          machine_name()};
 }
 
 std::optional<MachineModel> machine_of(const Arguments& arguments) {
   const auto machine = arguments.value("machine");
   const auto links = arguments.value("topology");
   if (!machine && !links) return std::nullopt;
-  MachineModel out = machine ? MachineModel::load(*machine) : MachineModel();
-  if (links) out.set_links(Topology::from_file(*links));
+  MachineModel out = machine ? read_option("--machine", [&] { return MachineModel::load(*machine); }) : MachineModel();
+  if (links) out.set_links(read_option("--topology", [&] { return Topology::from_file(*links); }));
   return out;
 }
 
 std::vector<Option> how_to_partition_options() {
   auto out = pass_options();
   out.push_back(
-      {"fewer-collectives", "", "accept passes over collectives even if a device then needs more memory or work"});
+      {"fewer-collectives", "", "passes may remove collectives even if a device then needs more memory or work"});
   out.push_back({"auto", "",
-                 "choose the shardings of parameters, results and values without annotation, such that the "
-                 "modelled time on the machine is least"});
-  out.push_back(
-      {"memory", "SIZE", "with --auto: the memory of a device, as in 16GB; default: that of the machine, or no limit"});
+                 "choose the shardings of all values without annotation, parameters and results included: those with "
+                 "the least modelled time on the machine"});
+  out.push_back({"memory", "SIZE",
+                 "with --auto: the memory of a device, as in 16GB; default: that of the machine, or no limit",
+                 byte_count()});
   out.push_back(machine_option());
-  out.push_back(
-      {"topology", "FILE", "latency and bandwidth of the mesh axes, as JSON; plans then minimize modelled time"});
+  out.push_back({"topology", "FILE",
+                 "the links of the mesh axes, as JSON: their latency and bandwidth; they replace those of the machine, "
+                 "and reshard plans then minimize modelled time"});
   return out;
 }
 
@@ -154,18 +185,28 @@ PartitionOptions how_to_partition(const Arguments& arguments) {
   return options;
 }
 
+namespace {
+
+// A mesh of two devices with the axes over which collectives are compressed: the passes depend on them.
+Mesh mesh_of_compressed_axes(const Arguments& arguments) {
+  std::set<std::string> names;
+  for (const char* option : {"bf16-axes", "int8-axes"})
+    for (const auto& list : arguments.values(option))
+      for (std::string& name : split(list, ',')) names.insert(std::move(name));
+  std::vector<MeshAxis> axes;
+  for (const std::string& name : names) axes.push_back({name, axes.empty() ? 2 : 1});
+  return Mesh(axes);
+}
+
+}  // namespace
+
 void check_skipped_passes(const Arguments& arguments, const std::function<void(const Program&)>& run) {
-  // The passes depend on these axes, which only the program's mesh has.
-  if (!arguments.has("disable-passes") || arguments.has("bf16-axes") || arguments.has("int8-axes")) return;
+  if (!arguments.has("disable-passes")) return;
+  ParseOptions options;
+  if (arguments.has("bf16-axes") || arguments.has("int8-axes")) options.meshes = {mesh_of_compressed_axes(arguments)};
   const Program small =
-      parse_program("HloModule small, num_partitions=2\nENTRY e { ROOT x = f32[] constant(0) }", op_table());
-  try {
-    run(small);
-  } catch (const InternalError&) {
-    throw;
-  } catch (const Error& error) {
-    throw UsageError(fmt::format("--disable-passes: {}", error.what()));
-  }
+      parse_program("HloModule small, num_partitions=2\nENTRY e { ROOT x = f32[] constant(0) }", op_table(), options);
+  read_option("--disable-passes", [&] { run(small); });
 }
 
 void check_skipped_passes(const Arguments& arguments, const PartitionOptions& options) {
@@ -277,7 +318,8 @@ void write_text(const std::string& path, std::string_view text) {
 
 Option as_written_option() {
   return {"as-written", "",
-          "count the program before lowering, without memory that ranks share; useful to compare partitioners"};
+          "the statistics describe the program before lowering, as if the ranks of a node shared no memory; useful to "
+          "compare partitioners"};
 }
 
 ProgramStats stats_of(const Program& program, const Arguments& arguments) {

@@ -15,15 +15,22 @@ namespace tessera::command {
 
 /// Checks a number of devices.
 ValueCheck device_number();
+/// Checks the text of a mesh.
+ValueCheck mesh_text();
 /// --num-partitions, --mesh, --annotate.
 std::vector<Option> sharding_options();
 /// Throws a UsageError unless the options agree with each other and with the number of ranks. 0: the options alone
 /// specify the number of devices; negative: the number is not known yet. read_program() calls this, program_of() does
 /// not.
 void check_sharding_options(const Arguments& arguments, std::int64_t ranks);
+/// Returns the number of ranks that --virtual-ranks, or CPU_NUM_DEVICES, makes as threads of this process, or 0. Throws a
+/// UsageError if these contradict each other or mpirun.
+int virtual_ranks(const Arguments& arguments);
 /// --disable-passes, --memory-bound, --async: options of the passes over collectives.
 std::vector<Option> pass_options();
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
+/// Checks the value of --machine: a preset or the path of a file.
+ValueCheck machine_name();
 /// --machine, and the machine that it and --topology describe; nullopt if neither is given.
 Option machine_option();
 std::optional<MachineModel> machine_of(const Arguments& arguments);

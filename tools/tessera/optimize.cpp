@@ -29,6 +29,7 @@ int run(const Arguments& arguments) {
   CollectivePassOptions options;
   read_pass_options(arguments, skip, options);
   check_skipped_passes(arguments, [&](const Program& small) { (void)optimize_collectives(small, options, skip); });
+  const MachineModel machine = machine_of(arguments).value_or(MachineModel());
   const Program program = with_groups_of_devices(read_program(arguments));
   verify(program);
   require_partitioned(program);
@@ -39,7 +40,6 @@ int run(const Arguments& arguments) {
     fmt::print(stderr,
                "note: {} has no collective to improve; if it is a global program, run `tessera partition` first\n",
                program.name);
-  const MachineModel machine = machine_of(arguments).value_or(MachineModel());
   machine.links().check(program.meshes);
   Program out = optimize_collectives(program, options, skip, nullptr, machine);
   out.partitioned = !may_be_global;  // for `run`, even if the text has no mark
@@ -55,21 +55,23 @@ std::vector<Option> options() {
   for (const Option& option : pass_options()) out.push_back(option);
   out.push_back(machine_option());
   out.push_back({"topology", "FILE",
-                 "latency and bandwidth of the mesh axes, as JSON; collective matmul then minimizes modelled time"});
+                 "the links of the mesh axes, as JSON: their latency and bandwidth; they replace those of the machine, "
+                 "and collective matmul then minimizes modelled time"});
   out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
-  out.push_back({"for-xla", "", "write text that XLA accepts: omit attributes that XLA does not accept"});
-  out.push_back({"json", "STATS", "write the statistics of the output as JSON", {}, true});
+  out.push_back({"for-xla", "", "omit the attributes that XLA does not accept, so that XLA can read the output"});
+  out.push_back({"json", "FILE", "write the statistics of the output as JSON", {}, true});
   out.push_back(as_written_option());
   return out;
 }
 
 }  // namespace
 
-const Verb kOptimize = {"optimize", "improves the collectives of a partitioned program",
-                        "Takes any per-device program, also one from XLA. Simplifies, merges and combines collectives "
-                        "and moves them out of loops.\n"
-                        "Does not change results, except that floats may be added in another order, and never "
-                        "increases the bytes. `tessera partition` does the same to its output.",
+const Verb kOptimize = {"optimize", "improves the collectives of a per-device program",
+                        "Accepts any per-device program, also one from XLA. Runs the collective passes of `tessera "
+                        "partition`, which simplify,\n"
+                        "merge and combine collectives, and move them out of loops. They do not change results, except "
+                        "that floats may be added\n"
+                        "in another order, and never increase the bytes received.",
                         options(), run};
 
 }  // namespace tessera::command

@@ -129,14 +129,13 @@ std::vector<Option> options() {
   for (const Option& option : how_to_partition_options()) out.push_back(option);
   out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
   out.push_back(
-      {"explain", "",
-       "print why each collective is there: on standard output if -o names a file, otherwise on standard error"});
-  out.push_back({"explain-json", "FILE", "the same as JSON: {\"collectives\": [..]}", {}, true});
+      {"explain", "", "explain each collective: on standard output if -o names a file, otherwise on standard error"});
+  out.push_back({"explain-json", "FILE", "write the explanations as JSON: {\"collectives\": [..]}", {}, true});
   out.push_back(
       {"strict", "", "an error if a collective exists that no annotation requires (FSDP's marks are annotations)"});
   out.push_back({"max-bytes", "N", "an error if a device receives more than N bytes", whole_number(0)});
-  out.push_back({"for-xla", "", "write text that XLA accepts: omit attributes that XLA does not accept"});
-  out.push_back({"json", "STATS", "write the statistics and the time taken as JSON", {}, true});
+  out.push_back({"for-xla", "", "omit the attributes that XLA does not accept, so that XLA can read the output"});
+  out.push_back({"json", "FILE", "write the statistics and the time taken as JSON", {}, true});
   out.push_back(as_written_option());
   return out;
 }

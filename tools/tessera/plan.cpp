@@ -11,6 +11,8 @@
 #include "tessera/base/files.h"
 #include "tessera/base/memory_limit.h"
 #include "tessera/base/text.h"
+#include "tessera/optim/factory.h"
+#include "tessera/trainer/arguments.h"
 #include "tessera/trainer/layout_search.h"
 #include "tessera/trainer/published_table.h"
 
@@ -66,6 +68,8 @@ bool is_program(const std::string& text) {
 }
 
 int run_for_configuration(const Arguments& arguments) {
+  if (arguments.has("axes"))
+    throw UsageError(fmt::format("--axes is for a program; {} is the configuration of a model", arguments.input()));
   const trainer::LayoutSearchOptions options = search_options(arguments);
   const std::vector<trainer::LayoutPlan> plans = trainer::find_layouts(options);
   const auto shown = static_cast<std::size_t>(arguments.number_or("top", kShown));
@@ -79,7 +83,8 @@ int run_for_configuration(const Arguments& arguments) {
 }
 
 int run_for_published_table(const Arguments& arguments) {
-  for (const char* name : {"devices", "axes", "rows", "block-size", "memory", "machine", "bf16", "optim", "top"})
+  for (const char* name :
+       {"devices", "axes", "rows", "block-size", "memory", "machine", "bf16", "optim", "config-overrides", "top"})
     if (arguments.has(name))
       throw UsageError(fmt::format("--table1 plans six published trainings; leave out --{}", name));
   const trainer::PublishedTable table = trainer::model_published_table();
@@ -111,19 +116,23 @@ const Verb kPlan = {
     "For a program: chooses, for each mesh, the shardings of all values without annotation, as `tessera partition "
     "--auto`.\n"
     "Exit code 3: no layout fits into the memory.",
-    {{"devices", "N|SLICE", "the number of devices, or a slice of TPUs such as v4-64", device_count_or_slice()},
+    {{"devices", "N|SLICE", "the number of devices, or the name of a slice of TPUs such as v4-64",
+      device_count_or_slice()},
      {"axes", "N", "for a program: the largest number of axes of a mesh; default: 2", whole_number(1, 4)},
      {"rows", "N", "the rows of a batch over all devices; default: one for each device", whole_number(1, kMostRows)},
-     {"block-size", "N", "the number of tokens in a row; default: the largest that the model supports, at most 1024",
+     {"block-size", "N",
+      "the number of tokens in a row; default: the largest length that the model supports, but at most 1024",
       whole_number(1, kMostRows)},
-     {"memory", "SIZE", "the memory of a device, as in 16GB; default: that of the machine, or no limit"},
+     {"memory", "SIZE", "the memory of a device, as in 16GB; default: that of the machine, or no limit", byte_count()},
      machine_option(),
      {"bf16", "", "compute in bf16, with f32 weights"},
-     {"optim", "NAME", "the optimizer, as in run_clm; default: adamw_torch"},
-     {"config-overrides", "KEY=VALUE,..", "replaces values of the configuration"},
+     {"optim", "NAME", "the optimizer, as in run_clm; default: adamw_torch",
+      [](std::string_view, const std::string& value) { optim::check_optimizer(value, ""); }},
+     {"config-overrides", "KEY=VALUE,..", "replace values of the configuration",
+      [](std::string_view, const std::string& value) { (void)trainer::config_overrides_of(value); }},
      {"top", "N", "the number of layouts shown; default: 10", whole_number(1)},
-     {"table1", "", "models the six published trainings of GPT-2 under FSDP on TPU v4 instead of an input"},
-     {"json", "FILE", "writes the layouts as JSON; - is standard output, instead of the table", {}, true}},
+     {"table1", "", "model the six published trainings of GPT-2 under FSDP on TPU v4 instead of an input"},
+     {"json", "FILE", "write the layouts as JSON; - is standard output, instead of the table", {}, true}},
     run,
     "config.json|IN.hlo",
     "the configuration of a causal language model (gpt2, llama, mistral, qwen2, qwen3, mixtral), or a file of HLO text",

@@ -142,12 +142,7 @@ std::optional<AcceleratorSlice> slice_of(const Arguments& arguments) {
 
 ValueCheck device_count_or_slice() {
   return [number = whole_number(1, kMostDevices)](std::string_view option, const std::string& value) {
-    try {
-      if (AcceleratorSlice::parse(value)) return;
-    } catch (Error& error) {
-      error.prefix(fmt::format("{} ", option));
-      throw;
-    }
+    if (AcceleratorSlice::parse(value)) return;
     const bool is_name = value.find_first_of("vV") != std::string::npos;
     require(!is_name, "{} {}: no such slice of TPUs; their names are {}", option, value,
             AcceleratorSlice::name_forms());

@@ -71,7 +71,7 @@ std::string note_below(const Program& given, const Instruction& value, const Sha
 // Draws the shardings of values, both annotated and propagated.
 std::string pictures(const Program& program, const Arguments& arguments) {
   require(!program.partitioned,
-          "{} is a per-device program, and pictures show complete values on all devices; give the global program",
+          "{} is a per-device program, but drawings show complete values on all devices; give the global program",
           program.name);
   const Program global = partition(program).global;
   const bool svg = arguments.has("svg");
@@ -113,14 +113,14 @@ std::vector<Option> options() {
   out.push_back(repeated({"sharding", "NAME",
                           "draw the sharding of a value, given or propagated, instead of "
                           "printing the program; may be repeated"}));
-  out.push_back({"svg", "FILE", "draw it as SVG; - for standard output", {}, true});
-  out.push_back({"for-xla", "", "write text that XLA accepts: omit attributes that XLA does not accept"});
+  out.push_back({"svg", "FILE", "write the drawing of one --sharding as SVG; - is standard output", {}, true});
+  out.push_back({"for-xla", "", "omit the attributes that XLA does not accept, so that XLA can read the output"});
   return out;
 }
 
 }  // namespace
 
-const Verb kPrint = {"print", "reads a program and prints it", "Reading the output again gives the same program.",
-                     options(), run};
+const Verb kPrint = {"print", "prints a program, or draws the shardings of its values",
+                     "Reading the output again gives the same program.", options(), run};
 
 }  // namespace tessera::command

@@ -326,19 +326,13 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   if (outputs) write_safetensors(*outputs, results.file);
 }
 
-// Returns the number of ranks that are threads of this process, or 0.
-int virtual_ranks(const Arguments& arguments) {
-  try {
-    return virtual_rank_count("--virtual-ranks", static_cast<int>(arguments.number_or("virtual-ranks", 0)));
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
-}
-
 int run(const Arguments& arguments) {
   const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0));
+  const bool by_reference = arguments.value_or("engine", "runtime") == "reference";
+  if (by_reference && arguments.has("virtual-ranks"))
+    throw UsageError("--engine reference evaluates the program on one rank; leave out --virtual-ranks");
   const int threads = virtual_ranks(arguments);
-  const bool is_for_one = threads == 0 && arguments.value_or("engine", "runtime") == "reference";
+  const bool is_for_one = threads == 0 && by_reference;
   // Checks usage errors before ranks exist. The number of mpirun's ranks is checked later.
   constexpr std::int64_t kUnknown = -1;
   check_sharding_options(arguments, is_for_one ? 0 : threads > 0 ? threads : kUnknown);
@@ -367,12 +361,11 @@ std::vector<Option> options() {
   auto out = sharding_options();
   out.push_back({"virtual-ranks", "N", "run on N ranks that are threads of this process, without mpirun",
                  whole_number(1, kMostVirtualRanks)});
-  out.push_back({"inputs", "FILE", "a safetensors file with a tensor for each parameter; default: seeded inputs"});
+  out.push_back({"inputs", "FILE", "a safetensors file with one tensor for each parameter; default: random inputs"});
   out.push_back({"outputs", "FILE", "write the results as safetensors"});
   out.push_back({"engine", "runtime|reference",
-                 "runtime: partition the program and run it with the fast kernels (default); "
-                 "reference: evaluate the global program on one rank, by the "
-                 "definitions of its ops",
+                 "runtime: partition the program and run it with the fast kernels (default); reference: evaluate the "
+                 "global program with the reference evaluation, on one rank",
                  one_of({"runtime", "reference"})});
   out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});
   return out;
@@ -381,10 +374,11 @@ std::vector<Option> options() {
 }  // namespace
 
 const Verb kRun = {"run", "runs a program on the ranks of mpirun, or on threads",
-                   "Partitions a global program for the ranks of mpirun or of --virtual-ranks; inputs and outputs are "
-                   "complete arrays.\n"
-                   "Runs a per-device program as it is. Prints the type, sum and hash of every result. Rank 0 reads "
-                   "standard input (-) for all ranks.",
+                   "Partitions a global program for the ranks of mpirun or of --virtual-ranks; its inputs and outputs "
+                   "are complete arrays.\n"
+                   "A per-device program runs unchanged; its inputs and outputs are shards. Prints the type, sum and "
+                   "hash of every result.\n"
+                   "Rank 0 reads standard input (-) for all ranks.",
                    options(), run};
 
 }  // namespace tessera::command

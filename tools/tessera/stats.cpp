@@ -5,6 +5,7 @@ namespace tessera::command {
 namespace {
 
 int run(const Arguments& arguments) {
+  const auto machine = machine_of(arguments);
   const Program program = read_program(arguments);
   fmt::print(stderr, "{}", elided_constants_warning(program));
   const ProgramStats stats = stats_of(program, arguments);
@@ -15,7 +16,7 @@ int run(const Arguments& arguments) {
                program.name);
   std::string text = stats_text(stats);
   JsonObject json = stats_json(stats);
-  if (const auto machine = machine_of(arguments)) {
+  if (machine) {
     constexpr double kMilliseconds = 1e3;
     const double time = kMilliseconds * modelled_seconds(program, *machine);
     text += fmt::format("{:.6g} ms modelled on {}\n", time, machine->name());
@@ -31,20 +32,23 @@ int run(const Arguments& arguments) {
 
 const Verb kStats = {
     "stats",
-    "counts the collectives, FLOPs and memory of a partitioned program",
-    "Accepts any partitioned module, also one from XLA. Bytes are those that one device receives: all-gather (g-1)/g "
-    "of the result,\n"
-    "reduce-scatter and all-to-all (g-1)/g of the operand, all-reduce 2(g-1)/g of the operand, permute the operand;\n"
-    "times the rounds of a loop if they are known. The counts are those of the program after lowering and scheduling, "
-    "for\n"
-    "ranks on one node, or on the nodes that TESSERA_NODE lists. Memory is that of arguments, results, constants and\n"
-    "intermediate values; kernels may need a workspace in addition.",
+    "counts the collectives, FLOPs and memory of a per-device program",
+    "Accepts any per-device program, also one from XLA. Bytes are those that one device receives in a group of g "
+    "devices:\n"
+    "all-gather (g-1)/g of the result, reduce-scatter and all-to-all (g-1)/g of the operand, all-reduce 2(g-1)/g of "
+    "the\n"
+    "operand, permute the operand; in a loop, times its rounds if they are known. The counts are those of the program "
+    "after\n"
+    "lowering and scheduling, for ranks on one node, or on the nodes that TESSERA_NODE lists. Memory is that of "
+    "arguments,\n"
+    "results, constants and intermediate values; kernels may need a workspace in addition.",
     {{"num-partitions", "N", "an error if the module is for another number of devices", device_number()},
-     {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table", {}, true},
+     {"json", "FILE", "write the counts as JSON; - is standard output, instead of the table", {}, true},
      as_written_option(),
      {"machine", "FILE|PRESET",
-      "also print the modelled time on this machine: a profile of `tessera calibrate`, or uniform, cpu-node or "
-      "tpu-v4"}},
+      "also print the modelled time of a run on this machine: a profile of `tessera calibrate`, or uniform, cpu-node "
+      "or tpu-v4",
+      machine_name()}},
     run};
 
 }  // namespace tessera::command

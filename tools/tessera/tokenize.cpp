@@ -69,7 +69,6 @@ int tokenize(const Arguments& arguments) {
   const auto path = arguments.value("o");
   if (!path || *path == "-") throw UsageError("-o needs the file to write");
   const std::string name = arguments.value_or("tokenizer", "bytes");
-  const std::string column = arguments.value_or("text-column", "text");
   const auto inputs = data::find_texts(arguments.inputs());
   std::error_code ignored;
   for (const data::TextInput& input : inputs)
@@ -78,6 +77,7 @@ int tokenize(const Arguments& arguments) {
   for (const auto& input : inputs)
     require(!data::TokenFile::is_token_file(input.path), "{} is a token file already; give text", input.path);
   check_standard_input(arguments.inputs(), name);
+  const std::string column = arguments.value("text-column").value_or(data::default_text_column(inputs));
   const auto tokenizer = data::make_tokenizer(
       name, name.starts_with("bpe:") ? data::beginning_of_documents(inputs, column) : std::string());
   const auto start = std::chrono::steady_clock::now();
@@ -88,27 +88,34 @@ int tokenize(const Arguments& arguments) {
 }
 
 void check_tokenizer(std::string_view /*option*/, const std::string& value) {
-  if (value.starts_with("bpe:")) data::check_bpe_name(value);
+  if (value.starts_with("bpe:")) return data::check_bpe_name(value);
+  std::error_code ignored;
+  require(value == "bytes" || looks_like_path(value) || std::filesystem::exists(value, ignored),
+          "\"{}\" is neither bytes, nor bpe:N, nor a file", value);
 }
 
 }  // namespace
 
 const Verb kTokenize = {
     "tokenize",
-    "writes text as a file of tokens",
-    "INPUT is a text file, a .jsonl or .json file, a folder of *.txt and *.jsonl files, or - for a text on standard "
-    "input. A text file is\n"
-    "one document, and so is each line of a .jsonl or .json file. run_clm --train_file reads the result.",
+    "writes text as a token file",
+    "INPUT is a text file, a .jsonl, .json or .csv file, a folder of *.txt and *.jsonl files, or - for a text on "
+    "standard\n"
+    "input. A text file is one document, and so is each line of a .jsonl or .json file, and each row of a .csv file "
+    "after the\n"
+    "first. run_clm --train_file reads the result.",
     {{"o", "FILE", "the token file to write", {}, true},
      {"tokenizer", "NAME",
-      "bytes (the default), bpe:N (N ids, trained on the first 64 MiB of the text), or a file: "
-      "GPT-2's vocab.bpe, merges.txt or a tokenizer.json",
+      "bytes (default); bpe:N, a vocabulary of at most N ids, trained on the first 64 MiB of the text; or a file: "
+      "GPT-2's vocab.bpe, a merges.txt, a tokenizer.json",
       check_tokenizer},
-     {"text-column", "KEY", "the key of the text in the lines of .jsonl files; default: text"},
+     {"text-column", "KEY",
+      "the key of the text in the lines of .jsonl files, or its column in .csv files; default: text, or else the first "
+      "one"},
      {"json", "", "print the counts as JSON"}},
     tokenize,
     "INPUT...",
-    "a text file, a .jsonl file, a folder of these, or - for standard input",
+    "a text file, a .jsonl or .csv file, a folder of texts, or - for standard input",
     true};
 
 }  // namespace tessera::command

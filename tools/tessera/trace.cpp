@@ -213,18 +213,18 @@ int run_trace(const Arguments& arguments) {
 
 }  // namespace
 
-const Verb kTrace = {
-    "trace",
-    "adds up the times of the events in a trace",
-    "One line for each category and name of events, those that took the most time first. \"ms of a rank\" is "
-    "the mean over all ranks,\n"
-    "and the share is that of the time from the first to the last event. Events contain others, so shares do "
-    "not add up to 100%.",
-    {{"rank", "N", "only the events of this rank; default: of all", whole_number(0)},
-     {"top", "N", "the number of lines; default: 40", whole_number(1)},
-     {"json", "", "print the sums as JSON, with those of each rank"}},
-    run_trace,
-    "FILE.json",
-    "a file that TESSERA_TRACE_FILE or start_trace() wrote"};
+const Verb kTrace = {"trace",
+                     "summarizes the times of the events in a trace",
+                     "Prints a line for each category and name of events, the line with the most time first. \"ms of a "
+                     "rank\" is the mean over\n"
+                     "all ranks, and \"share\" its fraction of the time from the first to the last event. Because "
+                     "events contain other events,\n"
+                     "the shares do not add up to 100%.",
+                     {{"rank", "N", "only the events of this rank; default: of all ranks", whole_number(0)},
+                      {"top", "N", "the number of lines; default: 40", whole_number(1)},
+                      {"json", "", "print the sums as JSON, with those of each rank"}},
+                     run_trace,
+                     "FILE.json",
+                     "a file that TESSERA_TRACE_FILE or start_trace() wrote"};
 
 }  // namespace tessera::command

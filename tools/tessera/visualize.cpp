@@ -13,8 +13,9 @@ namespace {
 int run(const Arguments& arguments) {
   if (arguments.inputs().size() != 2)
     throw UsageError(fmt::format("a shape and a sharding are expected, got {} words", arguments.inputs().size()));
-  const ShardedType drawn =
-      read_sharded_type(arguments.inputs()[0], arguments.inputs()[1], arguments.value_or("mesh", ""));
+  const ShardedType drawn = read_option("", [&] {
+    return read_sharded_type(arguments.inputs()[0], arguments.inputs()[1], arguments.value_or("mesh", ""));
+  });
   if (const auto file = arguments.value("svg")) {
     write_text(*file, sharding_svg(drawn.type, drawn.sharding));
     return kGood;
@@ -28,18 +29,19 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-const Verb kVisualize = {"visualize",
-                         "draws which devices hold which part of an array",
-                         "SHAPE is f32[8,16] or 8,16. SHARDING is HLO's text, '{devices=[2,1,4]<=[8] "
-                         "last_tile_dim_replicate}', or a spec for\n"
-                         "--mesh, such as data,model or '{-,data+model}'.",
-                         {{"mesh", "MESH", "the mesh of a spec, such as data=2,model=4"},
-                          {"svg", "FILE", "draw it as SVG; - for standard output", {}, true},
-                          {"color", "WHEN", "auto (the default: if the output is a terminal), always or never",
-                           one_of({"auto", "always", "never"})}},
-                         run,
-                         "SHAPE SHARDING",
-                         "a shape and a sharding",
-                         true};
+const Verb kVisualize = {
+    "visualize",
+    "draws which devices hold which part of an array",
+    "SHAPE is f32[8,16] or 8,16. SHARDING is the HLO text of a sharding, such as\n"
+    "'{devices=[2,1,4]<=[8] last_tile_dim_replicate}', or a spec for the mesh of --mesh, such as data,model.\n"
+    "Write a spec that begins with - in braces, as in '{-,data+model}'.",
+    {{"mesh", "MESH", "the mesh of a spec, such as data=2,model=4", mesh_text()},
+     {"svg", "FILE", "write the drawing as SVG; - is standard output", {}, true},
+     {"color", "WHEN", "auto (default): colours if standard output is a terminal; always; never",
+      one_of({"auto", "always", "never"})}},
+    run,
+    "SHAPE SHARDING",
+    "a shape and a sharding",
+    true};
 
 }  // namespace tessera::command

@@ -44,6 +44,8 @@ class ArgumentParser {
 
   /// The same, but the value may be several words: `--fsdp full_shard auto_wrap`. They are joined by blanks.
   ArgumentParser& words_or_bare(std::string name, std::string& value, std::string bare, std::string help);
+  /// Further words that set the last flag that was added, a bool, to true.
+  ArgumentParser& also_true(std::vector<std::string> words);
   /// Another name of a flag that was added before.
   ArgumentParser& alias(std::string name, const std::string& of);
   /// The name of a flag in an override, a word such as `training.max_updates=5`, which counts more than the flag. Does
@@ -64,8 +66,9 @@ class ArgumentParser {
 
   /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. If the first argument ends
   /// in .json, it is the path of a file with flags: {"max_steps": 5, …}. Flags after it replace its values. The key
-  /// `program` names the program that wrote the file. Errors: an unknown flag (with the nearest known one), a missing
-  /// value, a value of another type, a file of another program.
+  /// `program` names the program that wrote the file. UsageErrors: an unknown flag (with the nearest known one), a
+  /// missing value, a value of another type, a file of another program. FileError: the file cannot be read, or is not
+  /// JSON.
   bool parse(int argc, const char* const* argv);
   bool parse(const std::vector<std::string>& arguments);
   /// Whether parse() reads `argument`, the first one of a command line, as a file with flags.
@@ -102,6 +105,7 @@ class ArgumentParser {
     std::optional<std::string> bare;  // its meaning without a value
     bool takes_words = false;
     bool was_given = false;
+    std::vector<std::string> true_words{};  // of a bool, besides true, yes, 1, on
   };
   // A flag of another program.
   struct Foreign {
@@ -117,6 +121,7 @@ class ArgumentParser {
     [[nodiscard]] bool has(const std::string& value_of_flag) const;
   };
   using GivenRow = std::pair<Row*, std::string>;  // a flag of the command line with its value
+  void read_words(const std::vector<std::string>& arguments);
   ArgumentParser& add(std::string name, Target target, std::string help);
   Row* find(std::string_view name);
   [[nodiscard]] const Foreign* find_foreign(std::string_view name) const;

@@ -2,19 +2,42 @@
 // Reads the words of a command line with Boost.Program_options. ArgumentParser and the `tessera` command use it.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/error.h"
 
 namespace tessera {
 
-/// The command line is wrong. A program that catches this error exits with code 2.
+/// The command line is wrong: an unknown option, a value that an option does not accept, options that contradict each
+/// other.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
+
+/// The exit code of a program that ends with this error: 2 for a UsageError, otherwise 1.
+int exit_code_of(const std::exception& error);
+
+/// Throws the error as a UsageError, or as a FileError if it is one. If its message does not begin with `option`,
+/// `OPTION: ` precedes the message.
+[[noreturn]] void fail_for_option(std::string_view option, const Error& error);
+
+/// Calls `read`, which reads or checks the value of the option (`--mesh`), or several options ("").
+/// Its errors are thrown by fail_for_option(). An InternalError stays as it is.
+template <class Read>
+decltype(auto) read_option(std::string_view option, Read&& read) {
+  try {
+    return read();
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& error) {
+    fail_for_option(option, error);
+  }
+}
 
 struct OptionSyntax {
   enum class Value { kNone, kRequired, kOptional, kMany };  // kMany: zero or more words, up to the next option

@@ -49,6 +49,13 @@ class Error : public std::runtime_error {
   std::string place_;
 };
 
+/// A file cannot be read or written, or its content does not have the form of such files. The command line that names the
+/// file may be right.
+class FileError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A broken invariant of Tessera: a bug in Tessera, not a mistake of the user.
 class InternalError : public Error {
  public:

@@ -1,22 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files. Errors name the rank, the host and the path.
+// Files. Errors name the rank, the host and the path, and are FileErrors.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include "tessera/base/error.h"
+
 namespace tessera {
 
-/// Checks that `path` is a readable file. Error: `rank 3 on host node7 cannot read data/train.txt: No such file or
+/// Checks that `path` is a readable file. FileError: `rank 3 on host node7 cannot read data/train.txt: No such file or
 /// directory`.
 void check_readable(const std::string& path);
 /// Returns "" if the file is readable, else the error text of check_readable(). Ranks use it to compare their results
 /// before one of them throws.
 std::string why_unreadable(const std::string& path);
 
+/// Calls `read`, which reads a file. Its errors become FileErrors.
+template <class Read>
+decltype(auto) reading_file(Read&& read) {
+  try {
+    return read();
+  } catch (const InternalError&) {
+    throw;
+  } catch (const FileError&) {
+    throw;
+  } catch (const Error& error) {
+    throw FileError(error.what());
+  }
+}
+
 /// Returns all bytes of a file. Errors: those of check_readable().
 std::string read_file(const std::string& path);
+/// True if a word that may be the name of something built in or a path is a path: it contains a slash or a dot.
+bool looks_like_path(std::string_view word);
 /// True if a file with this path cannot be replaced: a device, a pipe, or a name in /dev or /proc (/dev/stdout).
 bool is_stream(const std::string& path);
 /// Returns the path of the file that `path` names, through symbolic links, whether it exists or not.

@@ -20,7 +20,7 @@ class JsonObject {
  public:
   /// An empty object. Errors call it `origin`.
   explicit JsonObject(std::string origin = "JSON");
-  /// Errors: no such file, not JSON (with line and column), not an object.
+  /// FileErrors: no such file, not JSON (with line and column), not an object.
   static JsonObject from_file(const std::string& path);
   static JsonObject parse(std::string_view text, std::string origin = "JSON");
   /// The same for one line of a file. `place` names the file and the line, so errors add only the column.

@@ -13,7 +13,7 @@ namespace tessera {
 /// scalars are strings. Anchors and merge keys are errors. Error, with `origin`, line, column and reason, if the text
 /// is not YAML, has several documents, or is not a mapping whose keys are strings.
 JsonObject parse_yaml(std::string_view text, const std::string& origin);
-/// The same for a file. Error if it cannot be read.
+/// The same for a file. FileError if it cannot be read, or is not such a text.
 JsonObject yaml_from_file(const std::string& path);
 
 }  // namespace tessera

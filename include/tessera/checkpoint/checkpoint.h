@@ -29,10 +29,10 @@ namespace tessera {
 struct CheckpointContent {
   std::map<std::string, StateDict> states;      // by group: "model", "optimizer"
   std::map<std::string, JsonObject> documents;  // by name, the same names on all ranks; those of rank 0 are written
-  /// Called on rank 0 when all files are on the disk, before the folder gets its name, possibly in another thread. If it
-  /// throws an exception, the save fails.
+  /// Called on one rank when all files are on the disk, before the folder gets its name, possibly in another thread: on
+  /// rank 0, or, if a rank leaves the save with an exception, on any rank. If it throws an exception, the save fails.
   std::function<void()> before_complete = {};
-  /// Called on rank 0 when the folder is complete, possibly in another thread. Used to delete older checkpoints.
+  /// Called on the same rank when the folder is complete, possibly in another thread. Used to delete older checkpoints.
   std::function<void()> when_complete = {};
 };
 
@@ -53,7 +53,9 @@ class CheckpointWriter {
   };
   CheckpointWriter();
   /// Calls finish() if a save is in flight; rank 0 prints a warning if that save fails. If an exception leaves the scope,
-  /// waits only for the thread, prints a warning, and the save is lost: it leaves a folder NAME.partial.
+  /// perhaps on one rank alone, waits at most 60 s for the files of all ranks. If they are complete, one of the ranks with
+  /// an exception completes the checkpoint, and prints a line. Otherwise a warning tells that the save is lost. It leaves a
+  /// folder NAME.partial, and earlier checkpoints remain.
   ~CheckpointWriter();
   CheckpointWriter(CheckpointWriter&&) = delete;
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
@@ -70,6 +72,9 @@ class CheckpointWriter {
   std::optional<Outcome> poll();
   /// Waits for the end of the save in flight, and returns its outcome. Nullopt if there is none. Collective.
   std::optional<Outcome> finish();
+  /// Gives up the save in flight, because its values must not be used. It leaves a folder NAME.partial. If all ranks have
+  /// written their files, the checkpoint may be complete already. All ranks must call it, but it is not collective.
+  void drop();
 
  private:
   struct Save;

@@ -3,7 +3,7 @@
 //
 //   MpDeviceLoader loader(batches, {.input_sharding = PartitionSpec{"data"}});
 //   for (const DeviceBatch& batch : loader) {
-//     model.loss(batch.at("input_ids"), batch.at("labels")).backward();
+//     model(batch.at("input_ids"), batch.at("labels")).backward();
 //     optimizer.step();
 //     optimizer.zero_grad();
 //   }                                                   // each round ends with mark_step()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of texts with tabs between the columns, as in GLUE.
+// Tables of texts: with tabs between the columns, as in GLUE, or CSV.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,8 @@ struct TsvOptions {
 TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& options = {});
 /// Reads a file. Errors: those of parse_tsv().
 TsvTable read_tsv(const std::string& path);
+/// Reads a table: CSV, with a header, if the suffix is .csv, else as read_tsv(). Errors: those of read_tsv(); a row of CSV with
+/// another number of fields than the header; JSON Lines.
+TsvTable read_table(const std::string& path);
 
 }  // namespace tessera::data

@@ -29,6 +29,7 @@ struct TrainingArguments {
   bool tokenizer_is_given = false;  // by a flag: without one, the tokenizer of the model's folder is used
   std::string train_file;
   std::string validation_file;
+  std::string text_column_name;  // of the texts in JSON Lines and CSV; "": text, or the first column if there is none
   std::string dataset_name;
   std::string dataset_config_name;
   std::string cache_dir;  // data sets and models are searched here; run_clm also keeps tokens of texts here
@@ -173,6 +174,8 @@ struct TrainingArguments {
 
   /// The path of the configuration.
   [[nodiscard]] std::string config_file() const;
+  /// The mesh, or its default: `fsdp=-1` with fsdp, otherwise `data=-1`.
+  [[nodiscard]] std::string mesh_or_default() const;
   /// The file of --fsdp_config; "" if it is a JSON text.
   [[nodiscard]] std::string fsdp_config_file() const;
   /// The updates between two evaluations with --eval_strategy steps; below 1: a fraction of all updates.
@@ -197,9 +200,13 @@ struct TrainingArguments {
 void settle_arguments(TrainingArguments& arguments, const ArgumentParser& parser);
 
 /// Reads a command line. `program` and `about` are for the help, and `standard` has the defaults. If the command line
-/// contains --help, prints the help and returns nullopt.
+/// contains --help, prints the help and returns nullopt. UsageErrors: those of ArgumentParser and of check(). FileErrors:
+/// a file with flags, or --config_file, cannot be read or is wrong.
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
                                                           const std::string& about, TrainingArguments standard = {});
+
+/// Returns the keys and values of --config_overrides, `n_embd=10,resid_pdrop=0.2`. Error if an entry is no `key=value`.
+std::vector<std::pair<std::string, std::string>> config_overrides_of(const std::string& text);
 
 /// The options of --fsdp, such as `--fsdp "full_shard auto_wrap"`.
 struct FsdpMode {

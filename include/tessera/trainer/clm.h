@@ -25,12 +25,13 @@ namespace tessera::trainer {
 /// The training text and the held-out text, as blocks of tokens.
 struct ClmData {
   std::unique_ptr<data::Tokenizer> tokenizer;
-  std::optional<data::BlockDataset> train;
+  std::optional<data::BlockDataset> train;       // nullopt only with --do_train false
   std::optional<data::BlockDataset> validation;  // nullopt if less than a block is held out
   double validation_tokens_per_byte = 1;
 };
-/// Reads the files that the arguments name: texts, JSON Lines, folders of both, or token files. Errors name rank and path; the
-/// tokenizer of a token file must be that of the training.
+/// Reads the files that the arguments name: texts, JSON Lines, folders of both, or token files. Errors name rank and path: less
+/// than a block to train on (with --do_train false: neither to train on nor to evaluate), or in --validation_file; a token
+/// file with another tokenizer than that of the training.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
 
 /// A causal language model on a mesh, ready to train.

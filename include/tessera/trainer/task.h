@@ -42,9 +42,6 @@ Mesh mesh_of(const TrainingArguments& arguments);
 void begin_setup(const TrainingArguments& arguments, TrainingSetup& out);
 /// Shards out.network, makes the optimizer and adds the notes.
 void finish_setup(const TrainingArguments& arguments, TrainingSetup& out);
-/// Error unless the mesh has the axis that `flag` names. `example` is a mesh with such an axis.
-void check_axis(const TrainingArguments& arguments, const Mesh& mesh, const char* flag, const std::string& axis,
-                const char* example);
 /// The type of the weights: --dtype.
 DType weight_dtype(const TrainingArguments& arguments);
 

@@ -226,7 +226,7 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     const std::int64_t version = natural(member(all, "version"), "version");
     require(version == kVersion, "version {} is not supported; this program reads version {}", version, kVersion);
     require(text_of(all, kChecksum) == manifest_checksum(all.get_object()),
-            "its content does not have the checksum in it");
+            "damaged: its content does not match its checksum");
     read_members(all, "files", out.files, file_of);
     for (const auto& [name, file] : out.files) check_file_name(name);
     read_members(all, "tensors", out.tensors, tensor_of);
@@ -234,7 +234,7 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     for (const auto& [name, tensor] : out.tensors)
       for (const TensorPart& part : tensor.parts)
         require(
-            out.files.contains(part.file), "{} is in {}, which files does not list",
+            out.files.contains(part.file), "{} is in the file {}, which \"files\" does not list",
             [&, one = name] { return escape_controls(one); }, [&] { return escape_controls(part.file); });
   } catch (Error& error) {
     throw error.prefix(path + ": ");

@@ -3,10 +3,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include <sys/mman.h>
 
+#include "file_names.h"
 #include "verified_file.h"
 
 namespace tessera {
@@ -63,9 +65,11 @@ StoredFile StreamWriter::finish() {
   file_.finish();
   if (!has_list_) return {written_, sum_.text(), false};
   const auto list = std::as_bytes(std::span(blocks_));
-  OutputFile out(list_path(path_), OutputFile::Mode::kCreate);
+  const std::string partial = list_path(path_) + std::string(kPartial);
+  OutputFile out(partial, OutputFile::Mode::kCreate);
   out.write(0, list);
   out.finish();
+  std::filesystem::rename(partial, list_path(path_));
   return {written_, checksum_text(checksum_of(list)), true};
 }
 

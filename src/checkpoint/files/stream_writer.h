@@ -33,7 +33,7 @@ class StreamWriter {
       done += part.size();
     }
   }
-  /// Waits until the data is on the disk.
+  /// Waits until the data is on the disk. The list gets its name after that, so a file with a list is complete.
   StoredFile finish();
 
  private:

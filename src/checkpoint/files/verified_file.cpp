@@ -14,8 +14,9 @@ std::uint64_t block_count(std::uint64_t bytes) { return (bytes + kBlockBytes - 1
 std::vector<std::uint64_t> read_list(const std::string& path, const StoredFile& expected) {
   const InputFile file(list_path(path));
   const std::uint64_t count = block_count(expected.bytes);
-  require(file.size() == count * sizeof(std::uint64_t), "{} has {} bytes, the list for a file of {} bytes has {}",
-          file.path(), file.size(), expected.bytes, count * sizeof(std::uint64_t));
+  require(file.size() == count * sizeof(std::uint64_t),
+          "{} has {} bytes, but the checksums of a file of {} bytes need {}", file.path(), file.size(), expected.bytes,
+          count * sizeof(std::uint64_t));
   std::vector<std::uint64_t> out(count);
   file.read(0, std::as_writable_bytes(std::span(out)));
   require(checksum_text(checksum_of(std::as_bytes(std::span(out)))) == expected.checksum,
@@ -36,8 +37,9 @@ VerifiedFile::VerifiedFile(const std::string& path, const StoredFile& expected) 
 void VerifiedFile::check(std::uint64_t first_block, std::span<const std::byte> blocks) const {
   for (std::uint64_t n = first_block; !blocks.empty(); ++n) {
     const auto one = blocks.first(std::min(kBlockBytes, blocks.size()));
-    require(checksum_of(one) == sums_[n], "{}: the bytes {} to {} have another checksum than when they were saved",
-            path(), n * kBlockBytes, n * kBlockBytes + one.size());
+    require(checksum_of(one) == sums_[n],
+            "{}: damaged: the bytes {} to {} do not have the checksum with which they were saved", path(),
+            n * kBlockBytes, n * kBlockBytes + one.size());
     blocks = blocks.subspan(one.size());
   }
 }
@@ -55,8 +57,8 @@ std::span<const std::byte> VerifiedFile::block(std::uint64_t number) const {
 
 void VerifiedFile::read(std::uint64_t offset, std::span<std::byte> into) const {
   constexpr std::uint64_t kMostBlocks = 32;  // verified while they are in the second-level cache
-  require(offset <= size() && into.size() <= size() - offset, "{}: bytes {} to {} of {} bytes", path(), offset,
-          offset + into.size(), size());
+  require(offset <= size() && into.size() <= size() - offset,
+          "{}: the bytes {} to {} were requested, but the file has {}", path(), offset, offset + into.size(), size());
   while (!into.empty()) {
     const std::uint64_t number = offset / kBlockBytes;
     const std::uint64_t inside = offset % kBlockBytes;

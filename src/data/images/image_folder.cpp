@@ -23,7 +23,8 @@ constexpr std::int64_t kMostBytesOfImage = std::int64_t{256} << 20;
 // Checks the size that a header states before memory is allocated for it.
 Literal image_of_size(std::int64_t height, std::int64_t width, int channels, const std::string& name) {
   require(height >= 1 && width >= 1 && height <= kMostBytesOfImage / width / channels,
-          "{}: an image of {} x {} pixels; 1 pixel to {} bytes are possible", name, width, height, kMostBytesOfImage);
+          "{}: the image has {} x {} pixels; it must have at least one pixel and at most {} bytes", name, width, height,
+          kMostBytesOfImage);
   return Literal(Type::array(DType::kU8, {height, width, channels}));
 }
 
@@ -122,14 +123,15 @@ bool is_image(const fs::path& path) {
 Literal parse_image(std::string_view bytes, const std::string& name, int channels) {
   require(channels == 1 || channels == 3, "an image has 1 or 3 channels, got {}", channels);
   if (bytes.starts_with("P5") || bytes.starts_with("P6")) return parse_ppm(bytes, name, channels);
-  require(bytes.starts_with("\x89PNG"), "{}: not an image that can be read; PNG, PPM (P6) and PGM (P5) can", name);
+  require(bytes.starts_with("\x89PNG"),
+          "{}: not an image in a supported format; PNG, PPM (P6) and PGM (P5) are supported", name);
   return parse_png(bytes, name, channels);
 }
 
 Literal read_image(const std::string& path, int channels) {
   const InputFile file(path);
   require(static_cast<std::int64_t>(file.size()) <= kMostBytesOfImage,
-          "{}: an image file of {} bytes; at most {} are possible", path, file.size(), kMostBytesOfImage);
+          "{}: the file has {} bytes; an image may have at most {}", path, file.size(), kMostBytesOfImage);
   std::string bytes(file.size(), '\0');
   file.read(0, std::as_writable_bytes(std::span(bytes)));
   return parse_image(bytes, path, channels);

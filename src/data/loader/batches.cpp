@@ -25,8 +25,10 @@ SampleOrder::SampleOrder(std::int64_t sample_count, OrderOptions options)
   require(sample_count >= 1, "the data contains no sample: it is shorter than one block");
   require(
       !options.group_by_length || static_cast<std::int64_t>(options.group_by_length->size()) == sample_count,
-      "{} lengths for {} samples", [&] { return std::to_string(options.group_by_length->size()); }, sample_count);
-  require(samples_per_epoch() >= 1, "{} samples do not fill a batch of {}, and short batches are dropped", sample_count,
+      "group_by_length has {} lengths for {} samples; give one for each sample",
+      [&] { return std::to_string(options.group_by_length->size()); }, sample_count);
+  require(samples_per_epoch() >= 1,
+          "{} samples do not fill a batch of {}, and drop_last drops batches with too few samples", sample_count,
           options.global_batch_size);
 }
 

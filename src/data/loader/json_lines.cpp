@@ -79,7 +79,7 @@ Arrays parse_json_line(std::string_view line, const std::string& place, const Js
 JsonLines::JsonLines(const std::vector<std::string>& paths, JsonLinesOptions options) : options_(std::move(options)) {
   require(options_.tokenizer || !options_.columns.empty(), "a JSON Lines source needs a tokenizer or columns");
   for (const TextInput& input : find_texts(paths)) {
-    if (!input.is_jsonl) continue;
+    if (input.form != TextForm::kJsonLines) continue;
     paths_.push_back(input.path);
     find_lines(isize(paths_) - 1);
   }

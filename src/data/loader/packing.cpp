@@ -50,8 +50,8 @@ Arrays PackedSource::get(std::int64_t i) const {
     const Literal document = documents_->get(place.document).at("input_ids");
     const auto tokens = document.data<std::int32_t>();
     const std::int64_t size = documents_->length(place.document);
-    require(static_cast<std::int64_t>(tokens.size()) == size, "document {} has {} tokens, but its length is {}",
-            place.document, tokens.size(), size);
+    require(static_cast<std::int64_t>(tokens.size()) == size,
+            "document {} has {} tokens, but length() of its source returns {}", place.document, tokens.size(), size);
     const std::int64_t limit = std::min(place.token + options_.length, size);
     ++segment;
     for (std::int64_t token = place.token; token < limit; ++token, ++next) {

@@ -31,7 +31,7 @@ Iterable from_the_start(std::function<Generator(std::int64_t epoch)> begin) {
   return [begin = std::move(begin)](std::int64_t epoch, std::int64_t first) {
     Generator generator = begin(epoch);
     for (std::int64_t i = 0; i < first; ++i)
-      require(generator().has_value(), "epoch {} has only {} samples, but is to be continued after {}", epoch, i,
+      require(generator().has_value(), "epoch {} has only {} samples, but the loader resumes it after {}", epoch, i,
               first);
     return generator;
   };

@@ -88,8 +88,8 @@ std::string label_name(const GlueTask& task, const std::string& label, const std
   for (std::size_t i = 0; i < task.labels.size(); ++i)
     if (label == task.labels[i] || label == std::to_string(i)) return task.labels[i];
   const bool may_be_header = !task.columns.empty() && line == 1;
-  fail("{}, line {}: the label \"{}\" is not one of {}, or their numbers from 0{}", name, line, printable(label),
-       fmt::join(task.labels, ", "),
+  fail("{}, line {}: the label \"{}\" is not one of {}, nor one of their numbers, which begin with 0{}", name, line,
+       printable(label), fmt::join(task.labels, ", "),
        may_be_header ? fmt::format("; files of the GLUE task {} have no header line", task.name) : "");
 }
 

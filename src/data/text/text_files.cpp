@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/data/text_files.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <span>
 
+#include "csv_rows.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
@@ -32,19 +36,18 @@ std::string suffix_of(const fs::path& path) {
 bool is_jsonl(const fs::path& path) { return path.extension() == ".jsonl"; }
 
 void refuse_table(const std::string& path) {
-  const std::string suffix = suffix_of(path);
-  require(
-      suffix != ".csv" && suffix != ".tsv",
-      "{}: a table, not a text; write its texts as JSON Lines (.jsonl), each as {{\"text\": \"…\"}}; to read the table "
-      "as one text, give it the suffix .txt",
-      path);
+  require(suffix_of(path) != ".tsv",
+          "{}: a table, not a text; write it as CSV (.csv), or its texts as JSON Lines (.jsonl), each as {{\"text\": "
+          "\"…\"}}; to read the table as one text, give it the suffix .txt",
+          path);
 }
 
 std::vector<TextInput> texts_in(const std::string& folder) {
   std::vector<TextInput> out;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const bool is_text = entry.path().extension() == ".txt" || is_jsonl(entry.path());
-    if (is_text && entry.is_regular_file()) out.push_back({entry.path().string(), is_jsonl(entry.path())});
+    if (is_text && entry.is_regular_file())
+      out.push_back({entry.path().string(), is_jsonl(entry.path()) ? TextForm::kJsonLines : TextForm::kText});
   }
   require(!out.empty(), "the folder {} has no file *.txt or *.jsonl", folder);
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
@@ -55,31 +58,34 @@ using TakePart = std::function<void(std::string_view)>;
 
 void read_standard_input(const TakePart& take) {
   std::string part(kAtOnce, '\0');
-  while (const std::size_t size = std::fread(part.data(), 1, part.size(), stdin))
+  bool is_first = true;
+  while (const std::size_t size = std::fread(part.data(), 1, part.size(), stdin)) {
+    if (is_first) require_text(std::string_view(part).substr(0, size), std::string(kStandardInput));
+    is_first = false;
     take(std::string_view(part).substr(0, size));
+  }
   require(std::ferror(stdin) == 0, "cannot read standard input");
 }
 
-void read_file_parts(const std::string& path, const TakePart& take) {
+// Calls `take` with the parts of a file, in order, until it returns false.
+void read_file_parts(const std::string& path, const std::function<bool(std::string_view)>& take) {
   const InputFile file(path);
   std::string part;
   for (std::uint64_t offset = 0; offset < file.size(); offset += part.size()) {
     part.resize(std::min(kAtOnce, file.size() - offset));
     file.read(offset, std::as_writable_bytes(std::span(part)));
-    take(part);
+    if (offset == 0) require_text(part, path);
+    if (!take(part)) return;
   }
 }
 
 // Calls `take` with the parts of a text, in order.
 void read_parts(const std::string& path, const TakePart& take) {
-  bool is_first = true;
-  const auto take_text = [&](std::string_view part) {
-    if (is_first) require_text(part, path);
-    is_first = false;
+  if (path == kStandardInput) return read_standard_input(take);
+  read_file_parts(path, [&](std::string_view part) {
     take(part);
-  };
-  if (path == kStandardInput) return read_standard_input(take_text);
-  read_file_parts(path, take_text);
+    return true;
+  });
 }
 
 // True if a blank of Unicode may end before byte `i`, which follows a byte that is not ASCII.
@@ -119,13 +125,27 @@ JsonObject object_of_line(std::string_view line, const std::string& path, std::i
   }
 }
 
+// For an error about a column.
+std::string columns_advice(const std::vector<std::string>& columns) {
+  constexpr std::size_t kMost = 20;
+  const std::span<const std::string> shown(columns.data(), std::min(kMost, columns.size()));
+  return fmt::format(
+      "the columns are {}{}; --text_column_name (of tessera tokenize: --text-column) names that of the text",
+      fmt::join(shown, ", "), columns.size() > kMost ? ", …" : "");
+}
+
 void read_line(std::string_view line, const std::string& path, std::int64_t number, const std::string& column,
                const TakeText& take) {
   if (trim(line).empty()) return;
   const JsonObject object = object_of_line(line, path, number);
   std::string text;
-  require(object.read(column, text), "{}: has no key \"{}\"{}", object.origin(), column,
-          [&] { return suggest_name(column, object.keys()); });
+  require(object.has(column), "{}: has no column \"{}\"; {}", object.origin(), column,
+          [&] { return columns_advice(object.keys()); });
+  try {
+    object.read(column, text);
+  } catch (Error& error) {
+    throw error.note("  " + columns_advice(object.keys()));
+  }
   take(text, true);
 }
 
@@ -146,9 +166,61 @@ void read_json_lines(const std::string& path, const std::string& column, const T
   read_line(rest, path, line + 1, column, take);
 }
 
+// The keys of the first line that is not blank.
+std::vector<std::string> keys_of_first_line(const std::string& path) {
+  std::string line;
+  std::int64_t number = 1;
+  read_file_parts(path, [&](std::string_view part) {
+    line += part;
+    const std::size_t begin = std::min(line.find_first_not_of(" \t\r\n"), line.size());
+    number += std::count(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
+    line.erase(0, begin);
+    return line.find('\n') == std::string::npos;
+  });
+  line.resize(std::min(line.find('\n'), line.size()));
+  return line.empty() ? std::vector<std::string>() : object_of_line(line, path, number).keys();
+}
+
+std::vector<std::string> header_of(const std::string& path) {
+  std::vector<std::string> out;
+  CsvRows rows(path, [&](std::vector<std::string>& fields, std::int64_t /*line*/) {
+    if (out.empty()) out = std::move(fields);
+  });
+  read_file_parts(path, [&](std::string_view part) {
+    rows.feed(part);
+    return out.empty();
+  });
+  if (out.empty()) rows.finish();
+  return out;
+}
+
+// The column of this name in a header.
+std::size_t column_in(const std::vector<std::string>& header, const std::string& column, const std::string& path) {
+  const auto found = std::find(header.begin(), header.end(), column);
+  require(found != header.end(), "{}: has no column \"{}\"; {}", path, column, [&] { return columns_advice(header); });
+  require(std::find(found + 1, header.end(), column) == header.end(), "{}: has two columns \"{}\"", path, column);
+  return static_cast<std::size_t>(found - header.begin());
+}
+
+void read_csv_column(const std::string& path, const std::string& column, const TakeText& take) {
+  std::optional<std::size_t> place;
+  CsvRows rows(path, [&](std::vector<std::string>& fields, std::int64_t /*line*/) {
+    if (place)
+      take(fields[*place], true);
+    else
+      place = column_in(fields, column, path);
+  });
+  read_parts(path, [&](std::string_view part) { rows.feed(part); });
+  rows.finish();
+}
+
 }  // namespace
 
-bool has_json_lines(const std::string& path) { return is_jsonl(path) || fs::path(path).extension() == ".json"; }
+TextForm text_form(const std::string& path) {
+  const std::string suffix = suffix_of(path);
+  if (suffix == ".jsonl" || suffix == ".json") return TextForm::kJsonLines;
+  return suffix == ".csv" ? TextForm::kCsv : TextForm::kText;
+}
 
 std::vector<TextInput> find_texts(const std::vector<std::string>& paths) {
   std::vector<TextInput> out;
@@ -160,14 +232,32 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& paths) {
     }
     if (path != kStandardInput) check_readable(path);
     refuse_table(path);
-    out.push_back({path, has_json_lines(path)});
+    out.push_back({path, text_form(path)});
   }
   return out;
 }
 
+std::vector<std::string> columns_of(const TextInput& input) {
+  if (input.form == TextForm::kText) return {};
+  return input.form == TextForm::kCsv ? header_of(input.path) : keys_of_first_line(input.path);
+}
+
+std::string default_text_column(const std::vector<TextInput>& inputs) {
+  const std::string standard = "text";
+  for (const TextInput& input : inputs) {
+    const std::vector<std::string> columns = columns_of(input);
+    if (columns.empty()) continue;
+    return std::find(columns.begin(), columns.end(), standard) != columns.end() ? standard : columns.front();
+  }
+  return standard;
+}
+
 void read_documents(const TextInput& input, const std::string& column, const TakeText& take) {
-  if (input.is_jsonl) return read_json_lines(input.path, column, take);
-  read_text(input.path, take);
+  switch (input.form) {
+    case TextForm::kText: return read_text(input.path, take);
+    case TextForm::kJsonLines: return read_json_lines(input.path, column, take);
+    case TextForm::kCsv: return read_csv_column(input.path, column, take);
+  }
 }
 
 std::vector<std::string> read_all_documents(const std::vector<TextInput>& inputs, const std::string& column) {
@@ -202,6 +292,7 @@ constexpr OtherForm kOtherForms[] = {
      "7zXZ",
      "compressed by xz", "`xz -d FILE` makes a text of it"},
     {"PAR1", "a Parquet file", "write its texts as JSON Lines (.jsonl), each as {\"text\": \"…\"}"},
+    {"ARROW1", "an Arrow file", "write its texts as JSON Lines (.jsonl), each as {\"text\": \"…\"}"},
 };
 
 }  // namespace
@@ -210,6 +301,12 @@ void require_text(std::string_view start, const std::string& path) {
   for (const OtherForm& form : kOtherForms)
     require(!start.starts_with(form.start), "{}: is {}, not a text; {}",
             path == kStandardInput ? "standard input" : path, form.what, form.advice);
+  constexpr std::size_t kExamined = 8192;
+  const std::size_t zero = start.substr(0, kExamined).find('\0');
+  require(zero == std::string_view::npos || path == kStandardInput || suffix_of(path) == ".txt",
+          "{}: is binary (byte {} is 0), not a text; give a text in UTF-8, JSON Lines (.jsonl) or CSV (.csv); to read "
+          "it as a text, give it the suffix .txt",
+          path, zero);
 }
 
 std::string read_text_file(const std::string& path) {

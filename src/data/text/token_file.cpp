@@ -68,10 +68,10 @@ TokenHeader read_header(std::span<const std::byte> bytes, const std::string& nam
 void check_header(const TokenHeader& header, const std::string& name) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   constexpr auto kMostIds = std::uint64_t{1} << 31U;
-  require(header.token_bytes == 2 || header.token_bytes == 4, "{}: tokens of {} bytes; 2 and 4 are possible", name,
-          header.token_bytes);
-  require(header.vocab_size >= 1 && header.vocab_size <= kMostIds, "{}: a vocabulary of {} ids; 1 to {} are possible",
-          name, header.vocab_size, kMostIds);
+  require(header.token_bytes == 2 || header.token_bytes == 4,
+          "{}: its tokens have {} bytes each; they must have 2 or 4", name, header.token_bytes);
+  require(header.vocab_size >= 1 && header.vocab_size <= kMostIds,
+          "{}: its vocabulary has {} ids; it must have 1 to {}", name, header.vocab_size, kMostIds);
   require(header.end_of_text >= -1 && header.end_of_text < static_cast<std::int64_t>(header.vocab_size),
           "{}: the end of text is {}, but the vocabulary has {} ids", name, header.end_of_text, header.vocab_size);
   require(header.tokens <= kMost && header.documents <= header.tokens && header.text_bytes <= kMost,

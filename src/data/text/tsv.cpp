@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "csv_rows.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -15,6 +16,31 @@ int TsvTable::find(std::string_view column) const {
   const auto found = std::find(columns.begin(), columns.end(), column);
   return found == columns.end() ? -1 : static_cast<int>(found - columns.begin());
 }
+
+namespace {
+
+void set_header(TsvTable& table, std::vector<std::string> columns, std::int64_t line) {
+  const std::set<std::string> different(columns.begin(), columns.end());
+  require(different.size() == columns.size(), "{}, line {}: a column occurs twice in the header", table.name, line);
+  table.columns = std::move(columns);
+}
+
+TsvTable read_csv(const std::string& path) {
+  TsvTable out{.name = path, .columns = {}, .rows = {}};
+  const std::string text = read_file(path);
+  require_text(text, path);
+  CsvRows rows(path, [&](std::vector<std::string>& fields, std::int64_t line) {
+    if (out.columns.empty()) return set_header(out, std::move(fields), line);
+    out.rows.push_back(std::move(fields));
+    out.lines.push_back(line);
+  });
+  rows.feed(text);
+  rows.finish();
+  require(!out.columns.empty(), "{}: has no header", path);
+  return out;
+}
+
+}  // namespace
 
 TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& options) {
   TsvTable out{.name = std::move(name), .columns = options.columns, .rows = {}};
@@ -31,9 +57,7 @@ TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& op
     if (line.empty()) continue;
     std::vector<std::string> fields = split(line, '\t');
     if (out.columns.empty()) {
-      const std::set<std::string> different(fields.begin(), fields.end());
-      require(different.size() == fields.size(), "{}, line {}: a column occurs twice in the header", out.name, number);
-      out.columns = std::move(fields);
+      set_header(out, std::move(fields), number);
       continue;
     }
     if (options.skips_short_rows && fields.size() < out.columns.size()) {
@@ -53,5 +77,13 @@ TsvTable parse_tsv(std::string_view text, std::string name, const TsvOptions& op
 }
 
 TsvTable read_tsv(const std::string& path) { return parse_tsv(read_file(path), path); }
+
+TsvTable read_table(const std::string& path) {
+  const TextForm form = text_form(path);
+  require(form != TextForm::kJsonLines,
+          "{}: JSON Lines are not read as a table; write it with tabs between the columns (.tsv), or as CSV (.csv)",
+          path);
+  return form == TextForm::kCsv ? read_csv(path) : read_tsv(path);
+}
 
 }  // namespace tessera::data

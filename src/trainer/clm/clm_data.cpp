@@ -76,26 +76,28 @@ ClmData data_of_documents(const TrainingArguments& arguments, std::int64_t block
   return out;
 }
 
-// The error about a tokenizer that is not that of the token file.
-[[noreturn]] void fail_with_tokenizer(const TrainingArguments& arguments, const data::TokenFile& file,
-                                      const data::Tokenizer& other) {
+// The error about a tokenizer that is not that of the token file, which `flag` names.
+[[noreturn]] void fail_with_tokenizer(const TrainingArguments& arguments, const std::string& flag,
+                                      const data::TokenFile& file, const data::Tokenizer& other) {
   const std::string& name = arguments.tokenizer_name;
   const data::TokenFileInfo& info = file.info();
   const std::vector<std::string>& derived = arguments.derived_flags;
   if (std::find(derived.begin(), derived.end(), "tokenizer_name") != derived.end())
     fail(
-        "--train_file {0} was written with the tokenizer {1} ({2} ids), but the model in {3} has another tokenizer "
-        "({4} "
-        "ids); tokenize the text with that of the model: `tessera tokenize TEXT --tokenizer {3} -o FILE`; or give "
-        "--tokenizer_name {1} to train on the ids of the file",
-        file.path(), info.tokenizer, info.vocab_size, name, other.vocab_size());
-  require(other.vocab_size() == info.vocab_size, "--tokenizer_name {}: has {} ids; {} was written with {} of {}", name,
-          other.vocab_size(), file.path(), info.vocab_size, info.tokenizer);
-  fail("--tokenizer_name {}: {} was written with another vocabulary of as many ids", name, file.path());
+        "{5} {0} was written with the tokenizer {1} ({2} ids), but the model in {3} has another tokenizer ({4} ids); "
+        "tokenize the text with that of the model: `tessera tokenize TEXT --tokenizer {3} -o FILE`; or give "
+        "--tokenizer_name {1} to use the ids of the file",
+        file.path(), info.tokenizer, info.vocab_size, name, other.vocab_size(), flag);
+  require(other.vocab_size() == info.vocab_size,
+          "--tokenizer_name {} has {} ids, but {} was written with the {} ids of {}", name, other.vocab_size(),
+          file.path(), info.vocab_size, info.tokenizer);
+  fail("--tokenizer_name {}: {} was written with another vocabulary, which has the same number of ids", name,
+       file.path());
 }
 
-// Returns the tokenizer that the file records. A flag, or the folder of the model, may have its vocabulary too.
-std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenFile& file, const TrainingArguments& arguments) {
+// Returns the tokenizer that the file of `flag` records. A flag, or the folder of the model, may have its vocabulary too.
+std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenFile& file, const TrainingArguments& arguments,
+                                              const std::string& flag) {
   const std::string& name = arguments.tokenizer_name;
   if (name == "bytes") return file.make_tokenizer();  // the default of the flag
   if (name.starts_with("bpe:")) {
@@ -104,7 +106,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenFile& file, const
     return file.make_tokenizer();
   }
   auto out = data::make_tokenizer(name, "");
-  if (!file.was_written_with(*out)) fail_with_tokenizer(arguments, file, *out);
+  if (!file.was_written_with(*out)) fail_with_tokenizer(arguments, flag, file, *out);
   return out;
 }
 
@@ -113,12 +115,28 @@ ClmData data_of_tokens(const TrainingArguments& arguments, std::int64_t block_si
   const data::TokenFileInfo& info = file->info();
   const std::int64_t trained = count_to_train(arguments, info.tokens);
   ClmData out;
-  out.tokenizer = tokenizer_of(*file, arguments);
+  out.tokenizer = tokenizer_of(*file, arguments, "--train_file");
   out.train.emplace(file, Interval{0, trained}, block_size);
   if (!arguments.validation_file.empty()) return out;
   out.validation_tokens_per_byte = tokens_per_byte(info.tokens, info.text_bytes);
   out.validation.emplace(file, Interval{trained, info.tokens}, block_size);
   return out;
+}
+
+// Without a text to train on, there only is a tokenizer.
+ClmData data_without_training(const TrainingArguments& arguments) {
+  ClmData out;
+  const std::string& path = arguments.validation_file;
+  out.tokenizer = data::TokenFile::is_token_file(path)
+                      ? tokenizer_of(data::TokenFile::open(path), arguments, "--validation_file")
+                      : data::make_tokenizer(arguments.tokenizer_name, "");
+  return out;
+}
+
+ClmData data_to_train(const TrainingArguments& arguments, std::int64_t block_size) {
+  const std::string& path = arguments.train_file;
+  if (data::TokenFile::is_token_file(path)) return data_of_tokens(arguments, block_size);
+  return names_documents(path) ? data_of_documents(arguments, block_size) : data_of_text(arguments, block_size);
 }
 
 void read_validation_tokens(const std::string& path, std::int64_t block_size, ClmData& out) {
@@ -148,11 +166,11 @@ void read_validation_file(const TrainingArguments& arguments, std::int64_t block
 }  // namespace
 
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size) {
-  ClmData out = data::TokenFile::is_token_file(arguments.train_file) ? data_of_tokens(arguments, block_size)
-                : names_documents(arguments.train_file)              ? data_of_documents(arguments, block_size)
-                                                                     : data_of_text(arguments, block_size);
-  require(out.train->size() >= 1,
-          "{} gives {} tokens to train on, less than a block of {}; give a longer text or a smaller --block_size",
+  const bool has_text = arguments.do_train || has_training_text(arguments);
+  ClmData out = has_text ? data_to_train(arguments, block_size) : data_without_training(arguments);
+  if (!arguments.do_train && out.train && out.train->size() == 0) out.train.reset();
+  require(!arguments.do_train || out.train->size() >= 1,
+          "{} gives {} tokens to train on, fewer than the {} of a block; give a longer text or a smaller --block_size",
           arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, out.train->token_count(),
           block_size);
   if (!arguments.validation_file.empty()) read_validation_file(arguments, block_size, out);
@@ -160,6 +178,8 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
   require(out.validation || arguments.validation_file.empty(),
           "--validation_file {} has less than a block of {} tokens; give a longer text or a smaller --block_size",
           arguments.validation_file, block_size);
+  require(out.train || out.validation, "{} gives no block of {} tokens; give a longer text or a smaller --block_size",
+          arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, block_size);
   return out;
 }
 

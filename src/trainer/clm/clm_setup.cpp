@@ -23,13 +23,6 @@ std::int64_t block_size_of(const TrainingArguments& arguments, std::int64_t posi
   return arguments.block_size;
 }
 
-// Experts are sharded before the model is divided into units.
-void shard_experts(const TrainingArguments& arguments, ClmModel& out) {
-  if (arguments.expert_parallel.empty()) return;
-  check_axis(arguments, out.mesh, "--expert_parallel", arguments.expert_parallel, "data=-1,expert=2");
-  out.model->shard_experts(out.mesh, arguments.expert_parallel);
-}
-
 // Attention is sharded by heads.
 std::string uneven_heads_note(const TrainingArguments& arguments, const ClmModel& setup) {
   if (arguments.tensor_parallel.empty()) return "";
@@ -56,7 +49,8 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
   if (arguments.neftune_noise_alpha.value_or(0) > 0)
     nn::add_embedding_noise(out.model->input_embedding(), *arguments.neftune_noise_alpha);
-  shard_experts(arguments, out);
+  // Experts are sharded before the model is divided into units.
+  if (!arguments.expert_parallel.empty()) out.model->shard_experts(out.mesh, arguments.expert_parallel);
   finish_setup(arguments, out);
   if (std::string note = uneven_heads_note(arguments, out); !note.empty()) out.notes.push_back(std::move(note));
   return out;

@@ -30,8 +30,10 @@ class ClmTask final : public Task {
   explicit ClmTask(const TrainingArguments& arguments) : arguments_(arguments), model_(make_clm_model(arguments)) {
     if (arguments.dry_run) return;
     load_samples();
-    loader_ = make_train_loader(
-        arguments, train_, train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards)));
+    // A run that does not train needs a loader too, but takes no batch.
+    loader_ =
+        make_train_loader(arguments, train_ ? train_ : held_out_,
+                          train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards)));
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -110,7 +112,7 @@ class ClmTask final : public Task {
       return;
     }
     data_ = load_clm_data(arguments_, model_.block_size);
-    train_ = std::make_shared<data::BlockSource>(*data_.train);
+    if (data_.train) train_ = std::make_shared<data::BlockSource>(*data_.train);
     if (data_.validation) held_out_ = std::make_shared<data::BlockSource>(*data_.validation);
     check_vocabulary();
   }
@@ -123,15 +125,15 @@ class ClmTask final : public Task {
                                 model_vocabulary > 2 * std::int64_t{vocabulary};
     if (may_be_another && !arguments_.model_name_or_path.empty() && RankContext::current().rank() == 0)
       log_warning(
-          "{} has no tokenizer, so the text is read as bytes, although the model has {} ids; --tokenizer_name names "
-          "its tokenizer",
+          "{} has no tokenizer, so the text is read as bytes, although the model has {} ids; give its tokenizer with "
+          "--tokenizer_name",
           arguments_.model_name_or_path, model_vocabulary);
   }
 
   const TrainingArguments& arguments_;
   ClmModel model_;
   ClmData data_;                                  // empty in a dry run, and with --fake_data
-  std::shared_ptr<const data::Source> train_;     // null in a dry run
+  std::shared_ptr<const data::Source> train_;     // null in a dry run, and without a text to train on
   std::shared_ptr<const data::Source> held_out_;  // null if there are none
   std::unique_ptr<data::Loader> loader_;          // null in a dry run
 };

@@ -152,10 +152,10 @@ struct DocumentSums {
   std::int64_t bytes = 0;
 };
 
-DocumentSums sums_of(const std::vector<data::TextInput>& documents) {
+DocumentSums sums_of(const std::vector<data::TextInput>& documents, const std::string& column) {
   DocumentSums out;
   for (const data::TextInput& input : documents)
-    data::read_documents(input, kTextColumn, [&](std::string_view text, bool ends_document) {
+    data::read_documents(input, column, [&](std::string_view text, bool ends_document) {
       out.hash = hash_mix(hash_mix(out.hash, hash_text(text)), ends_document ? 1 : 0);
       out.bytes += static_cast<std::int64_t>(text.size());
     });
@@ -166,8 +166,9 @@ DocumentSums sums_of(const std::vector<data::TextInput>& documents) {
 
 TokenizedText tokenize_other_documents(const TrainingArguments& arguments, const data::Tokenizer& tokenizer,
                                        const std::vector<data::TextInput>& documents) {
-  const DocumentSums sums = sums_of(documents);
-  const auto make = [&] { return TokenLists{data::tokens_of_documents(documents, kTextColumn, tokenizer)}; };
+  const std::string column = text_column(arguments);
+  const DocumentSums sums = sums_of(documents, column);
+  const auto make = [&] { return TokenLists{data::tokens_of_documents(documents, column, tokenizer)}; };
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
   TokenLists lists;
   if (bpe != nullptr)
@@ -179,8 +180,9 @@ TokenizedText tokenize_other_documents(const TrainingArguments& arguments, const
 TokenizedText tokenize_training_documents(const TrainingArguments& arguments,
                                           const std::vector<data::TextInput>& documents) {
   const std::string& name = arguments.tokenizer_name;
+  const bool is_trained = name.starts_with("bpe:");
   auto tokenizer = data::make_tokenizer(
-      name, name.starts_with("bpe:") ? data::beginning_of_documents(documents, kTextColumn) : std::string());
+      name, is_trained ? data::beginning_of_documents(documents, text_column(arguments)) : std::string());
   TokenizedText out = tokenize_other_documents(arguments, *tokenizer, documents);
   out.tokenizer = std::move(tokenizer);
   return out;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/yaml.h"
 
 namespace tessera::trainer {
@@ -47,7 +49,7 @@ void apply_precision(const JsonObject& file, TrainingArguments& arguments, const
   file.read("mixed_precision", precision);
   const bool is_known = precision == "no" || precision == "bf16" || precision == "fp16";
   require(is_known, "{}: mixed_precision must be no, bf16 or fp16, got {}", file.origin(), precision);
-  require(precision != "fp16" || parser.was_given("bf16"), "{}: mixed_precision fp16 is not there; use bf16",
+  require(precision != "fp16" || parser.was_given("bf16"), "{}: mixed_precision fp16 is not supported; use bf16",
           file.origin());
   if (!parser.was_given("bf16") && arguments.dtype != "float64") arguments.bf16 = precision == "bf16";
 }
@@ -58,7 +60,7 @@ void apply_distribution(const JsonObject& file, TrainingArguments& arguments, co
   std::string kind = "NO";
   if (!file.is_bool("distributed_type")) file.read("distributed_type", kind);
   const bool is_known = std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
-  require(is_known, "{}: distributed_type {} is not there; use FSDP, or MULTI_CPU for data parallelism{}",
+  require(is_known, "{}: distributed_type {} is not supported; use FSDP, or MULTI_CPU for data parallelism{}",
           file.origin(), kind, [&] { return suggest_name(kind, kKinds); });
   if (kind == "FSDP" && !parser.was_given("fsdp")) arguments.fsdp = "true";
   if (!arguments.fsdp.empty() && file.has("fsdp_config") && !parser.was_given("fsdp_config"))
@@ -75,8 +77,8 @@ void apply_accelerate_config(TrainingArguments& arguments, const ArgumentParser&
                                     "num_processes",    "parallelism_config", "gradient_accumulation_steps"};
   known.insert(known.end(), std::begin(kLaunchKeys), std::end(kLaunchKeys));
   for (const char* other : {"deepspeed_config", "megatron_lm_config", "fp8_config", "smp_config", "te_config"})
-    require(!file.has(other) || file.is_null(other) || file.text(other) == "{}", "{}: {} is not there; use fsdp_config",
-            file.origin(), other);
+    require(!file.has(other) || file.is_null(other) || file.text(other) == "{}",
+            "{}: {} is not supported; use fsdp_config", file.origin(), other);
   for (const char* other : {"deepspeed_config", "megatron_lm_config", "fp8_config", "smp_config", "te_config"})
     known.emplace_back(other);
   file.require_known(known);
@@ -109,7 +111,7 @@ void settle_arguments(TrainingArguments& arguments, const ArgumentParser& parser
   require(!arguments.group_by_length || order != "sequential",
           "--group_by_length and --train_sampling_strategy {} exclude each other", order);
   if (arguments.group_by_length) arguments.train_sampling_strategy = "group_by_length";
-  apply_accelerate_config(arguments, parser);
+  read_option("--config_file", [&] { reading_file([&] { apply_accelerate_config(arguments, parser); }); });
   if (!arguments.mesh.empty()) return;
   const auto axes = axes_of_files(arguments);
   for (const auto& [name, size] : axes) {

@@ -22,7 +22,7 @@ constexpr const char* kFlagsOfTraining[] = {
     // Model, loss and precision.
     "config_overrides", "label_smoothing_factor", "neftune_noise_alpha", "mlm_probability", "seed", "bf16", "dtype",
     // Samples.
-    "block_size", "max_seq_length", "line_by_line", "max_train_samples", "image_size", "augment"};
+    "text_column_name", "block_size", "max_seq_length", "line_by_line", "max_train_samples", "image_size", "augment"};
 
 using FlagValues = std::map<std::string, std::string>;
 

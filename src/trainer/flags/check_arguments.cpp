@@ -9,6 +9,7 @@
 #include "tessera/base/text.h"
 #include "tessera/optim/factory.h"
 #include "tessera/optim/schedule.h"
+#include "tessera/sharding/machine.h"
 #include "tessera/sharding/mesh_text.h"
 #include "tessera/trainer/arguments.h"
 
@@ -33,16 +34,6 @@ void require_fraction(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
 }
 
-// Runs a check of a library whose errors do not name the flag.
-template <class Fn>
-void check_flag(const char* flag, Fn&& check) {
-  try {
-    check();
-  } catch (Error& error) {
-    throw error.prefix(flag);
-  }
-}
-
 void check_optimizer_flags(const TrainingArguments& arguments) {
   check_flag("--optim: ", [&] { optim::check_optimizer(arguments.optim, ""); });
   check_flag("--", [&] { optim::check_optimizer(arguments.optim, arguments.optim_args); });  // optim_args: ..
@@ -58,14 +49,16 @@ void check_memory_budget(const TrainingArguments& arguments) {
   require(!arguments.gradient_checkpointing,
           "--max_memory_per_rank chooses what to recompute, so it excludes --gradient_checkpointing");
   require(arguments.program != TrainingProgram::kModel,
-          "--max_memory_per_rank: only the training programs plan their memory; a Trainer is given a model");
+          "--max_memory_per_rank works only in the training programs, which make the model themselves; a Trainer is "
+          "given a model");
 }
 
 // --auto_find_batch_size plans several batches, each with a model of its own.
 void check_batch_search(const TrainingArguments& arguments) {
   if (!arguments.auto_find_batch_size) return;
   require(arguments.program != TrainingProgram::kModel,
-          "--auto_find_batch_size: only the training programs plan their memory; a Trainer is given a model");
+          "--auto_find_batch_size works only in the training programs, which make the model themselves; a Trainer is "
+          "given a model");
   require(!arguments.global_batch_size,
           "--auto_find_batch_size lowers --per_device_train_batch_size, so it excludes --global_batch_size {}",
           arguments.global_batch_size.value_or(0));
@@ -77,6 +70,7 @@ void check_batch_search(const TrainingArguments& arguments) {
 void check_auto_shard(const TrainingArguments& arguments) {
   if (arguments.auto_shard.empty()) return;
   require(arguments.program == TrainingProgram::kClm, "--auto_shard: only run_clm searches for a layout");
+  check_flag("--auto_shard: ", [&] { MachineModel::check_name(arguments.auto_shard); });
   for (const auto& [flag, value] : std::initializer_list<std::pair<const char*, const std::string&>>{
            {"--mesh", arguments.mesh},
            {"--fsdp", arguments.fsdp},
@@ -94,22 +88,24 @@ void check_mesh_flags(const TrainingArguments& arguments) {
   check_auto_shard(arguments);
   check_memory_budget(arguments);
   check_batch_search(arguments);
-  if (arguments.mesh.empty()) return;
+  const std::string mesh = arguments.mesh_or_default();
   std::vector<std::string> names;
-  try {
-    for (const auto& axis : mesh_axes(arguments.mesh)) names.push_back(axis.name);
-  } catch (Error& error) {
-    throw error.prefix("--mesh: ");
-  }
+  check_flag("--mesh: ", [&] {
+    for (const auto& axis : mesh_axes(mesh)) names.push_back(axis.name);
+  });
   const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   for (const auto& [flag, axis] : std::initializer_list<std::pair<const char*, const std::string&>>{
            {"--tensor_parallel", arguments.tensor_parallel},
            {"--expert_parallel", arguments.expert_parallel},
            {"--spatial_sharding", arguments.spatial_sharding}})
-    require(axis.empty() || has(axis), "{}: --mesh {} has no axis \"{}\"{}", flag, arguments.mesh, axis,
-            [&, name = axis] { return suggest_name(name, names); });
+    require(axis.empty() || has(axis), "{}: {} {} has no axis \"{}\"{}", flag,
+            arguments.mesh.empty() ? "the default mesh" : "--mesh", mesh, axis, [&, name = axis] {
+              return arguments.mesh.empty()
+                         ? fmt::format("; give a mesh with this axis, such as --mesh {},{}=2", mesh, name)
+                         : suggest_name(name, names);
+            });
   require(!parse_fsdp_mode(arguments.fsdp).enabled || has("fsdp") || has("data"),
-          "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", arguments.mesh);
+          "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", mesh);
 }
 
 void check_loader_flags(const TrainingArguments& arguments) {
@@ -138,8 +134,8 @@ void check_best_model_flags(const TrainingArguments& arguments) {
   require(!arguments.output_dir.empty(), "--{} needs --output_dir", flag);
   if (arguments.save_strategy == "best") return;
   require(arguments.eval_strategy != "no" && arguments.eval_strategy == arguments.save_strategy,
-          "--{} needs equal strategies to evaluate and to save, got --eval_strategy {} and --save_strategy {}", flag,
-          arguments.eval_strategy, arguments.save_strategy);
+          "--{} needs equal --eval_strategy and --save_strategy, got {} and {}", flag, arguments.eval_strategy,
+          arguments.save_strategy);
   if (arguments.save_steps < 1 || arguments.evaluation_interval() < 1) return;  // Intervals::of() checks these
   require(arguments.eval_strategy != "steps" || std::fmod(arguments.save_steps, arguments.evaluation_interval()) == 0,
           "--{} needs --save_steps to be a multiple of --eval_steps, got {} and {}", flag, arguments.save_steps,
@@ -188,11 +184,13 @@ void check_words(const char* flag, const std::string& text, const std::vector<st
 
 // What --report_to and --debug name.
 void check_reports(const TrainingArguments& a) {
-  check_words("report_to", a.report_to, {"none", "jsonl", "csv", "tensorboard", "all"});
+  check_words("report_to", a.report_to, {"none", "jsonl", "csv", "tensorboard", "all"},
+              "; reports are files in --logging_dir, and nothing is uploaded");
   const std::vector<std::string> words = split(a.report_to, ' ');
   const bool writes =
       std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "csv" || w == "tensorboard"; });
-  require(!writes || !a.logging_dir.empty(), "--report_to {} needs --logging_dir", a.report_to);
+  require(!writes || !a.logging_dir.empty(), "--report_to {} needs --logging_dir, the folder of the files",
+          a.report_to);
   require(words.size() < 2 || std::find(words.begin(), words.end(), "none") == words.end(),
           "--report_to: none excludes every other word, got \"{}\"", a.report_to);
   check_words("logging_format", a.logging_format, {"short", "mmf"});
@@ -204,15 +202,16 @@ void check_reports(const TrainingArguments& a) {
 
 void TrainingArguments::check() const {
   check_program_flags(*this);
-  require(
-      !(per_device_train_batch_size && global_batch_size),
-      "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, the "
-      "second over all");
+  require(!(per_device_train_batch_size && global_batch_size),
+          "--per_device_train_batch_size and --global_batch_size exclude each other: the first is the number of "
+          "samples for each data shard, the second that for all data shards");
+  require(dtype == "float32" || dtype == "float64",
+          "--dtype {}: weights are stored in float32 or float64; to compute in bfloat16, give --bf16", dtype);
   require(!(bf16 && dtype == "float64"), "--bf16 and --dtype float64 exclude each other");
   require(fsdp_config.empty() || !fsdp.empty(), "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
   require(deferred_init,
-          "--deferred_init false: parameters have no values before their first use, and each rank creates only its "
-          "shards; there is no other way, so leave the flag out");
+          "--deferred_init false is not supported: each rank always creates only its shards of the parameters, at "
+          "their first use; leave out the flag");
   require(fsdp_min_num_params == 0 || fsdp_transformer_layer_cls_to_wrap.empty(),
           "--fsdp_min_num_params and --fsdp_transformer_layer_cls_to_wrap exclude each other");
   check_numbers(*this);
@@ -222,6 +221,7 @@ void TrainingArguments::check() const {
   require(resume_from_checkpoint != "true" || !output_dir.empty(),
           "--resume_from_checkpoint needs --output_dir, or the folder of a checkpoint");
   (void)parse_fsdp_mode(fsdp);
+  if (fsdp_config.starts_with('{')) (void)FsdpConfig::of(*this);  // a file is read later, on every rank
   check_best_model_flags(*this);
   check_mesh_flags(*this);
 }

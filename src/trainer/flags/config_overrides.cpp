@@ -11,14 +11,21 @@
 
 namespace tessera::trainer {
 
+std::vector<std::pair<std::string, std::string>> config_overrides_of(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> out;
+  if (text.empty()) return out;
+  for (const std::string& one : split(text, ',')) {
+    const auto equals = one.find('=');
+    require(equals != std::string::npos && equals > 0, "\"{}\" must have the form key=value", one);
+    out.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+  }
+  return out;
+}
+
 std::string with_overrides(const TrainingArguments& arguments, const std::string& json, const std::string& origin) {
   if (arguments.config_overrides.empty()) return json;
   JsonObject out = JsonObject::parse(json, origin);
-  for (const std::string& one : split(arguments.config_overrides, ',')) {
-    const auto equals = one.find('=');
-    require(equals != std::string::npos && equals > 0, "--config_overrides: \"{}\" must have the form key=value", one);
-    const std::string key = one.substr(0, equals);
-    const std::string value = one.substr(equals + 1);
+  for (const auto& [key, value] : config_overrides_of(arguments.config_overrides)) {
     // A number, true, false or null as in JSON; anything else is a text.
     try {
       const JsonObject read = JsonObject::parse(fmt::format("{{{}: {}}}", quote(key), value));

@@ -130,7 +130,24 @@ std::vector<std::pair<std::string, std::string>> named_texts(const TrainingArgum
 
 }  // namespace
 
-bool names_documents(const std::string& path) { return is_folder_of_texts(path) || data::has_json_lines(path); }
+bool has_training_text(const TrainingArguments& arguments) {
+  return !arguments.train_file.empty() || !arguments.dataset_name.empty();
+}
+
+bool names_documents(const std::string& path) {
+  return is_folder_of_texts(path) || data::text_form(path) != data::TextForm::kText;
+}
+
+std::string text_column(const TrainingArguments& arguments) {
+  if (!arguments.text_column_name.empty()) return arguments.text_column_name;
+  std::vector<data::TextInput> inputs;
+  for (const auto& [flag, path] : named_texts(arguments)) {
+    if (!names_documents(path)) continue;
+    const std::vector<data::TextInput> more = data::find_texts({path});
+    inputs.insert(inputs.end(), more.begin(), more.end());
+  }
+  return data::default_text_column(inputs);
+}
 
 void check_kinds_of_texts(const TrainingArguments& arguments) {
   std::vector<std::pair<std::string, std::string>> kinds = named_texts(arguments);

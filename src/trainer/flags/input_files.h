@@ -10,9 +10,12 @@
 
 namespace tessera::trainer {
 
-/// The key of the text in the lines of JSON Lines files.
-inline constexpr const char* kTextColumn = "text";
-/// Whether a path of --train_file or --validation_file names documents: a folder of texts, or JSON Lines.
+/// The column of the text in JSON Lines and CSV files: --text_column_name, or else the default_text_column() of --train_file, or of
+/// --validation_file if --train_file has no columns.
+std::string text_column(const TrainingArguments& arguments);
+/// Whether there is a text to train on: --train_file or --dataset_name. With --do_train false, there may be none.
+bool has_training_text(const TrainingArguments& arguments);
+/// Whether a path of --train_file or --validation_file names documents: a folder of texts, JSON Lines, or CSV.
 bool names_documents(const std::string& path);
 /// Checks that --train_file and --validation_file are a text, a token file or a folder on all ranks, because the ranks compare
 /// each of them in another way. Collective.

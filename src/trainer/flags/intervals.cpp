@@ -25,8 +25,8 @@ Intervals Intervals::of(const TrainingArguments& arguments, std::int64_t total_s
   const bool evaluates_before_save = !arguments.load_best_model_at_end || arguments.save_strategy != "steps" ||
                                      arguments.eval_strategy != "steps" || out.save % out.evaluate == 0;
   require(evaluates_before_save,
-          "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps; of {} updates they are {} and "
-          "{}",
+          "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps; in this run of {} updates "
+          "they are {} and {}",
           total_steps, out.save, out.evaluate);
   return out;
 }

@@ -45,6 +45,7 @@ int dry_run(TrainingArguments arguments) {
   if (arguments.auto_find_batch_size) arguments = with_largest_batch(std::move(arguments));
   if (!arguments.max_memory_per_rank.empty()) arguments = within_printed_curve(std::move(arguments));
   const std::unique_ptr<Task> task = make_task(arguments);
+  if (arguments.has_overrides) write_standard_output("configuration\n" + arguments.configuration() + "\n");
   const std::string head = banner(arguments, task->setup(), task->model_text(), task->rows_text());
   write_standard_output(head + "\n" + sharding_report(task->setup()) + "\n" + plan_report(arguments, *task));
   return 0;

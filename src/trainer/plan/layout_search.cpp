@@ -196,15 +196,15 @@ void Layout::apply_to(TrainingArguments& arguments) const {
 }
 
 std::vector<LayoutPlan> find_layouts(const LayoutSearchOptions& options) {
-  require(options.devices >= 1, "{} devices: there must be at least one", options.devices);
+  require(options.devices >= 1, "the number of devices must be at least 1, got {}", options.devices);
   const std::int64_t rows = *planning_arguments(options).global_batch_size;
-  require(rows >= 1, "a batch of {} rows: there must be at least one", rows);
+  require(rows >= 1, "the number of rows of a batch must be at least 1, got {}", rows);
   const ModelFacts facts = facts_of(options);
   const std::optional<std::int64_t> memory = options.memory ? options.memory : options.machine.memory_bytes();
   const std::vector<Layout> candidates = meshes(options, facts, rows);
   require(!candidates.empty(),
-          "no mesh of {} devices: a batch of {} rows has fewer rows than devices, and {} heads allow "
-          "tensor parallelism over at most as many devices",
+          "there is no mesh of {} devices: a batch of {} rows can be sharded over at most as many devices as it has "
+          "rows, and tensor parallelism is possible over at most as many devices as the model has key heads, {}",
           options.devices, rows, facts.key_heads);
   std::vector<LayoutPlan> plans(candidates.size());
   on_threads(candidates.size(), [&](std::size_t i) { plans[i] = best_mode(options, facts, candidates[i], memory); });

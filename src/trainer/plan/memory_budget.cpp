@@ -129,8 +129,8 @@ BudgetPoint BudgetPlanner::within(std::int64_t bytes) {
   if (found.held_bytes <= bytes) return found;
   const ExecutableMemory memory = most_memory(programs(found.checkpoints_blocks), devices_, found.budget);
   fail(
-      "--max_memory_per_rank {}: even if all possible values are computed again, the step does not fit; the least "
-      "memory is {} ({} bytes):\n{}what helps: more ranks, --fsdp full_shard, fewer rows in a batch",
+      "--max_memory_per_rank {}: the step does not fit even if all possible values are recomputed; the least memory is "
+      "{} ({} bytes):\n{}what helps: more ranks, --fsdp full_shard, fewer rows in a batch",
       arguments_.max_memory_per_rank, bytes_text(found.held_bytes), found.held_bytes, memory.str());
 }
 

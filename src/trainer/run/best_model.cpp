@@ -71,8 +71,8 @@ std::string BestModel::load(TrainingSetup& setup) const {
   if (folder.empty()) {
     if (RankContext::current().rank() == 0)
       log_warning(
-          "--load_best_model_at_end: no complete checkpoint has a number as its {}; the model of the last update is "
-          "kept",
+          "--load_best_model_at_end: there is no complete checkpoint whose {} is a number; the model of the last "
+          "update is kept",
           metric);
     return "";
   }

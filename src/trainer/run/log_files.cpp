@@ -6,15 +6,51 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "program_flags.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
+#include "tessera/base/rank_context.h"
 
 namespace tessera::trainer {
 
+namespace {
+
+// The files of TensorBoard.
+std::string events_folder(const TrainingArguments& arguments) {
+  return arguments.logging_dir + (arguments.run_name.empty() ? "" : "/" + arguments.run_name);
+}
+
+void check_appendable(const std::string& path) {
+  if (std::filesystem::exists(path))
+    append_file(path, "");
+  else
+    check_writable(path);
+}
+
+}  // namespace
+
+void check_log_files(const TrainingArguments& arguments) {
+  const bool writes =
+      arguments.reports_to("jsonl") || arguments.reports_to("csv") || arguments.reports_to("tensorboard");
+  if (!writes || RankContext::current().rank() != 0) return;
+  check_flag("--logging_dir: ", [&] {
+    const std::string& folder = arguments.logging_dir;
+    make_folder(folder);
+    if (arguments.reports_to("jsonl")) check_appendable(folder + "/log.jsonl");
+    if (arguments.reports_to("csv")) check_appendable(folder + "/log.csv");
+    if (!arguments.reports_to("tensorboard")) return;
+    make_folder(events_folder(arguments));
+    check_writable(events_folder(arguments) + "/events");
+  });
+}
+
 void LogFiles::write(const LogEntry& entry) {
+  if (!arguments_.logging_dir.empty()) check_flag("--logging_dir: ", [&] { write_files(entry); });
+}
+
+void LogFiles::write_files(const LogEntry& entry) {
   const std::string& folder = arguments_.logging_dir;
-  if (folder.empty()) return;
   if (arguments_.reports_to("jsonl")) {
     make_folder(folder);
     append_file(folder + "/log.jsonl", json_line(entry));
@@ -40,8 +76,7 @@ void LogFiles::write_csv(const LogEntry& entry) const {
 
 // With Hugging Face's tags: train/loss, eval/loss.
 void LogFiles::write_events(const LogEntry& entry) {
-  const std::string& run = arguments_.run_name;
-  if (!events_) events_ = std::make_unique<EventFile>(arguments_.logging_dir + (run.empty() ? "" : "/" + run));
+  if (!events_) events_ = std::make_unique<EventFile>(events_folder(arguments_));
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, value] : scalars_of(entry))
     scalars.emplace_back(name.starts_with("eval_") ? "eval/" + name.substr(5) : "train/" + name, value);

@@ -15,14 +15,19 @@
 
 namespace tessera::trainer {
 
+/// On rank 0, creates --logging_dir, and checks that the files of --report_to can be written there. Call it before the
+/// training. Error, with the name of the flag, if they cannot.
+void check_log_files(const TrainingArguments& arguments);
+
 /// log.jsonl, log.csv and TensorBoard's events in --logging_dir.
 class LogFiles {
  public:
   explicit LogFiles(const TrainingArguments& arguments) : arguments_(arguments) {}
-  /// Appends an entry. Error if a file cannot be written.
+  /// Appends an entry. Error, with the name of the flag, if a file cannot be written.
   void write(const LogEntry& entry);
 
  private:
+  void write_files(const LogEntry& entry);
   void write_csv(const LogEntry& entry) const;
   void write_events(const LogEntry& entry);
 

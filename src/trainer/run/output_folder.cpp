@@ -33,15 +33,14 @@ std::vector<std::string> complete_checkpoints(const std::string& folder) {
 void refuse_to_replace(const std::string& folder) {
   const bool holds_run = std::filesystem::exists(folder + "/trainer_state.json") || !checkpoints_in(folder).empty() ||
                          holds_replaced_run(folder);
-  require(
-      !holds_run,
-      "{} already holds a run; give --resume_from_checkpoint to continue it, or --overwrite_output_dir to write over "
-      "it",
-      folder);
+  require(!holds_run,
+          "{} already contains a run; give --resume_from_checkpoint to resume it, or --overwrite_output_dir to "
+          "overwrite it",
+          folder);
   const std::string weights = weights_in(folder);
   require(weights.empty(),
-          "{} already holds a model ({}), which the run would write over; give another --output_dir, or "
-          "--overwrite_output_dir to write over it",
+          "{} already contains a model ({}), which the run would overwrite; give another --output_dir, or "
+          "--overwrite_output_dir to overwrite it",
           folder, weights);
 }
 
@@ -59,9 +58,8 @@ bool is_of_restarted_job(const std::string& checkpoint) {
 void recover(const std::string& folder) {
   const ReplacedRun run = recover_replaced_run(folder);
   if (run.deleted > 0)
-    log_warning(
-        "deleted {} checkpoint{} of an earlier run in {}, which the run with the checkpoints there has replaced",
-        run.deleted, run.deleted == 1 ? "" : "s", folder);
+    log_warning("deleted {} checkpoint{} of an earlier run in {}, which a later run has replaced", run.deleted,
+                run.deleted == 1 ? "" : "s", folder);
   if (run.restored > 0)
     log_warning("restored {} checkpoint{} in {}: the run that was to replace them has saved none", run.restored,
                 run.restored == 1 ? "" : "s", folder);

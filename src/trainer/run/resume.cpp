@@ -42,7 +42,8 @@ JsonObject run_json(const ResumeState& run) {
 void warn_of_other_accumulation(std::int64_t before, std::int64_t now) {
   if (before != now && RankContext::current().rank() == 0)
     log_warning(
-        "the run had {} micro-batches in an update, now they are {}; --gradient_accumulation_steps {} keeps them",
+        "the run had {} micro-batches in an update, now it has {}; to keep the old number, give "
+        "--gradient_accumulation_steps {}",
         before, now, before);
 }
 
@@ -68,14 +69,13 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;
   if (!has_same_order && RankContext::current().rank() == 0)
     log_warning(
-        "the run had {} samples in an epoch and the data seed {}, now they are {} and {}: samples are repeated or left "
-        "out",
+        "the run had {} samples in an epoch and the data seed {}, now it has {} and {}: some samples are repeated or "
+        "left out",
         out.samples_per_epoch, out.data_seed, now.samples_per_epoch, now.data_seed);
   const bool has_other_data = out.data_hash != 0 && now.data_hash != 0 && out.data_hash != now.data_hash;
   if (has_same_order && has_other_data && RankContext::current().rank() == 0)
     log_warning(
-        "the run had other training data or another --train_sampling_strategy: it continues with data that it may have "
-        "seen already");
+        "the run had other training data or another --train_sampling_strategy: it may train on the same samples again");
   out.data_hash = now.data_hash;
   warn_of_other_accumulation(out.accumulation_steps, now.accumulation_steps);
   set_random_state({static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)});

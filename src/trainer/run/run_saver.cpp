@@ -36,8 +36,10 @@ void RunSaver::begin(std::int64_t step, CheckpointContent content, const std::st
   finish();
   // The checkpoints of another run may have higher numbers. They are moved before the new one can be found, and deleted
   // after that. So a job that is killed meanwhile continues from the checkpoint of the right run.
-  content.before_complete = [replaced = replaced_, folder = arguments_.output_dir] {
-    if (!replaced->empty()) set_run_aside(folder);
+  // Only rank 0 knows them, but after an error any rank may complete the checkpoint.
+  const bool replaces = !gather_texts(*joined_world(), replaced_->empty() ? "" : "another run").front().empty();
+  content.before_complete = [replaces, folder = arguments_.output_dir] {
+    if (replaces) set_run_aside(folder);
   };
   content.when_complete = [replaced = replaced_, folder = arguments_.output_dir, most = arguments_.save_total_limit,
                            path = folder_of(step), best] {

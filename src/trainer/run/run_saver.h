@@ -37,6 +37,8 @@ class RunSaver {
   void poll() { report(writer_.poll()); }
   /// Waits for the save in flight.
   void finish() { report(writer_.finish()); }
+  /// Gives up the save in flight.
+  void drop() { writer_.drop(); }
   /// The path of the checkpoint of a step.
   [[nodiscard]] std::string folder_of(std::int64_t step) const;
   /// The step of the last save that has failed; -1 if there is none.

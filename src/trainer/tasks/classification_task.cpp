@@ -65,7 +65,7 @@ struct ClassificationModel : TrainingSetup {
 void load_body(ClassificationModel& out, const std::string& folder) {
   const LoadStateResult result = load_pretrained(*out.model, folder, {.strict = false});
   require(
-      result.unexpected_keys.empty(), "{}: {} has no place in {}", folder,
+      result.unexpected_keys.empty(), "{} contains {}, which {} does not have", folder,
       [&] { return fmt::format("{}", fmt::join(result.unexpected_keys, ", ")); }, out.model->class_name());
   for (const std::string& name : result.missing_keys)
     require(name.starts_with("classifier.") || name.starts_with("bert.pooler."), "{}: {} is missing", folder, name);
@@ -212,7 +212,8 @@ class ClassificationTask final : public Task {
     if (!train_.name.empty())
       return std::make_shared<MemorySource>(labelled_samples(train_, vocabulary_, labels_, length_));
     const auto& other = held_out_ ? held_out_ : test_;
-    require(other != nullptr, "--do_train false: there are no samples to evaluate or to predict either");
+    require(other != nullptr,
+            "--do_train false: there is nothing to do, because there are no samples to evaluate or to predict");
     return other;
   }
   [[nodiscard]] std::unique_ptr<data::Loader> batches_of(std::shared_ptr<const MemorySource> source,

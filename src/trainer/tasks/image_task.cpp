@@ -2,8 +2,11 @@
 // Training of a classifier of images.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <string_view>
 
 #include "bert_parts.h"
 #include "flags/input_files.h"
@@ -28,15 +31,25 @@ struct ImageModel : TrainingSetup {
   std::unique_ptr<nn::PretrainedModel> model;
 };
 
+// The configurations that --model names.
+struct ImageConfig {
+  std::string_view name;
+  nn::ResNetConfig (*make)(std::int64_t classes);
+};
+constexpr ImageConfig kImageConfigs[] = {{"resnet18", nn::ResNetConfig::resnet18},
+                                         {"resnet50", nn::ResNetConfig::resnet50},
+                                         {"tiny", nn::ResNetConfig::tiny}};
+
+const ImageConfig* built_in_config(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kImageConfigs), std::end(kImageConfigs),
+                                   [&](const ImageConfig& config) { return config.name == name; });
+  return found == std::end(kImageConfigs) ? nullptr : found;
+}
+
 std::string image_config(const TrainingArguments& arguments, std::int64_t classes) {
-  const std::string& name = arguments.model;
   if (!arguments.model_name_or_path.empty()) return read_file(arguments.model_name_or_path + "/config.json");
-  if (name == "resnet18") return nn::ResNetConfig::resnet18(classes).to_json();
-  if (name == "resnet50") return nn::ResNetConfig::resnet50(classes).to_json();
-  if (name == "tiny") return nn::ResNetConfig::tiny(classes).to_json();
-  require(std::filesystem::exists(name),
-          "--model {} is not known; give resnet18, resnet50, tiny, or the config.json of an image classifier", name);
-  return read_file(name);
+  const ImageConfig* config = built_in_config(arguments.model);
+  return config != nullptr ? config->make(classes).to_json() : read_file(arguments.model);
 }
 
 ImageModel make_image_model(const TrainingArguments& arguments, std::int64_t classes) {
@@ -58,8 +71,9 @@ struct ImageData {
 
 std::shared_ptr<const data::ImageFolder> folder_of(const std::string& path, const std::vector<std::string>& classes) {
   auto out = std::make_shared<const data::ImageFolder>(path);
-  require(classes.empty() || out->classes() == classes, "{} has other classes than the training images: {} and {}",
-          path, out->classes().size(), classes.size());
+  require(classes.empty() || out->classes() == classes,
+          "{} has other classes than the training images; the numbers of classes are {} and {}", path,
+          out->classes().size(), classes.size());
   return out;
 }
 
@@ -192,6 +206,12 @@ TrainingArguments image_defaults() {
   out.logging_steps = 20;
   out.save_strategy = "no";
   return out;
+}
+
+void check_image_model(const std::string& name) {
+  std::error_code ignored;
+  require(built_in_config(name) != nullptr || looks_like_path(name) || std::filesystem::exists(name, ignored),
+          "--model {} is not known; give resnet18, resnet50, tiny, or the config.json of an image classifier", name);
 }
 
 std::unique_ptr<Task> make_image_task(const TrainingArguments& arguments) {

@@ -28,13 +28,14 @@ namespace {
 // The lines of a text, or documents.
 using MlmLines = std::vector<std::string>;
 
-MlmLines read_mlm_lines(const std::string& path) {
-  if (names_documents(path)) return data::read_all_documents(data::find_texts({path}), kTextColumn);
+MlmLines read_mlm_lines(const TrainingArguments& arguments, const std::string& path) {
+  if (names_documents(path)) return data::read_all_documents(data::find_texts({path}), text_column(arguments));
   return split(data::read_text_file(path), '\n');
 }
 
 // To train on, and to evaluate.
 std::pair<MlmLines, MlmLines> read_training_lines(const TrainingArguments& arguments) {
+  if (!arguments.do_train && !has_training_text(arguments)) return {};
   if (!arguments.dataset_name.empty()) {
     const data::RawText raw = data::read_wikitext(
         data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
@@ -42,7 +43,7 @@ std::pair<MlmLines, MlmLines> read_training_lines(const TrainingArguments& argum
   }
   const double part = arguments.validation_file.empty() ? arguments.validation_split_percentage : 0;
   if (names_documents(arguments.train_file)) {
-    MlmLines train = read_mlm_lines(arguments.train_file);
+    MlmLines train = read_mlm_lines(arguments, arguments.train_file);
     const auto count = static_cast<std::ptrdiff_t>(std::floor(part / 100 * static_cast<double>(train.size())));
     MlmLines validation(train.end() - count, train.end());
     train.erase(train.end() - count, train.end());
@@ -55,7 +56,7 @@ std::pair<MlmLines, MlmLines> read_training_lines(const TrainingArguments& argum
 
 std::pair<MlmLines, MlmLines> read_mlm_texts(const TrainingArguments& arguments) {
   auto out = read_training_lines(arguments);
-  if (!arguments.validation_file.empty()) out.second = read_mlm_lines(arguments.validation_file);
+  if (!arguments.validation_file.empty()) out.second = read_mlm_lines(arguments, arguments.validation_file);
   return out;
 }
 
@@ -146,15 +147,10 @@ class MlmTask final : public Task {
                          .special_ids = {vocabulary_.cls(), vocabulary_.sep(), vocabulary_.pad()}});
     if (arguments.dry_run) return;
     check_vocabulary(vocabulary_, model_.model->config(), arguments);
-    const auto [train, validation] = read_mlm_texts(arguments);
-    auto samples = samples_of(arguments, train, vocabulary_, length_);
-    require(!samples.empty(), "{} gives no sample of {} tokens; give a longer text or a smaller --max_seq_length",
-            arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, length_);
-    held_out_ = std::make_shared<MemorySource>(samples_of(arguments, validation, vocabulary_, length_));
     data::LoaderOptions options =
         train_loader_options(arguments, model_, arguments.micro_batch_rows(model_.data_shards));
     options.collator = collator_;
-    loader_ = make_train_loader(arguments, std::make_shared<MemorySource>(std::move(samples)), std::move(options));
+    loader_ = make_train_loader(arguments, load_samples(arguments), std::move(options));
   }
 
   TrainingSetup& setup() override { return model_; }
@@ -212,6 +208,20 @@ class MlmTask final : public Task {
   }
 
  private:
+  // Returns the samples to train on. A run that does not train needs a loader too, but takes no batch.
+  std::shared_ptr<const MemorySource> load_samples(const TrainingArguments& arguments) {
+    const auto [train, validation] = read_mlm_texts(arguments);
+    const std::shared_ptr<const MemorySource> samples =
+        std::make_shared<MemorySource>(samples_of(arguments, train, vocabulary_, length_));
+    held_out_ = std::make_shared<MemorySource>(samples_of(arguments, validation, vocabulary_, length_));
+    const auto& out = samples->size() > 0 || arguments.do_train ? samples : held_out_;
+    require(out->size() > 0, "{} gives no sample of {} tokens; give a longer text or a smaller --max_seq_length",
+            !arguments.train_file.empty()     ? arguments.train_file
+            : !arguments.dataset_name.empty() ? arguments.dataset_name
+                                              : arguments.validation_file,
+            length_);
+    return out;
+  }
   CrossEntropyParts parts_of(const BatchTensors& batch) {
     return model_.model->loss_parts(bert_inputs_of(model_, batch), input_of(model_, batch, "labels"), label_smoothing_);
   }

@@ -127,7 +127,7 @@ TrainingArguments with_glue_files(TrainingArguments arguments) {
 data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path) {
   const data::GlueTask* task = glue_task_of(arguments);
   if (task != nullptr) return data::read_glue(*task, path);
-  const data::TsvTable table = data::read_tsv(path);
+  const data::TsvTable table = data::read_table(path);
   return texts_of(table, columns_of(table));
 }
 
@@ -137,13 +137,14 @@ data::LabelledTexts read_test_texts(const TrainingArguments& arguments, const da
   if (task != nullptr) {
     out = data::read_glue_test(*task, arguments.test_file);
   } else {
-    const data::TsvTable table = data::read_tsv(arguments.test_file);
+    const data::TsvTable table = data::read_table(arguments.test_file);
     out = texts_of(table, train.columns.empty() ? text_columns_of(table) : columns_as(train.columns, table));
   }
   require(!out.samples.empty(), "{}", [&] { return no_sample_text(arguments, out); });
   require(out.skipped == 0,
-          "{}: {} of {} rows lack fields of the {} that the header has; predictions are numbered by row", out.name,
-          out.skipped, out.skipped + isize(out.samples), out.columns.size());
+          "{}: {} of {} rows lack some of the {} fields that the header has; no row may be skipped, because "
+          "predictions are numbered by row",
+          out.name, out.skipped, out.skipped + isize(out.samples), out.columns.size());
   return out;
 }
 
@@ -152,8 +153,8 @@ std::string no_sample_text(const TrainingArguments& arguments, const data::Label
   if (texts.skipped == 0) return texts.name + ": contains no sample";
   const data::GlueTask* task = glue_task_of(arguments);
   const bool has_header = task == nullptr || task->columns.empty();
-  return fmt::format("{}: contains no sample; {} {} fields of the {} that the {} has: {}", texts.name, texts.skipped,
-                     texts.skipped == 1 ? "row lacks" : "rows lack", texts.columns.size(),
+  return fmt::format("{}: contains no sample; {} {} some of the {} fields that the {} has: {}", texts.name,
+                     texts.skipped, texts.skipped == 1 ? "row lacks" : "rows lack", texts.columns.size(),
                      has_header ? "header" : "GLUE task " + task->name, fmt::join(texts.columns, ", "));
 }
 
@@ -177,7 +178,7 @@ TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledT
     for (const data::LabelledText& text : texts.samples) names.insert(text.label);
     out.names.assign(names.begin(), names.end());
   }
-  require(out.is_regression || out.names.size() >= 2, "{}: needs {}two labels or more, got {}",
+  require(out.is_regression || out.names.size() >= 2, "{}: needs {}at least two labels, got {}",
           texts.name.empty() ? arguments.config_file() : texts.name, texts.name.empty() ? "" : "samples of ",
           out.names.size());
   return out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The labelled texts of run_classification: from the files of a GLUE task, or from any TSV file.
+// The labelled texts of run_classification: from the files of a GLUE task, or from any table.
 #pragma once
 
 #include <optional>
@@ -29,8 +29,8 @@ const data::GlueTask* glue_task_of(const TrainingArguments& arguments);
 /// those of find_glue_folder().
 TrainingArguments with_glue_files(TrainingArguments arguments);
 
-/// Reads a file in the layout of --task_name, or any TSV file with a column `label` and one or two columns of text.
-/// Errors: those of read_tsv() and parse_glue(); no such columns.
+/// Reads a file in the layout of --task_name, or any table (TSV, CSV) with a column `label` and one or two columns of text.
+/// Errors: those of read_table() and parse_glue(); no such columns.
 data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path);
 /// The error about a file without samples, with the number of rows that lack fields; "" if there are samples.
 std::string no_sample_text(const TrainingArguments& arguments, const data::LabelledTexts& texts);

@@ -50,14 +50,14 @@ TokenLists lists_in(const SafetensorsFile& file, const std::string& path) {
   const auto sum = file.metadata.find(kSum);
   const bool is_complete = tokens != nullptr && ends != nullptr && tokens->type().dtype() == DType::kS32 &&
                            ends->type().dtype() == DType::kS64 && sum != file.metadata.end();
-  require(is_complete && sum->second == sum_of_lists(*tokens, *ends), "{}: its tokens do not have the checksum in it",
-          path);
+  require(is_complete && sum->second == sum_of_lists(*tokens, *ends),
+          "{}: damaged: its tokens do not match its checksum", path);
   TokenLists out;
   std::int64_t start = 0;
   const auto all = tokens->data<std::int32_t>();
   for (const std::int64_t end : ends->data<std::int64_t>()) {
-    require(end >= start && end <= static_cast<std::int64_t>(all.size()), "{}: a list of tokens ends at {} of {}", path,
-            end, all.size());
+    require(end >= start && end <= static_cast<std::int64_t>(all.size()),
+            "{}: damaged: a list of tokens ends at {}, but the file has {} tokens", path, end, all.size());
     out.emplace_back(all.begin() + start, all.begin() + end);
     start = end;
   }

@@ -31,9 +31,8 @@ TEST(OutputFolder, AModelIsNotWrittenOverUnasked) {
     arguments.output_dir = folder.path();
     EXPECT_EQ(
         error_of_folder(arguments),
-        folder.path() + " already holds a model (" + name +
-            "), which the run would write over; give another --output_dir, or --overwrite_output_dir to write over "
-            "it");
+        folder.path() + " already contains a model (" + name +
+            "), which the run would overwrite; give another --output_dir, or --overwrite_output_dir to overwrite it");
     TrainingArguments evaluation = arguments;
     evaluation.do_train = false;
     EXPECT_EQ(error_of_folder(evaluation), "no error");

@@ -69,7 +69,7 @@ TEST(TrainerFolder, ARunIsOnlyReplacedIfAskedAndTheNewCheckpointsAreKept) {
   on_ranks(2, [&](int) { EXPECT_EQ(train_in_folder(run_in(out, 6)), "no error"); });
   EXPECT_EQ(checkpoint_names(out), (std::set<std::string>{"checkpoint-2", "checkpoint-4", "checkpoint-6"}));
   on_ranks(2, [&](int) {
-    EXPECT_EQ(train_in_folder(run_in(out, 4)).find(out + " already holds a run; give --resume_from_checkpoint"), 0U);
+    EXPECT_EQ(train_in_folder(run_in(out, 4)).find(out + " already contains a run; give --resume_from_checkpoint"), 0U);
   });
   on_ranks(2, [&](int) {
     TrainingArguments arguments = run_in(out, 4);

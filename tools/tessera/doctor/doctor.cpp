@@ -99,16 +99,17 @@ const Verb kDoctor = {
     .name = "doctor",
     .about = "runs a training program for a few steps and checks it",
     .notes =
-        "One line for each item: ok, warning or error, the evidence, and what to do. The exit code is 0 if all items "
-        "are ok,\n"
-        "and otherwise 1. The program is stopped by SIGTERM: give it no output folder, or a new one.",
+        "Each item has one line: ok, warning or error, the evidence, and what to do. The exit code is 0 if all items "
+        "are ok, and\n"
+        "otherwise 1. After the steps, the doctor ends the program with SIGTERM: give it no --output_dir, or a new "
+        "one.",
     .options = {{.name = "np",
                  .value = "N",
-                 .help = "the number of ranks; also -np, -n and --num-cores (default: 1)",
+                 .help = "the number of ranks; also -np, -n and --num-cores; default: 1",
                  .check = whole_number(1),
                  .also = {"-np", "-n", "--num-cores"}},
-                {"steps", "N", "stops the program after N steps (default: 10)", whole_number(1, kMostSteps)},
-                {"json", "FILE", "writes the checklist as JSON; - is standard output, instead of the text", {}, true}},
+                {"steps", "N", "the number of steps that are checked; default: 10", whole_number(1, kMostSteps)},
+                {"json", "FILE", "write the items as JSON; - is standard output, instead of the text", {}, true}},
     .run = run_doctor,
     .input = "-- PROGRAM ARGUMENTS...",
     .input_meaning = "the program to run: tessera doctor -np N -- PROGRAM ARGUMENTS...",

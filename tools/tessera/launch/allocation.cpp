@@ -38,7 +38,7 @@ std::vector<std::string> entries_of(std::string_view text) {
   bool is_inside = false;
   for (const char c : text) {
     if (c == '[' || c == ']') {
-      require(is_inside == (c == ']'), "\"{}\" has a bracket without its other one", text);
+      require(is_inside == (c == ']'), "\"{}\" has an unmatched bracket", text);
       is_inside = c == '[';
     }
     if (c == ',' && !is_inside)
@@ -46,7 +46,7 @@ std::vector<std::string> entries_of(std::string_view text) {
     else
       out.back() += c;
   }
-  require(!is_inside, "\"{}\" has a bracket without its other one", text);
+  require(!is_inside, "\"{}\" has an unmatched bracket", text);
   return out;
 }
 

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "tessera/base/error.h"
 
@@ -33,11 +35,12 @@ sigset_t received_signals() {
 std::string reason() { return std::strerror(errno); }
 
 // In the new process.
-[[noreturn]] void become(const ChildOptions& options, pid_t parent, int text) {
+[[noreturn]] void become(const ChildOptions& options, pid_t parent, int text, int output) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, options.signal_at_death);  // NOLINT(cppcoreguidelines-pro-type-vararg)
   if (getppid() != parent) _exit(kCannotRun);        // the parent ended before
   dup2(text, STDERR_FILENO);
+  if (output >= 0) dup2(output, STDOUT_FILENO);
   const int empty = open("/dev/null", O_RDWR);  // NOLINT(cppcoreguidelines-pro-type-vararg)
   if (!options.has_input) dup2(empty, STDIN_FILENO);
   if (!options.has_output) dup2(empty, STDOUT_FILENO);
@@ -73,6 +76,13 @@ void block_signals() {
   (void)std::signal(SIGPIPE, SIG_IGN);
 }
 
+void occupy_standard_streams() {
+  int descriptor = -1;
+  do descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  close(descriptor);
+}
+
 void write_error_text(std::string_view text) {
   while (!text.empty()) {
     const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
@@ -82,23 +92,73 @@ void write_error_text(std::string_view text) {
   }
 }
 
-pid_t start_process(const ChildOptions& options, int text) {
+pid_t start_process(const ChildOptions& options, int text, int output) {
   const pid_t parent = getpid();
   const pid_t process = fork();
-  if (process == 0) become(options, parent, text);
+  if (process == 0) become(options, parent, text, output);
   if (process > 0) (void)setpgid(process, process);  // here too, so that signals to the group are not lost
   return process;
 }
 
-Child::Child(const ChildOptions& options) {
+namespace {
+
+// A pipe whose end for reading does not block.
+std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{};
   require(pipe2(ends.data(), O_CLOEXEC) == 0, "cannot create a pipe: {}", reason());
+  (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  return ends;
+}
+
+}  // namespace
+
+OutputRelay::~OutputRelay() {
+  if (pipe_ >= 0) close(pipe_);
+}
+
+int OutputRelay::open() {
+  const auto [from, to] = make_pipe();
+  pipe_ = from;
+  return to;
+}
+
+pollfd OutputRelay::awaited() const {
+  if (has_text()) return {STDOUT_FILENO, POLLOUT, 0};
+  return {pipe_, POLLIN, 0};
+}
+
+void OutputRelay::set_error(int error) {
+  if (error_ == 0) error_ = error;
+  text_.clear();
+}
+
+void OutputRelay::step() {
+  if (has_text()) {
+    constexpr std::size_t kMost = PIPE_BUF;  // a pipe with space has space for this much
+    const ssize_t put = write(STDOUT_FILENO, text_.data(), std::min(text_.size(), kMost));
+    if (put >= 0)
+      text_.erase(0, static_cast<std::size_t>(put));
+    else if (errno != EINTR && errno != EAGAIN)
+      set_error(errno);
+    return;
+  }
+  std::array<char, 1 << 16> buffer;
+  const ssize_t got = read(pipe_, buffer.data(), buffer.size());
+  if (got > 0 && error_ == 0) text_.assign(buffer.data(), static_cast<std::size_t>(got));
+  if (got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN))) return;
+  close(pipe_);
+  pipe_ = -1;
+}
+
+Child::Child(const ChildOptions& options) {
+  const auto [from, to] = make_pipe();
+  const int output = options.passes_output_on ? output_.open() : -1;
   const sigset_t signals = received_signals();
   signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  text_ = ends[0];
-  (void)fcntl(text_, F_SETFL, O_NONBLOCK);  // NOLINT(cppcoreguidelines-pro-type-vararg)
-  process_ = start_process(options, ends[1]);
-  close(ends[1]);
+  text_ = from;
+  process_ = start_process(options, to, output);
+  close(to);
+  if (output >= 0) close(output);
   require(signals_ >= 0 && process_ > 0, "cannot start {}: {}", options.words.front(), reason());
 }
 
@@ -133,19 +193,42 @@ int Child::milliseconds_left() const {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
 }
 
+// What the child has written before its end. If a signal arrives, the rest is lost: the reader may never read it.
+void Child::pass_on_rest() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGCHLD);
+  const timespec now{};
+  while (sigtimedwait(&ends, nullptr, &now) > 0) continue;  // that of the child is no reason to stop
+  while (true) {
+    std::array<pollfd, 2> watched{{output_.awaited(), {signals_, POLLIN, 0}}};
+    const bool waits_for_reader = output_.has_text();
+    (void)poll(watched.data(), watched.size(), waits_for_reader ? -1 : 0);
+    if (watched[0].revents != 0)
+      output_.step();
+    else if (waits_for_reader && watched[1].revents != 0)
+      output_.set_error(EINTR);
+    else if (!waits_for_reader)
+      return;
+  }
+}
+
 ProcessEnd Child::wait(const Handlers& handlers) {
-  std::array<pollfd, 2> watched{{{signals_, POLLIN, 0}, {text_, POLLIN, 0}}};
+  std::array<pollfd, 3> watched{{{signals_, POLLIN, 0}, {text_, POLLIN, 0}, {-1, 0, 0}}};
   while (!read_signals(handlers)) {
     if (deadline_ && Clock::now() >= *deadline_) {
       deadline_.reset();
       handlers.on_time();
     }
+    watched[2] = output_.awaited();
     (void)poll(watched.data(), watched.size(), milliseconds_left());
+    if (watched[2].revents != 0) output_.step();
     const bool has_ended = watched[1].revents != 0 && !read_text(handlers);
     if (has_ended) watched[1].fd = -1;  // a negative number is not watched
     watched[1].revents = 0;
   }
   while (read_text(handlers)) continue;
+  pass_on_rest();
   return end_;
 }
 

@@ -49,7 +49,8 @@ Launcher launcher_of(const Arguments& arguments) {
     const auto value = arguments.value(name);
     if (!value) continue;
     if (out.is_srun)
-      throw UsageError(fmt::format("--{} is for mpirun; srun places ranks itself (--launcher-args)", name));
+      throw UsageError(fmt::format(
+          "--{} is an option of mpirun, but the launcher is srun; give options of srun with --launcher-args", name));
     out.words.insert(out.words.end(), {fmt::format("--{}", name), *value});
   }
   for (std::string& word : words_of(arguments.values("launcher-args"))) out.words.push_back(std::move(word));
@@ -155,49 +156,48 @@ int run_launch(const Arguments& arguments) {
 
 const Verb kLaunch = {
     .name = "launch",
-    .about = "starts a program on all ranks, and restarts it after a rank has died",
+    .about = "starts a program on all ranks, and restarts it from its newest checkpoint after a rank has died",
     .notes =
-        "A restarted program with --output_dir continues from its newest checkpoint: if there is one, the restart "
-        "gets\n"
-        "--resume_from_checkpoint true. TESSERA_RESTART is the number of the restart, 0 at the first start. SIGTERM, "
-        "SIGINT and "
-        "SIGUSR1\n"
-        "are passed to all ranks. The exit code is that of the rank that ended first, or 128 + the signal that killed "
-        "it.",
+        "TESSERA_RESTART is the number of the restart, 0 at the first start. SIGTERM, SIGINT and SIGUSR1 are passed to "
+        "all ranks.\n"
+        "The exit code is 0 if all ranks ended with 0; otherwise it is that of the rank that ended first, or 128 + N "
+        "if signal N\n"
+        "killed this rank.",
     .options =
         {{.name = "np",
           .value = "N",
-          .help = "the number of ranks; also -np, -n and --num-cores (default: those of the job of Slurm or PBS)",
+          .help = "the number of ranks; also -np, -n and --num-cores; default: that of the job of Slurm or PBS",
           .check = whole_number(1, kMostRanks),
           .also = {"-np", "-n", "--num-cores"}},
-         {"launcher", "NAME", "mpirun, srun or a path to one (default: srun in a job of Slurm, else mpirun)"},
+         {"launcher", "NAME", "mpirun, srun or a path to one of them; default: srun in a job of Slurm, else mpirun"},
          {"hostfile", "FILE", "passed to mpirun"},
-         {"host", "LIST", "passed to mpirun (default: the hosts of the job of Slurm or PBS, if there is one)"},
+         {"host", "LIST", "passed to mpirun; default: the hosts of the job of Slurm or PBS, if there is one"},
          {"bind-to", "WHAT", "passed to mpirun"},
          {"map-by", "WHAT", "passed to mpirun"},
-         repeated({"launcher-args", "WORDS", "further options of the launcher, divided at spaces; may be repeated"}),
-         {"max-restarts", "N", "the largest number of restarts (default 100)", whole_number(0)},
-         {"crash-loop", "N", "ends the job after N consecutive starts without a newer checkpoint (default 3)",
+         repeated({"launcher-args", "WORDS", "further options of the launcher, separated by spaces; may be repeated"}),
+         {"max-restarts", "N", "the largest number of restarts; default: 100", whole_number(0)},
+         {"crash-loop", "N", "end the job after N consecutive starts without a newer checkpoint; default: 3",
           whole_number(1)},
-         {"np-on-restart", "N", "the number of ranks of all restarts (default: that of the start)",
+         {"np-on-restart", "N", "the number of ranks of all restarts; default: that of the first start",
           whole_number(1, kMostRanks)},
          {"min-ranks", "N",
-          "after a start without a newer checkpoint, the next start has one rank fewer, but at least N ranks; a start "
-          "that leaves out lost hosts may also have fewer",
+          "restarts may have fewer ranks, but at least N: one rank fewer after each start without a newer checkpoint, "
+          "and fewer if hosts are lost",
           whole_number(1, kMostRanks)},
-         {"checkpoints", "DIR", "the folder with checkpoint-N (default: --output_dir of the program)"},
-         repeated(
-             {"resume-args", "WORDS",
-              "arguments that are added to the program at a restart, if there is a checkpoint; {checkpoint} stands for "
-              "its "
-              "folder (default: --resume_from_checkpoint true, if the program has --output_dir); may be repeated"}),
-         {"resume-first", "", "continues from the newest checkpoint at the first start too, if there is one"},
-         {"grace", "SECONDS", "the time from a signal until ranks are killed (default 30)", whole_number(0, 1'000'000)},
-         {"retry-after", "SECONDS", "the time before a restart if a host that was lost does not answer (default 30)",
+         {"checkpoints", "DIR",
+          "the folder that contains the checkpoints checkpoint-N; default: --output_dir of the program"},
+         repeated({"resume-args", "WORDS",
+                   "arguments that are added to those of the program at a restart, if there is a checkpoint, separated "
+                   "by spaces; {checkpoint} stands for its folder; default: --resume_from_checkpoint true, if the "
+                   "program has --output_dir; may be repeated"}),
+         {"resume-first", "", "the first start also continues from the newest checkpoint, if there is one"},
+         {"grace", "SECONDS", "the time from a signal until the ranks are killed; default: 30",
+          whole_number(0, 1'000'000)},
+         {"retry-after", "SECONDS", "the time before a restart if the launcher could not start the ranks; default: 30",
           whole_number(0, 1'000'000)},
          {"host-timeout", "SECONDS",
-          "the time in which a host must answer before a restart, else the restart leaves it out (default 10; 0: hosts "
-          "are not checked)",
+          "the time in which a host must answer before a restart, otherwise the restart leaves it out; default: 10; 0: "
+          "hosts are not checked",
           whole_number(0, 1'000'000)},
          {"rank-wrapper", "FOLDER", ""}},
     .run = run_launch,

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "launch/program_flags.h"
+
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks for it
 
 namespace tessera::command {
@@ -45,6 +47,26 @@ std::vector<std::string> launcher_words(const Launcher& launcher, const Placemen
   out.insert(out.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "launch", "--rank-wrapper", folder});
   if (launcher.is_srun) out.insert(out.end(), {"--launcher", "srun"});
   out.emplace_back("--");
+  return out;
+}
+
+std::vector<std::string> program_words(const LaunchPlan& plan, const std::string& checkpoint) {
+  if (checkpoint.empty() || plan.resume_words.empty()) return plan.program;
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < plan.program.size(); ++i) {
+    const std::string& word = plan.program[i];
+    if (!is_resume_flag(word)) {
+      out.push_back(word);
+      continue;
+    }
+    if (has_next_value(plan.program, i)) ++i;
+  }
+  for (std::string word : plan.resume_words) {
+    constexpr std::string_view kPlace = "{checkpoint}";
+    for (auto at = word.find(kPlace); at != std::string::npos; at = word.find(kPlace, at + checkpoint.size()))
+      word.replace(at, kPlace.size(), checkpoint);
+    out.push_back(std::move(word));
+  }
   return out;
 }
 

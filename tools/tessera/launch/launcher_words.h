@@ -25,4 +25,8 @@ enum class LauncherMessages : std::uint8_t { kNone, kAll };
 std::vector<std::string> launcher_words(const Launcher& launcher, const Placement& on, const std::string& folder,
                                         LauncherMessages messages = LauncherMessages::kNone);
 
+/// The words that start the program: those of the plan, without --resume_from_checkpoint and with resume_words if
+/// `checkpoint` is not empty. `{checkpoint}` in them is replaced by it.
+std::vector<std::string> program_words(const LaunchPlan& plan, const std::string& checkpoint);
+
 }  // namespace tessera::command

@@ -163,12 +163,12 @@ const Verb kHosts = {
     .name = "hosts",
     .about = "runs a command once on every host",
     .notes =
-        "Each line that the command prints has the host in front. The words of the command reach the program as they "
-        "are: for\n"
-        "a text of a shell, write sh -c TEXT. The exit code is that of the first host whose command did not end with "
-        "0.",
+        "Each line that the command prints begins with the name of the host. No shell interprets the arguments: to use "
+        "pipes or\n"
+        "variables of the host, write sh -c TEXT. The exit code is that of the first host whose command did not end "
+        "with 0.",
     .options = {{"hostfile", "FILE", "a hostfile of mpirun"},
-                {"host", "LIST", "hosts, as in mpirun's --host (default: the hosts of the job of Slurm or PBS)"}},
+                {"host", "LIST", "hosts, as in mpirun's --host; default: the hosts of the job of Slurm or PBS"}},
     .run = run_hosts,
     .input = "-- COMMAND ARGUMENTS...",
     .input_meaning = "the command to run: tessera hosts [options] -- COMMAND ARGUMENTS...",

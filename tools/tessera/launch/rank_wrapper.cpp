@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 
 #include "launch/child.h"
 #include "launch/job_folder.h"
@@ -39,6 +40,14 @@ std::string host_name() {
   return name.data();
 }
 
+// PATH, and after it the folder of this program: run_clm is beside `tessera`, also on hosts whose PATH does not have this
+// folder.
+std::string path_to_programs() {
+  const char* path = std::getenv("PATH");
+  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+  return std::string(path == nullptr ? "/bin:/usr/bin" : path) + ":" + folder;
+}
+
 std::int64_t nanoseconds_since_1970() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
@@ -63,6 +72,7 @@ int run_rank(const std::string& folder, const std::vector<std::string>& program,
   unsetenv("OMPI_MCA_orte_local_tmpdir_base");  // mpirun has told the rank the folder in another way
   if (is_under_srun) options.ignored_signals = {SIGUSR2};
   options.variables.emplace_back("OMPI_MCA_btl_vader_backing_directory", folder);
+  options.variables.emplace_back("PATH", path_to_programs());
   Child child(options);
   write_error_text(start_report(rank_of_process()));
   bool is_told_to_end = false;

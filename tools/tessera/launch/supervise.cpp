@@ -9,6 +9,7 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <system_error>
 
 #include "launch/checkpoint_watch.h"
 #include "launch/child.h"
@@ -46,6 +47,7 @@ struct Outcome {
   std::map<int, RankEnd> ranks;  // those that ended otherwise than with 0
   bool has_started = false;      // a rank
   std::string text;              // the beginning of what it wrote, without reports
+  int output_error = 0;          // of the first part of the standard output that could not be written
   double seconds = 0;
   [[nodiscard]] bool is_good() const { return launcher.is_good() && ranks.empty(); }
   /// The rank that ended first by itself; null if none did.
@@ -104,7 +106,8 @@ class Start {
       : plan_(plan),
         child_({.words = std::move(words),
                 .variables = {{"TESSERA_RESTART", std::to_string(restart)}, {"TESSERA_JOB_START", job_start()}},
-                .signal_at_death = SIGTERM}) {}
+                .signal_at_death = SIGTERM,
+                .passes_output_on = true}) {}
 
   Outcome run() {
     const auto begin = std::chrono::steady_clock::now();
@@ -115,6 +118,7 @@ class Start {
     out.ranks = reports_.ends();
     out.has_started = reports_.has_started() || is_of_signal(out.launcher.status());
     out.text = std::move(text_);
+    out.output_error = child_.output_error();
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return out;
   }
@@ -184,10 +188,11 @@ class Supervisor {
       if (checkpoint.empty() && starts_over()) words.emplace_back("--overwrite_output_dir");
       Start start(plan_, std::move(words), restart_);
       Outcome outcome = start.run();
+      if (output_error_ == 0) output_error_ = outcome.output_error;
       bool is_alone = folder_.wait_until_alone(time_to_end(plan_, kTimeForMpirun));
       if (!is_alone) say(fmt::format("processes of the job have not ended; they use {}", folder_.path()));
       if (start.stop_signal() != 0) return status_after_signal(outcome, start.stop_signal());
-      if (outcome.is_good()) return 0;
+      if (outcome.is_good()) return status_of_good_job();
       if (is_alone && !outcome.has_started && outcome.text.empty()) {
         if (const int signal = show_message(outcome); signal != 0) return kKilledBySignal + signal;
         is_alone = folder_.wait_until_alone(time_to_end(plan_, kTimeForMpirun));
@@ -283,9 +288,16 @@ class Supervisor {
     return start.stop_signal();
   }
 
-  static int status_after_signal(const Outcome& outcome, int signal) {
+  // Output that was lost is an error, as in every program, but does not end the job.
+  [[nodiscard]] int status_of_good_job() const {
+    if (output_error_ == 0) return 0;
+    say(fmt::format("cannot write to standard output: {}", std::generic_category().message(output_error_)));
+    return 1;
+  }
+
+  [[nodiscard]] int status_after_signal(const Outcome& outcome, int signal) const {
     const RankEnd* first = outcome.first();
-    if (outcome.is_good()) return 0;
+    if (outcome.is_good()) return status_of_good_job();
     return first != nullptr && first->end.signal == 0 ? first->end.exit_code : kKilledBySignal + signal;
   }
 
@@ -359,38 +371,20 @@ class Supervisor {
   JobFolder folder_;
   std::int64_t restart_ = 0;
   std::int64_t fruitless_ = 0;
+  int output_error_ = 0;  // of the first start whose output was lost
 };
 
 }  // namespace
 
-std::vector<std::string> program_words(const LaunchPlan& plan, const std::string& checkpoint) {
-  if (checkpoint.empty() || plan.resume_words.empty()) return plan.program;
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < plan.program.size(); ++i) {
-    const std::string& word = plan.program[i];
-    if (!is_resume_flag(word)) {
-      out.push_back(word);
-      continue;
-    }
-    if (has_next_value(plan.program, i)) ++i;
-  }
-  for (std::string word : plan.resume_words) {
-    constexpr std::string_view kPlace = "{checkpoint}";
-    for (auto at = word.find(kPlace); at != std::string::npos; at = word.find(kPlace, at + checkpoint.size()))
-      word.replace(at, kPlace.size(), checkpoint);
-    out.push_back(std::move(word));
-  }
-  return out;
-}
-
 int supervise(const LaunchPlan& plan) {
   block_signals();
+  occupy_standard_streams();
   for (const std::string& path : remove_left_job_folders()) write_error_text(deleted_folder_text(path) + "\n");
   if (!plan.hosts.empty()) say(fmt::format("{} on {}", count_of_ranks(plan.ranks), plan.hosts));
   if (!plan.note.empty()) say(plan.note);
   if (plan.saves_only_model)
-    say("warning: no restart can continue this job, because checkpoints of --save_only_model hold no state of the run; "
-        "a restart begins again");
+    say("warning: no restart can continue this job, because checkpoints of --save_only_model contain no state of the "
+        "run; a restart starts from the beginning");
   return Supervisor(plan).run();
 }
 

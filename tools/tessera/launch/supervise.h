@@ -39,8 +39,4 @@ struct LaunchPlan {
 /// Runs the plan and returns the exit code of `tessera launch`.
 int supervise(const LaunchPlan& plan);
 
-/// The words that start the program: those of the plan, without --resume_from_checkpoint and with resume_words if
-/// `checkpoint` is not empty. `{checkpoint}` in them is replaced by it.
-std::vector<std::string> program_words(const LaunchPlan& plan, const std::string& checkpoint);
-
 }  // namespace tessera::command
