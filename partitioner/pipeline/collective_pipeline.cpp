@@ -27,6 +27,12 @@ Program unless_more_expensive(const Program& before, Program after, const Collec
 
 }  // namespace
 
+void check_compressed_axes(const CollectivePassOptions& options) {
+  for (const std::string& axis : options.int8_axes)
+    require(std::find(options.bf16_axes.begin(), options.bf16_axes.end(), axis) == options.bf16_axes.end(),
+            "axis \"{}\" is listed for compression to bf16 and to int8; choose one", axis);
+}
+
 void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const MachineModel& machine) {
   const auto add = [&](const std::string& name, auto pass) {
     pipeline.add(name,
@@ -41,9 +47,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   pipeline.add("collective-matmul", [&options, &machine](const Program& p) {
     return unless_more_expensive(p, collective_matmul(p, machine), options, /*compare_flops=*/false);
   });
-  for (const std::string& axis : options.int8_axes)
-    require(std::find(options.bf16_axes.begin(), options.bf16_axes.end(), axis) == options.bf16_axes.end(),
-            "axis \"{}\" is listed for compression to bf16 and to int8; choose one", axis);
+  check_compressed_axes(options);
   if (!options.int8_axes.empty())
     pipeline.add("compress-collectives-int8", [&options](const Program& p) {
       return compress_collectives(p, options.int8_axes, Compression::kInt8);

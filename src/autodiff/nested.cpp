@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients through call and conditional. Each called computation is differentiated into a new computation, which takes
-// the forward operands and the arriving gradients.
+// Gradients through call and conditional, and of ops that are differentiated in their form of other ops. Each called
+// computation is differentiated into a new computation, which takes the forward operands and the arriving gradients.
 #include <algorithm>
 
 #include "reverse_pass.h"
@@ -68,9 +68,7 @@ bool step_given_gradient(ReversePass& pass, Id id, const Instruction& instructio
   const std::string* text = instruction.frontend_attribute(kGradientAttribute);
   if (text == nullptr) return false;
   require(!text->starts_with('!'), "{}", text->substr(1));
-  const auto slash = text->find('/');
-  const ComputationId gradient = std::stoi(*text);
-  const int count = std::stoi(text->substr(slash + 1));
+  const auto [gradient, count] = call_gradient(*text);
   for (int k = count; k < isize(d_results); ++k)
     if (!at(d_results, k).is_null()) return false;
   Builder& outer = pass.builder();
@@ -88,20 +86,18 @@ bool step_given_gradient(ReversePass& pass, Id id, const Instruction& instructio
   return true;
 }
 
-}  // namespace
-
-void step_call(ReversePass& pass, Id id, const Instruction& instruction, const LeafGradients& d_results) {
-  if (step_given_gradient(pass, id, instruction, d_results)) return;
-  const ComputationRef callee = called_of(pass, instruction, 0);
+// Differentiates an instruction whose value is that of `callee` for its operands.
+void step_callee(ReversePass& pass, const Instruction& instruction, const Computation& callee,
+                 const LeafGradients& d_results) {
   Builder& outer = pass.builder();
-  Builder inner = outer.program().computation(callee->name + ".gradient");
+  Builder inner = outer.program().computation(callee.name + ".gradient");
   std::vector<Value> arguments;
   std::vector<Value> parameters;
   for (const Id operand : instruction.operands) {
     arguments.push_back(pass.value_for_backward(operand));
     parameters.push_back(ops::parameter(inner, isize(parameters), outer[operand].type));
   }
-  const Value root = inlined(inner, *callee, parameters);
+  const Value root = inlined(inner, callee, parameters);
   std::vector<Value> arriving;
   for (const Value& gradient : present(d_results)) {
     arriving.push_back(ops::parameter(inner, isize(arguments), gradient.type()));
@@ -129,6 +125,38 @@ void step_call(ReversePass& pass, Id id, const Instruction& instruction, const L
   const Value d_operands = ops::call(outer, arguments, gradient);
   for (int k = 0; k < isize(places); ++k)
     pass.arrive(at(wrt_ids, at(places, k).operand), at(places, k).leaf, ops::get_tuple_element(d_operands, k));
+}
+
+// The op as a computation of the ops that its hlo_form emits.
+Computation form_of(ReversePass& pass, const Instruction& instruction) {
+  Builder& outer = pass.builder();
+  const OpDef& op = *instruction.op;
+  ensure(op.hlo_form != nullptr, "{}: the row has no form", op.name);
+  Builder inner = outer.program().computation(std::string(op.name));
+  inner.default_notes = outer.default_notes;
+  OpView view{op, {}, instruction.type, instruction.attributes, {}};
+  std::vector<Value> parameters;
+  for (const Id operand : instruction.operands) {
+    view.operands.push_back(outer[operand].type);
+    parameters.push_back(ops::parameter(inner, isize(parameters), view.operands.back()));
+  }
+  const Value root = op.hlo_form(view, parameters);
+  return std::move(inner).finish(root);
+}
+
+}  // namespace
+
+CallGradient call_gradient(const std::string& text) {
+  return {std::stoi(text), std::stoi(text.substr(text.find('/') + 1))};
+}
+
+void step_call(ReversePass& pass, Id id, const Instruction& instruction, const LeafGradients& d_results) {
+  if (step_given_gradient(pass, id, instruction, d_results)) return;
+  step_callee(pass, instruction, *called_of(pass, instruction, 0), d_results);
+}
+
+void step_form(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results) {
+  step_callee(pass, instruction, form_of(pass, instruction), d_results);
 }
 
 void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results) {

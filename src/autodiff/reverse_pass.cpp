@@ -199,8 +199,10 @@ void ReversePass::step(Id id) {
       case Role::kCall: return step_call(*this, id, instruction, arrived);
       case Role::kConditional: return step_conditional(*this, instruction, arrived);
       case Role::kWhile: return step_while(*this, instruction, arrived);
-      default: return step_by_row(id, instruction);
+      default: break;
     }
+    if (instruction.op->gradient_kind == GradientKind::kForm) return step_form(*this, instruction, arrived);
+    step_by_row(id, instruction);
   } catch (InternalError&) {
     throw;
   } catch (Error& error) {
@@ -227,9 +229,8 @@ void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
 void ReversePass::step_by_row(Id id, const Instruction& instruction) {
   const OpDef& op = *instruction.op;
   require(op.gradient_kind != GradientKind::kNone,
-          "this op has no gradient, but the loss depends on its operand through it: {}",
-          op.instead_of_gradient.empty() ? "detach() the operand, or define a gradient with custom_gradient()"
-                                         : op.instead_of_gradient);
+          "this op has no gradient, but the loss depends on its operand through it: detach() the operand, or define a "
+          "gradient with custom_gradient()");
   ensure(op.gradient != nullptr, "{}: the row has no gradient function", op.name);
   OpView view{op, {}, instruction.type, instruction.attributes, {}};
   for (const ComputationId callee : instruction.called)

@@ -54,8 +54,16 @@ class ReversePass {
   std::unordered_map<const Notes*, NotesRef> notes_;
 };
 
+/// The value of kGradientAttribute, if it names a computation.
+struct CallGradient {
+  ComputationId computation = -1;
+  int count = 0;  // of the results of the function
+};
+CallGradient call_gradient(const std::string& text);
+
 // Gradients of called computations (nested.cpp and loops.cpp).
 void step_call(ReversePass& pass, Id id, const Instruction& instruction, const LeafGradients& d_results);
+void step_form(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 void step_while(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/activation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
+#include "tessera/nn/initializers.h"
 
 namespace tessera::nn {
 namespace {
@@ -44,9 +48,56 @@ Tensor LogSoftmax::forward(const Tensor& x) { return log_softmax(at_call(x), dim
 Softplus::Softplus(double beta) : beta_(beta) { require(beta > 0, "Softplus: beta must be positive, got {}", beta); }
 Tensor Softplus::forward(const Tensor& x) { return softplus(at_call(x), beta_); }
 
-Dropout::Dropout(double p) : p_(p) {
-  require(p >= 0 && p < 1, "Dropout: the probability must be in [0, 1), got {}", p);
+Tensor ReLU6::forward(const Tensor& x) { return relu6(at_call(x)); }
+Tensor Threshold::forward(const Tensor& x) { return threshold(at_call(x), threshold_, value_); }
+Tensor LogSigmoid::forward(const Tensor& x) { return log_sigmoid(at_call(x)); }
+Tensor GLU::forward(const Tensor& x) { return glu(at_call(x), dim_); }
+Tensor Softmin::forward(const Tensor& x) { return softmin(at_call(x), dim_); }
+
+Hardtanh::Hardtanh(double min_val, double max_val) : min_val_(min_val), max_val_(max_val) {
+  require(min_val < max_val, "Hardtanh: min_val must be below max_val, got {} and {}", min_val, max_val);
 }
+Tensor Hardtanh::forward(const Tensor& x) { return hardtanh(at_call(x), min_val_, max_val_); }
+
+CELU::CELU(double alpha) : alpha_(alpha) { require(alpha != 0, "CELU: alpha must not be 0"); }
+Tensor CELU::forward(const Tensor& x) { return celu(at_call(x), alpha_); }
+
+PReLU::PReLU(std::int64_t num_parameters, double init, DType dtype) {
+  require(num_parameters >= 1, "PReLU needs at least one slope, got {}", num_parameters);
+  weight_ = add_parameter("weight", Type::array(dtype, {num_parameters}), constant(init));
+}
+Tensor PReLU::forward(const Tensor& x) { return prelu(at_call(x), weight_); }
+
+namespace {
+
+// True for the elements that remain. Drawn in f32 for every element type, as the masks of dropout().
+Tensor remaining(const Dims& dims, double p, const std::source_location& where) {
+  return dropout({Tensor::ones(Type::array(DType::kF32, dims), where), where}, p) > 0.0;
+}
+
+}  // namespace
+
+void detail::check_dropout(std::string_view layer, double p) {
+  require(p >= 0 && p < 1, "{}: the probability must be in [0, 1), got {}", layer, p);
+}
+
+Tensor detail::drop_channels(std::string_view layer, const Tensor& x, double p, int dims) {
+  require(x.ndim() == dims, "{} needs channels [n, c, ...] of {} dims, got {}", layer, dims, x.type());
+  Dims mask(x.dims().size(), 1);
+  std::copy_n(x.dims().begin(), 2, mask.begin());
+  return where(remaining(mask, p, current_call()), at_call(x) * (1 / (1 - p)), 0.0);
+}
+
+AlphaDropout::AlphaDropout(double p) : p_(p) { detail::check_dropout("AlphaDropout", p); }
+Tensor AlphaDropout::forward(const Tensor& x) {
+  if (!is_training() || p_ == 0) return x;
+  constexpr double kLeast = -1.7580993408473766;  // of SELU
+  const double scale = 1 / std::sqrt((1 - p_) * (1 + kLeast * kLeast * p_));
+  const Tensor kept = where(remaining(x.dims(), p_, detail::current_call()), at_call(x), kLeast);
+  return kept * scale - kLeast * scale * p_;
+}
+
+Dropout::Dropout(double p) : p_(p) { detail::check_dropout("Dropout", p); }
 Tensor Dropout::forward(const Tensor& x) { return is_training() && p_ > 0 ? dropout(at_call(x), p_) : x; }
 
 const std::vector<std::string>& activation_names() {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <span>
 
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/inner.h"
@@ -34,6 +35,29 @@ Value rounded(Value x, const Type& type) {
   return x.type().dtype() == type.dtype() ? x : ops::convert(x, type.dtype());
 }
 
+// The value of a polynomial, whose coefficients begin with that of the highest power.
+Value polynomial(Value x, std::span<const double> coefficients) {
+  const Type type = x.type();
+  Value out = ops::full(*x.builder, type, coefficients.front());
+  for (const double coefficient : coefficients.subspan(1))
+    out = ops::add(ops::multiply(out, x), ops::full(*x.builder, type, coefficient));
+  return out;
+}
+
+// The approximation of Giles (2010), as precise as f32.
+Value inverse_erf(Value x) {
+  constexpr double kCentral[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+                                 -0.00125372503, -0.00417768164, 0.246640727,    1.50140941};
+  constexpr double kTail[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+                              -0.0076224613,   0.00943887047,  1.00167406,    2.83297682};
+  const Value squares = ops::multiply(scaled(x, -1, 1), scaled(x, 1, 1));  // 1 - x^2
+  const Value w = ops::negate(ops::log(squares));
+  const Value is_central = ops::compare(w, ops::full(*x.builder, w.type(), 5), CompareDirection::kLt);
+  const Value central = polynomial(scaled(w, 1, -2.5), kCentral);
+  const Value tail = polynomial(scaled(ops::sqrt(w), 1, -3), kTail);
+  return ops::multiply(x, ops::select(is_central, central, tail));
+}
+
 }  // namespace
 
 Initializer zeros() { return constant(0); }
@@ -47,6 +71,28 @@ Initializer uniform(double low, double high) {
   const std::uint64_t variable = trace().next_variable();
   return [=](Builder& builder, const Type& type) {
     return rounded(scaled(uniform_field(key(builder, seed, variable, 0), type), high - low, low), type);
+  };
+}
+
+Initializer truncated_normal(double mean, double standard_deviation, double low, double high) {
+  require(standard_deviation > 0, "truncated_normal: the standard deviation must be positive, got {}",
+          standard_deviation);
+  require(low < high, "truncated_normal: the lower limit must be below the upper one, got {} and {}", low, high);
+  const auto probability_below = [&](double x) {
+    return 0.5 * std::erfc((mean - x) / (standard_deviation * std::numbers::sqrt2));
+  };
+  const double below = probability_below(low);
+  const double within = probability_below(high) - below;
+  require(within > 0, "truncated_normal: [{}, {}] is too far from the mean {}", low, high, mean);
+  const std::uint64_t seed = trace().seed();
+  const std::uint64_t variable = trace().next_variable();
+  return [=](Builder& builder, const Type& type) {
+    const Value u = uniform_field(key(builder, seed, variable, 0), type);
+    const Type drawn = u.type();
+    const Value positive = ops::maximum(u, ops::full(builder, drawn, 0x1p-25));  // inverse_erf(-1) is infinite
+    const Value x = inverse_erf(scaled(positive, 2 * within, 2 * below - 1));
+    const Value normal = scaled(x, standard_deviation * std::numbers::sqrt2, mean);
+    return rounded(ops::clamp(ops::full(builder, drawn, low), normal, ops::full(builder, drawn, high)), type);
   };
 }
 

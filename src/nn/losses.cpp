@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "losses/loss_parts.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/frontend/tracing/known_ids.h"
@@ -10,40 +11,24 @@
 namespace tessera::nn {
 namespace {
 
-Tensor wide_float(const Tensor& x) {
-  return x.dtype() == DType::kBF16 || x.dtype() == DType::kF16 ? x.to(DType::kF32) : x;
-}
+// A loss of classes: its name and that of its first argument, which are literals.
+struct ClassLoss {
+  std::string_view name;
+  std::string_view scores;
+};
+constexpr ClassLoss kCrossEntropy{"cross_entropy", "logits"};
+constexpr ClassLoss kNll{"nll_loss", "log probabilities"};
 
-Tensor reduced_loss(const Tensor& losses, LossReduction reduction) {
-  switch (reduction) {
-    case LossReduction::kMean: return mean(losses);
-    case LossReduction::kSum: return sum(losses);
-    case LossReduction::kNone: return losses;
-    case LossReduction::kBatchMean: return sum(losses) / static_cast<double>(losses.dim(0));
-  }
-  fail("an unknown reduction of a loss");
-}
-
-// Equal dims: a loss that broadcasts is nearly always a mistake.
-void check_pair(std::string_view name, const Tensor& x, const Tensor& y) {
-  require(!x.is_null() && !y.is_null(), "{} needs two tensors, got a null tensor", name);
-  require(is_float(x.dtype()), "{} needs floats, got {}", name, x.type());
-  require(x.dims() == y.dims(), "{} needs two tensors of the same shape, got {} and {}", name, x.type(), y.type());
-}
-
-void check_cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  require(!logits.is_null() && logits.ndim() >= 1 && is_float(logits.dtype()),
-          "cross_entropy needs float logits [..., classes]{}",
-          [&] { return logits.is_null() ? std::string() : fmt::format(", got {}", logits.type().str()); });
-  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-          "cross_entropy: label_smoothing must be in [0, 1], got {}", options.label_smoothing);
-  require(options.reduction != LossReduction::kBatchMean, "cross_entropy has no reduction kBatchMean; use kMean");
-  require(options.weight.is_null() || options.weight.dims() == Dims{logits.dim(-1)},
-          "cross_entropy: the weight needs one number for each of {} classes, got {}", logits.dim(-1),
+void check_class_loss(const ClassLoss& loss, const Tensor& scores, const CrossEntropyOptions& options) {
+  require(!scores.is_null() && scores.ndim() >= 1 && is_float(scores.dtype()), "{} needs float {} [..., classes]{}",
+          loss.name, loss.scores,
+          [&] { return scores.is_null() ? std::string() : fmt::format(", got {}", scores.type().str()); });
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label_smoothing must be in [0, 1], got {}",
+          loss.name, options.label_smoothing);
+  require(options.reduction != LossReduction::kBatchMean, "{} has no reduction kBatchMean; use kMean", loss.name);
+  require(options.weight.is_null() || options.weight.dims() == Dims{scores.dim(-1)},
+          "{}: the weight needs one number for each of {} classes, got {}", loss.name, scores.dim(-1),
           [&] { return options.weight.type().str(); });
-  if (!is_float(labels.dtype())) return;
-  require(labels.dims() == logits.dims(), "cross_entropy: probabilities {} need the shape of the logits {}",
-          labels.type(), logits.type());
 }
 
 Tensor class_weights(const CrossEntropyOptions& options, const Tensor& like) {
@@ -66,42 +51,60 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& labels,
   return reduced_loss(-sum(terms, {.dims = {-1}}), options.reduction);
 }
 
+// -weight log p at the label, and smoothed with that of all classes. `scores` is the argument of the user.
+Tensor loss_of_labels(const ClassLoss& loss, const Tensor& scores, const Tensor& log_p, const Tensor& labels,
+                      const CrossEntropyOptions& options, const std::source_location& where) {
+  Dims rows = log_p.dims();
+  rows.pop_back();
+  require(labels.dims() == rows, "{}: {} {} need labels [{}], got {}", loss.name, loss.scores, scores.type(),
+          fmt::join(rows, ","), labels.type());
+  tessera::detail::check_ids(
+      labels, {.function = loss.name, .what = "label", .count = log_p.dim(-1), .ignored = options.ignore_index},
+      {&scores, &labels}, where);
+  // The class dim may be sharded. Therefore a comparison of positions selects the label instead of a gather.
+  const Tensor ids = labels.dtype() == DType::kS64 ? labels : labels.to(DType::kS32);
+  const Tensor classes = Tensor::iota(log_p.type().with_dtype(ids.dtype()), log_p.ndim() - 1);
+  const Tensor is_label = classes == ids.unsqueeze(-1);
+  const Tensor counts = ids != static_cast<double>(options.ignore_index);
+  const Tensor weights = class_weights(options, log_p);
+  const auto at_label = [&](const Tensor& values) {
+    return sum(tessera::where(is_label, values, 0.0), {.dims = {-1}});
+  };
+  const Tensor weighted = weights.is_null() ? log_p : log_p * weights;
+  Tensor losses = -at_label(weighted);
+  const double e = options.label_smoothing;
+  if (e > 0) losses = losses * (1 - e) - mean(weighted, {.dims = {-1}}) * e;
+  const Tensor label_weights = weights.is_null()
+                                   ? counts.to(log_p.dtype())
+                                   : tessera::where(counts, at_label(weights.broadcast_to(log_p.dims())), 0.0);
+  return over_rows(tessera::where(counts, losses, 0.0), label_weights, options.reduction);
+}
+
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
                      std::source_location where) {
   return library_call({&logits, &labels}, where, [&]() -> Tensor {
-    check_cross_entropy(logits, labels, options);
+    check_class_loss(kCrossEntropy, logits, options);
+    require(!is_float(labels.dtype()) || labels.dims() == logits.dims(),
+            "cross_entropy: probabilities {} need the shape of the logits {}", labels.type(), logits.type());
     const bool is_plain = options.label_smoothing == 0 && options.weight.is_null() && !is_float(labels.dtype());
     if (is_plain && options.reduction == LossReduction::kMean)
       return tessera::cross_entropy(logits, labels, options.ignore_index);
     const Tensor log_p = log_softmax(wide_float(logits), -1);
     if (is_float(labels.dtype())) return cross_entropy_of_probabilities(log_p, labels, options);
-    Dims rows = logits.dims();
-    rows.pop_back();
-    require(labels.dims() == rows, "cross_entropy: logits {} need labels [{}], got {}", logits.type(),
-            fmt::join(rows, ","), labels.type());
-    tessera::detail::check_ids(
-        labels,
-        {.function = "cross_entropy", .what = "label", .count = logits.dim(-1), .ignored = options.ignore_index},
-        {&logits, &labels}, where);
-    // The class dim may be sharded. Therefore a comparison of positions selects the label instead of a gather.
-    const Tensor ids = labels.dtype() == DType::kS64 ? labels : labels.to(DType::kS32);
-    const Tensor classes = Tensor::iota(log_p.type().with_dtype(ids.dtype()), log_p.ndim() - 1);
-    const Tensor is_label = classes == ids.unsqueeze(-1);
-    const Tensor counts = ids != static_cast<double>(options.ignore_index);
-    const Tensor weights = class_weights(options, log_p);
-    const auto at_label = [&](const Tensor& values) {
-      return sum(tessera::where(is_label, values, 0.0), {.dims = {-1}});
-    };
-    const Tensor weighted = weights.is_null() ? log_p : log_p * weights;
-    Tensor losses = -at_label(weighted);
-    const double e = options.label_smoothing;
-    if (e > 0) losses = losses * (1 - e) - mean(weighted, {.dims = {-1}}) * e;
-    const Tensor label_weights = weights.is_null()
-                                     ? counts.to(log_p.dtype())
-                                     : tessera::where(counts, at_label(weights.broadcast_to(log_p.dims())), 0.0);
-    return over_rows(tessera::where(counts, losses, 0.0), label_weights, options.reduction);
+    return loss_of_labels(kCrossEntropy, logits, log_p, labels, options, where);
+  });
+}
+
+Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& options, std::source_location where) {
+  return library_call({&log_p, &labels}, where, [&]() -> Tensor {
+    const CrossEntropyOptions all{
+        .ignore_index = options.ignore_index, .weight = options.weight, .reduction = options.reduction};
+    check_class_loss(kNll, log_p, all);
+    require(!labels.is_null() && is_integer(labels.dtype()), "nll_loss needs integer labels{}",
+            [&] { return labels.is_null() ? std::string() : fmt::format(", got {}", labels.type().str()); });
+    return loss_of_labels(kNll, log_p, wide_float(log_p), labels, all, where);
   });
 }
 
@@ -128,6 +131,17 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, LossReducti
     const Tensor distance = abs(difference);
     return reduced_loss(tessera::where(distance < beta, square(difference) * (0.5 / beta), distance - 0.5 * beta),
                         reduction);
+  });
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& y, double delta, LossReduction reduction, std::source_location where) {
+  return library_call({&x, &y}, where, [&]() -> Tensor {
+    check_pair("huber_loss", x, y);
+    require(delta > 0, "huber_loss: delta must be above 0, got {}", delta);
+    const Tensor difference = wide_float(x) - wide_float(y);
+    const Tensor distance = abs(difference);
+    return reduced_loss(
+        tessera::where(distance < delta, square(difference) * 0.5, distance * delta - 0.5 * delta * delta), reduction);
   });
 }
 

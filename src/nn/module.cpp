@@ -189,7 +189,7 @@ Tensor Module::register_parameter(std::string name, Tensor value, bool requires_
   check_new_name("parameter", name);
   require(!value.is_null(), "{}: parameter {} is null", class_name(), name);
   value.set_requires_grad(requires_grad);
-  tessera::detail::compute_as_initial_value(value);
+  tessera::detail::compute_as_initial_value(value, name);
   detail::apply_strategy(*this, name, value, false);
   add_shared_parameter(std::move(name), value);
   set_path(path_);
@@ -199,7 +199,7 @@ Tensor Module::register_parameter(std::string name, Tensor value, bool requires_
 Tensor Module::register_buffer(std::string name, Tensor value) {
   check_new_name("buffer", name);
   require(!value.is_null(), "{}: buffer {} is null", class_name(), name);
-  tessera::detail::compute_as_initial_value(value);
+  tessera::detail::compute_as_initial_value(value, name);
   detail::apply_strategy(*this, name, value, true);
   buffers_.push_back({std::move(name), value, value.dims()});
   set_path(path_);

@@ -45,17 +45,26 @@ void stack_layers(Module& layer, std::int64_t count) {
   for (const Tensor& parameter : layer.parameters()) make_stack(parameter, count);
 }
 
-Tensor scan_layers(Module& layer, const Tensor& x, bool with_checkpoint,
-                   const std::function<Tensor(const Tensor&)>& call, const std::source_location& where) {
+void check_carry(const Module& layer, const std::string& expected, const std::string& got) {
+  require(expected == got, "ScanLayers: {} returns another structure than that of its carry: {} and {}",
+          layer.class_name(), got, expected);
+}
+
+std::vector<Tensor> scan_layers(Module& layer, const std::vector<Tensor>& carry, bool with_checkpoint,
+                                const LayerCall& call) {
   const std::vector<Tensor> parameters = layer.parameters();
   require(!parameters.empty(), "ScanLayers: {} has no parameters", layer.class_name());
+  const std::source_location where = trace().call_site(std::source_location::current());
   const TraceScope scope(layer.path(), layer.unit());
-  const auto step = [&](const Tensor& h, const std::vector<Tensor>& rows) {
+  const auto step = [&](const std::vector<Tensor>& now, const std::vector<Tensor>& rows) {
     const ParametersScope of_one_layer(parameters, rows);
-    const Tensor next = with_checkpoint ? checkpoint(call, where)(h) : call(h);
-    return std::pair(next, std::vector<Tensor>{});
+    std::vector<Tensor> next = with_checkpoint ? checkpoint(call, where)(now) : call(now);
+    for (std::size_t i = 0; i < now.size(); ++i)
+      require(next[i].type() == now[i].type(), "ScanLayers: {} returns {} for tensor {} of its carry, which is {}",
+              layer.class_name(), next[i].type(), i, now[i].type());
+    return std::pair(std::move(next), std::vector<Tensor>{});
   };
-  return scan(step, x, parameters, {}, where).first;
+  return scan(step, carry, parameters, {}, where).first;
 }
 
 }  // namespace tessera::nn::detail

@@ -51,21 +51,18 @@ Tensor PixelShuffle::forward(const Tensor& x) {
   return apart.transpose({0, 1, 4, 2, 5, 3}, where).reshape({n, channels, h * r, w * r}, where);
 }
 
-Upsample::Upsample(const Size2d& scale_factor) {
-  const Dims& factors = scale_factor;
-  const bool is_positive = std::all_of(factors.begin(), factors.end(), [](std::int64_t factor) { return factor >= 1; });
-  require((factors.size() == 1 || factors.size() == 2) && is_positive,
-          "Upsample: scale_factor needs one or two positive integers, got {{{}}}", fmt::join(factors, ", "));
-  h_factor_ = factors.front();
-  w_factor_ = factors.back();
+PixelUnshuffle::PixelUnshuffle(std::int64_t downscale_factor) : factor_(downscale_factor) {
+  require(downscale_factor >= 1, "PixelUnshuffle: downscale_factor must be positive, got {}", downscale_factor);
 }
 
-Tensor Upsample::forward(const Tensor& x) {
-  check_pixels("Upsample", x);
-  const std::int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2), w = x.dim(3);
+Tensor PixelUnshuffle::forward(const Tensor& x) {
+  check_pixels("PixelUnshuffle", x);
+  const std::int64_t r = factor_, n = x.dim(0), c = x.dim(1), h = x.dim(2) / r, w = x.dim(3) / r;
+  require(h * r == x.dim(2) && w * r == x.dim(3),
+          "PixelUnshuffle: the height and width must be multiples of {}, got {}", r, x.type());
   const auto where = detail::current_call();
-  const Tensor repeated = x.reshape({n, c, h, 1, w, 1}, where).broadcast_to({n, c, h, h_factor_, w, w_factor_}, where);
-  return repeated.reshape({n, c, h * h_factor_, w * w_factor_}, where);
+  const Tensor apart = x.reshape({n, c, h, r, w, r}, where);
+  return apart.transpose({0, 1, 3, 5, 2, 4}, where).reshape({n, c * r * r, h, w}, where);
 }
 
 ZeroPad2d::ZeroPad2d(Dims padding) : padding_(std::move(padding)) {

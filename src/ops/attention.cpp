@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "attention_support.h"
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -249,24 +250,25 @@ const OpDef kAttention{.name = "attention",
                        .evaluate = evaluate_attention,
                        .gradient_kind = GradientKind::kFunction,
                        .gradient = gradient_attention,
+                       .batch = batch_attention,
                        .factors = factors_attention,
                        .localize = localize_attention,
                        .hlo_form = attention_in_hlo,
                        .flops = flops_attention};
 
-const OpDef kAttentionBackward{
-    .name = "attention-backward",
-    .min_operands = 6,
-    .max_operands = 10,
-    .reads_strides = true,
-    .parse = parse_attributes<AttentionAttributes>,
-    .infer = infer_backward,
-    .evaluate = evaluate_attention_backward,
-    .instead_of_gradient = "attention has no second derivatives; compute it with matmul() and softmax() instead",
-    .factors = factors_attention,
-    .localize = localize_attention,
-    .hlo_form = attention_backward_in_hlo,
-    .flops = flops_attention};
+const OpDef kAttentionBackward{.name = "attention-backward",
+                               .min_operands = 6,
+                               .max_operands = 10,
+                               .reads_strides = true,
+                               .parse = parse_attributes<AttentionAttributes>,
+                               .infer = infer_backward,
+                               .evaluate = evaluate_attention_backward,
+                               .gradient_kind = GradientKind::kForm,
+                               .batch = batch_attention,
+                               .factors = factors_attention,
+                               .localize = localize_attention,
+                               .hlo_form = attention_backward_in_hlo,
+                               .flops = flops_attention};
 
 }  // namespace rows
 

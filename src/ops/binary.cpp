@@ -165,10 +165,13 @@ Values d_extremum(GradientContext& c, CompareDirection wins) {
 }
 Values d_maximum(GradientContext& c) { return d_extremum(c, CompareDirection::kGt); }
 Values d_minimum(GradientContext& c) { return d_extremum(c, CompareDirection::kLt); }
+// 0 at (0, 0), as in PyTorch.
 Values d_atan2(GradientContext& c) {
   const Value y = c.operand(0);
   const Value x = c.operand(1);
-  const Value scaled = ops::divide(c.d_result(), ops::add(ops::multiply(x, x), ops::multiply(y, y)));
+  const Value square = ops::add(ops::multiply(x, x), ops::multiply(y, y));
+  const Value is_zero = ops::compare(square, zero_like(square), CompareDirection::kEq);
+  const Value scaled = ops::divide(c.d_result(), ops::select(is_zero, full_like(square, 1), square));
   return {ops::multiply(scaled, x), ops::negate(ops::multiply(scaled, y))};
 }
 

@@ -2,6 +2,7 @@
 //   %b = f32[2,3] broadcast(%x), dimensions={1}     operand dim i becomes result dim dimensions[i]; the others are new
 #include <algorithm>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -82,6 +83,7 @@ const OpDef kBroadcast{
     .evaluate = evaluate_broadcast,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_broadcast,
+    .batch = batch_broadcast,
     .factors = factors_broadcast,
     .linearity = passes_all,
     .localize = localize_declared,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %c = f32[5,3] concatenate(%a, %b), dimensions={0}     %a f32[2,3], %b f32[3,3]
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/base/checked.h"
@@ -107,6 +108,7 @@ const OpDef kConcatenate{
     .evaluate = evaluate_concatenate,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_concatenate,
+    .batch = batch_dimensions,
     .factors = factors_concatenate,
     .linearity = linearity_concatenate,
     .localize = localize_concatenate,

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
@@ -245,6 +246,7 @@ const OpDef kBitcastConvert{
     .infer = infer_bitcast,
     .type_inferable = false,
     .evaluate = evaluate_bitcast,
+    .batch = batch_same,
     .factors = bitcast_factors,
     .localize = localize_declared,
     .flops = no_flops,

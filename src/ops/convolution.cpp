@@ -9,6 +9,7 @@
 // either the result or the kernel (the kernel's gradient is a convolution whose kernel is an image).
 #include <algorithm>
 
+#include "batch_rules.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/base/checked.h"
 #include "tessera/ops/elementwise.h"
@@ -377,6 +378,7 @@ const OpDef kConvolution{
     .evaluate = evaluate_convolution,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_convolution,
+    .batch = batch_convolution,
     .factors = factors_convolution,
     .linearity = linear,
     .localize = localize_convolution,

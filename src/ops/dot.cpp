@@ -4,6 +4,7 @@
 // Result dims: batch, free dims of lhs, free dims of rhs.
 #include <algorithm>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -231,6 +232,7 @@ const OpDef kDot{
     .evaluate = evaluate_dot,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_dot,
+    .batch = batch_dot,
     .factors = factors_dot,
     .linearity = linear,
     .localize = localize_declared,

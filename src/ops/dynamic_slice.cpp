@@ -9,6 +9,7 @@
 // the part of the update that is in its shard.
 #include <algorithm>
 
+#include "batch_rules.h"
 #include "index_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
@@ -269,6 +270,7 @@ const OpDef kDynamicSlice = {.name = "dynamic-slice",
                              .evaluate = evaluate_dynamic_slice,
                              .gradient_kind = GradientKind::kFunction,
                              .gradient = dynamic_slice_gradient,
+                             .batch = batch_dynamic_slice,
                              .factors = dynamic_slice_factors,
                              .linearity = dynamic_slice_linearity,
                              .localize = localize_dynamic_slice,
@@ -283,6 +285,7 @@ const OpDef kDynamicUpdateSlice = {.name = "dynamic-update-slice",
                                    .evaluate = evaluate_dynamic_update_slice,
                                    .gradient_kind = GradientKind::kFunction,
                                    .gradient = dynamic_update_slice_gradient,
+                                   .batch = batch_dynamic_update_slice,
                                    .factors = dynamic_update_slice_factors,
                                    .linearity = dynamic_update_slice_linearity,
                                    .localize = localize_dynamic_update_slice,

@@ -4,6 +4,7 @@
 // The transform by definition: a sum per element and transformed dim.
 #include <cmath>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
@@ -210,6 +211,7 @@ const OpDef kFft{.name = "fft",
                  .evaluate = evaluate_fft,
                  .gradient_kind = GradientKind::kFunction,
                  .gradient = gradient_fft,
+                 .batch = batch_same,
                  .factors = factors_fft,
                  .linearity = jointly_linear,
                  .flops = flops_fft};

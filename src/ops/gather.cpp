@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "batch_rules.h"
 #include "index_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -204,6 +205,7 @@ const OpDef kGather = {.name = "gather",
                        .evaluate = evaluate_gather,
                        .gradient_kind = GradientKind::kFunction,
                        .gradient = gradient_gather,
+                       .batch = batch_gather,
                        .factors = factors_gather,
                        .linearity = linearity_gather,
                        .localize = localize_gather,

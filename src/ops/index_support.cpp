@@ -136,6 +136,21 @@ Value index_constant(Builder& builder, DType dtype, std::int64_t value) {
                        }));
 }
 
+Value row_major_index(Builder& builder, const Dims& dims, DType dtype) {
+  const Dims strides = row_major_strides(dims);
+  Value index{};
+  for (int d = 0; d < isize(dims); ++d) {
+    if (at(dims, d) == 1) continue;
+    const Dims line = {at(dims, d)};
+    Value part = ops::iota(builder, Type::array(dtype, line), 0);
+    if (at(strides, d) != 1)
+      part = ops::multiply(part, ops::splat(index_constant(builder, dtype, at(strides, d)), line));
+    part = ops::broadcast(part, dims, {d});
+    index = index.is_null() ? part : ops::add(index, part);
+  }
+  return index.is_null() ? ops::full(builder, Type::array(dtype, dims), 0) : index;
+}
+
 Value along_components(Value indices, const Windows& w, const std::vector<Value>& components) {
   const Dims& dims = indices.type().dims();
   if (components.size() == 1) return ops::splat(components.front(), dims);

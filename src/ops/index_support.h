@@ -39,6 +39,9 @@ struct Windows {
 Windows gather_windows(const OpView& view);
 Windows scatter_windows(const OpView& view);
 
+/// The gradient of scatter (scatter_gradient.cpp).
+std::vector<Value> gradient_scatter(GradientContext& context);
+
 /// The attribute names for messages.
 struct WindowNames {
   std::string_view window, dropped, index_map, operand_batching, indices_batching;
@@ -86,6 +89,8 @@ void for_each_window(const Windows& windows, const Literal& indices, const Type&
 Value widened_indices(Value indices);
 /// A scalar constant of an integer type, exact.
 Value index_constant(Builder& builder, DType dtype, std::int64_t value);
+/// The position of each element in row-major order: one iota for each dim, so that each has the sharding of its dim.
+Value row_major_index(Builder& builder, const Dims& dims, DType dtype);
 /// One number per index component, along index_vector_dim of the indices.
 Value along_components(Value indices, const Windows& windows, const std::vector<Value>& components);
 /// True if every component of an index vector is: [indices] -> [result or updates].

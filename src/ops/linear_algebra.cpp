@@ -4,6 +4,7 @@
 // For every matrix of the last two dims; only the named triangle of A is read.
 #include <cmath>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -256,6 +257,7 @@ const OpDef kCholesky{.name = "cholesky",
                       .evaluate = evaluate_cholesky,
                       .gradient_kind = GradientKind::kFunction,
                       .gradient = gradient_cholesky,
+                      .batch = batch_same,
                       .factors = [](const OpView& view) { return matrix_factors(view, -1); },
                       .flops = cholesky_flops};
 const OpDef kTriangularSolve{
@@ -267,6 +269,7 @@ const OpDef kTriangularSolve{
     .evaluate = evaluate_solve,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_solve,
+    .batch = batch_same,
     .factors = solve_factors,
     .linearity = [](const OpView&, int operand) { return operand == 1 ? Linearity::kLinear : Linearity::kNone; },
     .flops = solve_flops};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %m = f32[4] map(%x, %y), dimensions={0}, to_apply=%scalar_function       element by element
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/rows.h"
@@ -56,6 +57,7 @@ const OpDef kMap{.name = "map",
                  .parse = parse_attributes<DimensionsAttributes>,
                  .infer = infer_map,
                  .evaluate = evaluate_map,
+                 .batch = batch_dimensions,
                  .factors = elementwise_factors};
 
 }  // namespace rows

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/base/checked.h"
@@ -150,6 +151,7 @@ const OpDef kPad{
     .evaluate = evaluate_pad,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_pad,
+    .batch = batch_pad,
     .factors = factors_pad,
     .linearity = linearity_pad,
     .localize = localize_pad,

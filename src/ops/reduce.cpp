@@ -3,6 +3,7 @@
 //   %m = (f32[4], s32[4]) reduce(%x, %i, %low, %none), dimensions={1}, to_apply=%argmax      operands, then their inits
 #include <cmath>
 
+#include "batch_rules.h"
 #include "reduce_support.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
@@ -238,6 +239,7 @@ const OpDef kReduce{
     .evaluate = evaluate_reduce,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_reduce,
+    .batch = batch_reduce,
     .factors = factors_reduce,
     .linearity = linearity_reduce,
     .localize = localize_reduce,

@@ -6,9 +6,11 @@
 //        window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}
 //   %p = (f32[4], s32[4]) reduce-window(%x, %i, %low, %none), window={size=2}, to_apply=%argmax
 //        operands, then their init values
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "batch_rules.h"
 #include "reduce_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -210,9 +212,6 @@ bool is_identity_reduce_window(Value init, Reduction reduction) {
 std::vector<Value> gradient_extremum(GradientContext& c, Reduction reduction) {
   const Value x = c.operand(0);
   const WindowDims window{window_dims(c.view)};
-  for (const WindowDim& w : window.dims)
-    require(w.dilation == 1 && w.base_dilation == 1, "reduce-window by {} has no gradient if the window is dilated",
-            reduction_name(reduction));
   Value flow = c.d_result();
   std::vector<Value> out(2);
   if (c.needs(1) || !is_identity_reduce_window(c.operand(1), reduction)) {
@@ -223,6 +222,11 @@ std::vector<Value> gradient_extremum(GradientContext& c, Reduction reduction) {
     flow = ops::select(won, nothing, flow);
   }
   if (!c.needs(0)) return out;
+  const auto is_dilated = [](const WindowDim& w) { return w.dilation != 1 || w.base_dilation != 1; };
+  if (std::any_of(window.dims.begin(), window.dims.end(), is_dilated)) {  // select-and-scatter takes no such windows
+    out[0] = flow_to_extrema(x, c.result, flow, window);
+    return out;
+  }
   const DType dtype = x.type().dtype();
   ProgramBuilder& program = c.builder.program();
   Builder select = program.computation(reduction == Reduction::kMax ? "ge" : "le");
@@ -260,6 +264,7 @@ const OpDef kReduceWindow{
     .evaluate = evaluate_reduce_window,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_reduce_window,
+    .batch = batch_reduce_window,
     .factors = factors_reduce_window,
     .linearity = linearity_reduce_window,
     .localize = localize_reduce_window,

@@ -2,6 +2,7 @@
 //   %r = f32[6,4] reshape(%x)       %x f32[2,3,4]: the same elements in row-major order
 #include <numeric>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/rows.h"
@@ -107,6 +108,7 @@ const OpDef kReshape{
     .evaluate = evaluate_reshape,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_reshape,
+    .batch = batch_reshape,
     .factors = factors_reshape,
     .linearity = passes_all,
     .localize = localize_declared,

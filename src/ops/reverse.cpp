@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %r = f32[4,3] reverse(%x), dimensions={0}     element i of dim 0 comes from size-1-i
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/rows.h"
@@ -54,6 +55,7 @@ const OpDef kReverse{
     .evaluate = evaluate_reverse,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_reverse,
+    .batch = batch_dimensions,
     .factors = factors_reverse,
     .linearity = passes_all,
     .flops = no_flops,

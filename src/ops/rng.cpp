@@ -7,7 +7,7 @@
 // state[0] is the key and does not change; the rest is a counter that advances by the number of blocks drawn.
 #include <array>
 
-#include "row_support.h"
+#include "index_support.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/rows.h"
@@ -205,25 +205,6 @@ namespace {
 
 Value u32_scalar(Builder& builder, u32 value) { return constant(builder, Literal::scalar<u32>(value)); }
 
-// Row-major global index: one iota per dim, so that each has the sharding of its dim.
-Value element_index(Builder& builder, const Dims& dims, DType dtype) {
-  const Dims strides = row_major_strides(dims);
-  Value index{};
-  for (int d = 0; d < isize(dims); ++d) {
-    if (at(dims, d) == 1) continue;
-    const Dims line = {at(dims, d)};
-    Value part = iota(builder, Type::array(dtype, line), 0);
-    if (at(strides, d) != 1) {
-      const Literal stride = dtype == DType::kU32 ? Literal::scalar(static_cast<u32>(at(strides, d)))
-                                                  : Literal::scalar(static_cast<u64>(at(strides, d)));
-      part = multiply(part, splat(constant(builder, stride), line));
-    }
-    part = broadcast(part, dims, {d});
-    index = index.is_null() ? part : add(index, part);
-  }
-  return index.is_null() ? full(builder, Type::array(dtype, dims), 0) : index;
-}
-
 // Philox 2x32-10 on the counters (low, high) with a scalar key.
 Value philox_rounds(Value low, Value high, Value round_key) {
   Builder& builder = *low.builder;
@@ -255,14 +236,14 @@ Value random_bits(Value key, Dims dims, Value first_row) {  // NOLINT: a copy, t
   Value low{};
   Value high = splat(key_word(1), dims);
   if (product(dims) <= (std::int64_t{1} << 32)) {
-    low = element_index(builder, dims, DType::kU32);
+    low = rows::row_major_index(builder, dims, DType::kU32);
     if (!first_row.is_null()) {
       const auto row = static_cast<u32>(dims.empty() ? 1 : row_major_strides(dims).front());
       low = add(low, splat(multiply(first_row, u32_scalar(builder, row)), dims));
     }
   } else {
     require(first_row.is_null(), "random_bits: shards of arrays of more than 2^32 elements are not supported");
-    const Value index = element_index(builder, dims, DType::kU64);
+    const Value index = rows::row_major_index(builder, dims, DType::kU64);
     const Value shift = splat(constant(builder, Literal::scalar<u64>(32)), dims);
     low = convert(index, DType::kU32);
     high = add(high, convert(shift_right_logical(index, shift), DType::kU32));

@@ -8,10 +8,12 @@
 // Shardings: batch dims and dims with complete windows pass; a one-wide scattered dim may stay sharded (rows of other
 // devices are outside and thus dropped); sharded index dims make the result partial, and the operand then counts on one
 // device only.
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "batch_rules.h"
 #include "index_support.h"
-#include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/rows.h"
@@ -184,7 +186,9 @@ FactorMap factors_scatter(const OpView& view) {
 
 Linearity linearity_scatter(const OpView& view, int operand) {
   if (array_count(view) != 1 || operand == 1) return Linearity::kNone;
-  return reduction_of(*view.called[0]) == Reduction::kSum ? Linearity::kJointlyLinear : Linearity::kNone;
+  const Computation& combiner = *view.called[0];
+  const bool is_linear = is_overwrite(combiner) || reduction_of(combiner) == Reduction::kSum;
+  return is_linear ? Linearity::kJointlyLinear : Linearity::kNone;
 }
 
 bool is_splat_of(Value x, const Literal& scalar) {
@@ -261,56 +265,6 @@ Value localize_scatter(LocalizeContext& context) {
                               {.called = context.called, .notes = context.notes});
 }
 
-// ---- gradient ------------------------------------------------------------------------------------------------------
-
-// True for every update that is written, because its complete window is within the operand.
-Value written_mask(GradientContext& context, const Windows& windows, const Type& operand, const Dims& update_dims) {
-  const Value indices = widened_indices(context.operand(1));
-  const DType dtype = indices.type().dtype();
-  std::vector<Value> lasts;
-  for (const auto d : windows.index_map)
-    lasts.push_back(index_constant(context.builder, dtype, operand.dim(static_cast<int>(d)) - at(windows.sizes, d)));
-  const Value inside = within(indices, full_like(indices, 0), along_components(indices, windows, lasts));
-  return spread_over_windows(inside, windows, update_dims);
-}
-
-bool is_overwrite(const Computation& combiner) {
-  return combiner.parameters.size() == 2 && combiner.root == combiner.parameters[1];
-}
-
-Value update_gradient(GradientContext& context) {
-  const Windows windows = scatter_windows(context.view);
-  const auto& a = context.view.as<ScatterAttributes>();
-  const Type& updates = context.view.operands[2];
-  const Value read = ops::gather(context.d_result(), context.operand(1),
-                                 {.offset_dims = a.update_window_dims,
-                                  .collapsed_slice_dims = a.inserted_window_dims,
-                                  .start_index_map = a.scatter_dims_to_operand_dims,
-                                  .operand_batching_dims = a.input_batching_dims,
-                                  .start_indices_batching_dims = a.scatter_indices_batching_dims,
-                                  .index_vector_dim = a.index_vector_dim,
-                                  .slice_sizes = windows.sizes,
-                                  .indices_are_sorted = a.indices_are_sorted});
-  if (windows.index_map.empty()) return read;
-  return ops::select(written_mask(context, windows, context.view.operands[0], updates.dims()), read,
-                     full_like(read, 0));
-}
-
-std::vector<Value> gradient_scatter(GradientContext& context) {
-  require(array_count(context.view) == 1, "has a gradient only for one operand, not for {}", array_count(context.view));
-  const Computation& combiner = *context.view.called[0];
-  const bool overwrite = is_overwrite(combiner) && context.view.as<ScatterAttributes>().unique_indices;
-  require(overwrite || reduction_of(combiner) == Reduction::kSum,
-          "has a gradient only when it adds (or overwrites with unique_indices), not with combiner %{}", combiner.name);
-  std::vector<Value> out(3);
-  if (context.needs(0))
-    out[0] = !overwrite ? context.d_result()
-                        : ops::scatter({context.d_result()}, context.operand(1), {full_like(context.operand(2), 0)},
-                                       context.view.as<ScatterAttributes>(), context.result.instruction().called[0]);
-  if (context.needs(2)) out[2] = update_gradient(context);
-  return out;
-}
-
 double flops_scatter(const OpView& view) {
   const int count = array_count(view);
   return static_cast<double>(count) * static_cast<double>(at(view.operands, count + 1).element_count());
@@ -328,6 +282,7 @@ const OpDef kScatter = {.name = "scatter",
                         .evaluate = evaluate_scatter,
                         .gradient_kind = GradientKind::kFunction,
                         .gradient = gradient_scatter,
+                        .batch = batch_scatter,
                         .factors = factors_scatter,
                         .linearity = linearity_scatter,
                         .localize = localize_scatter,
@@ -336,7 +291,24 @@ const OpDef kScatter = {.name = "scatter",
 
 }  // namespace rows
 
+bool is_overwrite(const Computation& combiner) {
+  return combiner.parameters.size() == 2 && combiner.root == combiner.parameters[1];
+}
+
 namespace ops {
+
+ComputationId overwrite_computation(ProgramBuilder& program, DType dtype) {
+  const auto& known = program.program().computations;
+  const Type element = Type::scalar(dtype);
+  const std::string name = fmt::format("overwrite_{}", dtype_name(dtype));
+  for (std::size_t i = 0; i < known.size(); ++i)
+    if (known[i]->name == name && is_overwrite(*known[i]) && known[i]->root_type() == element)
+      return static_cast<ComputationId>(i);
+  Builder builder = program.computation(name);
+  parameter(builder, 0, element, "old");
+  const Value update = parameter(builder, 1, element, "update");
+  return program.add(std::move(builder), update);
+}
 
 Value scatter(const std::vector<Value>& operands, Value indices, const std::vector<Value>& updates,
               ScatterAttributes attributes, ComputationId combiner) {

@@ -8,7 +8,9 @@
 #include <limits>
 #include <optional>
 
+#include "batch_rules.h"
 #include "elementwise_support.h"
+#include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/rows.h"
@@ -232,6 +234,20 @@ double flops_select_and_scatter(const OpView& view) {
   return window * static_cast<double>(view.operands[1].element_count());
 }
 
+// The gradient of an element of the source is that of the result at the position that its window selects.
+std::vector<Value> gradient_select_and_scatter(GradientContext& c) {
+  require(can_be_filled(c.view),
+          "select-and-scatter has a gradient only if select compares by GE, GT, LE or LT and scatter adds; got %{} and "
+          "%{}",
+          c.view.called[0]->name, c.view.called[1]->name);
+  std::vector<Value> out(3);
+  if (c.needs(1))
+    out[1] = at_selected(c.operand(0), c.d_result(), {window_dims(c.view)}, c.view.operands[1].dims(),
+                         comparison_of(*c.view.called[0]).value());
+  if (c.needs(2)) out[2] = sum_all(c.d_result());
+  return out;
+}
+
 }  // namespace
 
 const OpDef kSelectAndScatter{
@@ -242,6 +258,9 @@ const OpDef kSelectAndScatter{
     .parse = parse_attributes<WindowAttributes>,
     .infer = infer_select_and_scatter,
     .evaluate = evaluate_select_and_scatter,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient_select_and_scatter,
+    .batch = batch_select_and_scatter,
     .factors = factors_select_and_scatter,
     .linearity = linearity_select_and_scatter,
     .localize = localize_select_and_scatter,

@@ -2,6 +2,7 @@
 //   %s = f32[2,3] slice(%x), slice={[1:5:2], [0:3]}     elements start, start+stride, … below limit
 #include <fmt/format.h>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/rows.h"
@@ -129,6 +130,7 @@ const OpDef kSlice{
     .evaluate = evaluate_slice,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_slice,
+    .batch = batch_slice,
     .factors = factors_slice,
     .linearity = passes_all,
     .localize = localize_slice,

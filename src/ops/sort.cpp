@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 
+#include "batch_rules.h"
 #include "elementwise_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -237,6 +238,7 @@ const OpDef kSort = {.name = "sort",
                      .evaluate = evaluate_sort,
                      .gradient_kind = GradientKind::kFunction,
                      .gradient = gradient_sort,
+                     .batch = batch_sort,
                      .factors = factors_sort,
                      .linearity = none,
                      .flops = no_flops};

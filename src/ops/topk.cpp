@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "batch_rules.h"
 #include "elementwise_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -101,6 +102,7 @@ const OpDef kTopK{.name = "topk",
                   .evaluate = evaluate_topk,
                   .gradient_kind = GradientKind::kFunction,
                   .gradient = gradient_topk,
+                  .batch = batch_same,
                   .factors = top_k_factors,
                   .flops = no_flops};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %t = f32[3,2] transpose(%x), dimensions={1,0}     result dim i is operand dim dimensions[i]
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/rows.h"
@@ -61,6 +62,7 @@ const OpDef kTranspose{
     .evaluate = evaluate_transpose,
     .gradient_kind = GradientKind::kFunction,
     .gradient = gradient_transpose,
+    .batch = batch_transpose,
     .factors = factors_transpose,
     .linearity = passes_all,
     .flops = no_flops,

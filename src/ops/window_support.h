@@ -18,4 +18,13 @@ std::int64_t window_count(const WindowDim& w, std::int64_t n, int d);
 /// For reduce-window and select-and-scatter: one entry per dim of the first operand.
 std::vector<WindowDim> window_dims(const OpView& view);
 
+// ---- gradients of extrema -------------------------------------------------------------------------------------------
+
+/// The element of `values` at the position of x that select-and-scatter selects in each window; 0 for a window without
+/// elements of x. `values` has the dims of x, and the result has the dims `results`.
+Value at_selected(Value x, Value values, const WindowDims& window, const Dims& results, CompareDirection select);
+/// The sum over all windows of `flow`, each at the first element of x that equals the extremum of its window. `extrema`
+/// and `flow` have one element for each window. At least one window, and at least one element of x.
+Value flow_to_extrema(Value x, Value extrema, Value flow, const WindowDims& window);
+
 }  // namespace tessera::rows

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "bias_correction.h"
 #include "tessera/base/error.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera::optim {
-namespace {
-
-template <class T>
-T bias_correction(double beta, T step) {
-  using std::pow;
-  return 1.0 - pow(beta, step);
-}
-
-}  // namespace
 
 AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
     : AdamW(std::vector<ParameterGroup>{{std::move(parameters), options.weight_decay}}, options) {}
@@ -25,6 +17,7 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
   for (const double beta : {options.beta1, options.beta2})
     require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
   require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
+  set_maximize(options.maximize);
   first_ = &make_state("exp_avg", {.format = options.state_format});
   second_ = &make_state("exp_avg_sq", {.format = options.state_format, .is_signed = false});
   if (options.amsgrad) largest_ = &make_state("max_exp_avg_sq", {.format = options.state_format, .is_signed = false});
@@ -37,10 +30,8 @@ Tensor AdamW::update(const Update& update) {
     using std::sqrt;
     return 1.0 / sqrt(bias_correction(beta, step));
   });
-  Tensor value = update.value;
-  Tensor gradient = update.gradient;
-  if (update.weight_decay != 0 && is_decoupled()) value = value - value * (rate(update) * update.weight_decay);
-  if (update.weight_decay != 0 && !is_decoupled()) gradient = gradient + value * update.weight_decay;
+  const Tensor value = is_decoupled() ? decayed_value(update) : update.value;
+  const Tensor gradient = is_decoupled() ? update.gradient : penalized_gradient(update);
   const Tensor m = first_->read(update.index) * options_.beta1 + gradient * (1 - options_.beta1);
   const Tensor v = second_->read(update.index) * options_.beta2 + gradient * gradient * (1 - options_.beta2);
   write(*first_, update, m);

@@ -9,10 +9,16 @@
 #include "named_arguments.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/optim/adadelta.h"
 #include "tessera/optim/adafactor.h"
+#include "tessera/optim/adagrad.h"
+#include "tessera/optim/adamax.h"
 #include "tessera/optim/combined_optimizer.h"
 #include "tessera/optim/lion.h"
 #include "tessera/optim/muon.h"
+#include "tessera/optim/nadam.h"
+#include "tessera/optim/radam.h"
+#include "tessera/optim/rmsprop.h"
 
 namespace tessera::optim {
 namespace {
@@ -28,16 +34,23 @@ StateFormat state_format(const JsonObject& json, StateFormat standard) {
 
 const Arguments kAdamArguments{"beta1", "beta2", "eps", "amsgrad", "state_dtype"};
 
-AdamWOptions adam_options(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
-  AdamWOptions out{.learning_rate = settings.learning_rate,
-                   .beta1 = settings.beta1,
-                   .beta2 = settings.beta2,
-                   .epsilon = settings.epsilon};
+// The options that Adam has in common with its variants.
+template <class Options>
+Options betas_and_epsilon(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  Options out{.learning_rate = settings.learning_rate,
+              .beta1 = settings.beta1,
+              .beta2 = settings.beta2,
+              .epsilon = settings.epsilon};
   json.read("beta1", out.beta1);
   json.read("beta2", out.beta2);
   json.read("eps", out.epsilon);
-  json.read("amsgrad", out.amsgrad);
   out.state_format = state_format(json, format);
+  return out;
+}
+
+AdamWOptions adam_options(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  auto out = betas_and_epsilon<AdamWOptions>(json, settings, format);
+  json.read("amsgrad", out.amsgrad);
   return out;
 }
 
@@ -63,6 +76,53 @@ Maker lion(const JsonObject& json, const OptimizerSettings& settings, StateForma
   json.read("beta2", options.beta2);
   options.state_format = state_format(json, format);
   return [options](Groups groups) { return std::make_unique<Lion>(std::move(groups), options); };
+}
+
+Maker adamax(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  return [options = betas_and_epsilon<AdamaxOptions>(json, settings, format)](Groups groups) {
+    return std::make_unique<Adamax>(std::move(groups), options);
+  };
+}
+
+Maker nadam(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  auto options = betas_and_epsilon<NAdamOptions>(json, settings, format);
+  json.read("momentum_decay", options.momentum_decay);
+  json.read("decoupled_weight_decay", options.decoupled_weight_decay);
+  return [options](Groups groups) { return std::make_unique<NAdam>(std::move(groups), options); };
+}
+
+Maker radam(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  auto options = betas_and_epsilon<RAdamOptions>(json, settings, format);
+  json.read("decoupled_weight_decay", options.decoupled_weight_decay);
+  return [options](Groups groups) { return std::make_unique<RAdam>(std::move(groups), options); };
+}
+
+// As in Hugging Face's Trainer, the flags of Adam do not change these three.
+Maker adagrad(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  AdagradOptions options{.learning_rate = settings.learning_rate};
+  json.read("lr_decay", options.lr_decay);
+  json.read("initial_accumulator_value", options.initial_accumulator_value);
+  json.read("eps", options.epsilon);
+  options.state_format = state_format(json, format);
+  return [options](Groups groups) { return std::make_unique<Adagrad>(std::move(groups), options); };
+}
+
+Maker rmsprop(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  RMSpropOptions options{.learning_rate = settings.learning_rate};
+  json.read("alpha", options.alpha);
+  json.read("eps", options.epsilon);
+  json.read("momentum", options.momentum);
+  json.read("centered", options.centered);
+  options.state_format = state_format(json, format);
+  return [options](Groups groups) { return std::make_unique<RMSprop>(std::move(groups), options); };
+}
+
+Maker adadelta(const JsonObject& json, const OptimizerSettings& settings, StateFormat format) {
+  AdadeltaOptions options{.learning_rate = settings.learning_rate};
+  json.read("rho", options.rho);
+  json.read("eps", options.epsilon);
+  options.state_format = state_format(json, format);
+  return [options](Groups groups) { return std::make_unique<Adadelta>(std::move(groups), options); };
 }
 
 // Hugging Face's Trainer sets scale_parameter and relative_step to false.
@@ -135,6 +195,7 @@ struct OptimizerRow {
 
 const std::vector<OptimizerRow>& optimizer_rows() {
   static const Arguments kLionArguments{"beta1", "beta2", "state_dtype"};
+  static const Arguments kRmspropArguments{"alpha", "eps", "momentum", "centered", "state_dtype"};
   static const std::vector<OptimizerRow> kRows{
       {{"adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "paged_adamw_32bit"}, kAdamArguments, adam<AdamW>},
       {{"adamw_anyprecision"}, kAdamArguments, adam<AdamW>, StateFormat::kBF16},
@@ -143,6 +204,13 @@ const std::vector<OptimizerRow>& optimizer_rows() {
        adam<AdamW>,
        StateFormat::kInt8},
       {{"adam"}, kAdamArguments, adam<Adam>},
+      {{"adamax"}, {"beta1", "beta2", "eps", "state_dtype"}, adamax},
+      {{"nadam"}, {"beta1", "beta2", "eps", "momentum_decay", "decoupled_weight_decay", "state_dtype"}, nadam},
+      {{"radam"}, {"beta1", "beta2", "eps", "decoupled_weight_decay", "state_dtype"}, radam},
+      {{"adagrad"}, {"lr_decay", "initial_accumulator_value", "eps", "state_dtype"}, adagrad},
+      {{"rmsprop", "rmsprop_bnb", "rmsprop_bnb_32bit"}, kRmspropArguments, rmsprop},
+      {{"rmsprop_bnb_8bit"}, kRmspropArguments, rmsprop, StateFormat::kInt8},
+      {{"adadelta"}, {"rho", "eps", "state_dtype"}, adadelta},
       {{"adafactor"},
        {"scale_parameter", "relative_step", "warmup_init", "clip_threshold", "decay_rate", "beta1", "eps1", "eps2",
         "state_dtype"},
@@ -166,11 +234,6 @@ const std::vector<std::string>& other_names() {
                                                "ademamix_8bit",
                                                "paged_ademamix_32bit",
                                                "paged_ademamix_8bit",
-                                               "adagrad",
-                                               "rmsprop",
-                                               "rmsprop_bnb",
-                                               "rmsprop_bnb_8bit",
-                                               "rmsprop_bnb_32bit",
                                                "galore_adamw",
                                                "galore_adamw_8bit",
                                                "galore_adafactor",

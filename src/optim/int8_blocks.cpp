@@ -46,13 +46,15 @@ Dims block_dims(const Dims& dims) {
   return out;
 }
 
+double largest_code(bool is_signed) { return is_signed ? kLargestSigned : kLargestUnsigned; }
+
 Int8Blocks quantize(const Tensor& x, bool is_signed) {
   const Tensor magnitude = abs(x);
   const Tensor scales = block_dims(x.dims()).back() == 1 ? max(magnitude, {.dims = {-1}, .keep_dims = true})
                                                          : max(in_blocks(magnitude), -1);
   const Tensor scale = for_elements(scales, x.dims());
   const Tensor fraction = where(scale > 0.0, magnitude / scale, 0.0);
-  const double largest = is_signed ? kLargestSigned : kLargestUnsigned;
+  const double largest = largest_code(is_signed);
   const Tensor exact = (is_signed ? sqrt(fraction) : sqrt(sqrt(fraction))) * largest;
   Tensor code = minimum(floor(exact + random_uniform(x.type())), largest);
   if (is_signed) return {(code * sign(x)).to(DType::kS8), scales};
@@ -62,7 +64,7 @@ Int8Blocks quantize(const Tensor& x, bool is_signed) {
 
 Tensor dequantize(const Int8Blocks& blocks) {
   const bool is_signed = blocks.codes.dtype() == DType::kS8;
-  const Tensor code = blocks.codes.to(DType::kF32) * (1 / (is_signed ? kLargestSigned : kLargestUnsigned));
+  const Tensor code = blocks.codes.to(DType::kF32) * (1 / largest_code(is_signed));
   const Tensor scale = for_elements(blocks.scales, blocks.codes.dims());
   return is_signed ? code * abs(code) * scale : square(square(code)) * scale;
 }

@@ -20,6 +20,8 @@ Dims block_dims(const Dims& dims);
 /// Rounds f32 values stochastically. A value that is not 0 gets a code that is not 0 if it is never negative: a second
 /// moment of 0 would make the update infinite.
 Int8Blocks quantize(const Tensor& x, bool is_signed);
+/// The code of the largest magnitude of a block.
+double largest_code(bool is_signed);
 /// The f32 values.
 Tensor dequantize(const Int8Blocks& blocks);
 

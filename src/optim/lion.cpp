@@ -20,9 +20,7 @@ Tensor Lion::update(const Update& update) {
   const Tensor momentum = momentum_->read(update.index);
   const Tensor direction = sign(momentum * options_.beta1 + update.gradient * (1 - options_.beta1));
   write(*momentum_, update, momentum * options_.beta2 + update.gradient * (1 - options_.beta2));
-  Tensor value = update.value;
-  if (update.weight_decay != 0) value = value - value * (rate(update) * update.weight_decay);
-  return value - direction * rate(update);
+  return decayed_value(update) - direction * rate(update);
 }
 
 }  // namespace tessera::optim

@@ -66,12 +66,14 @@ std::string Optimizer::note() const {
   FormatCounts counts{.format = asked_format_};
   for (const auto& state : states_) state->count_formats(counts);
   if (counts.others == 0) return "";
+  const double percent =
+      100 * static_cast<double>(counts.other_elements) / static_cast<double>(counts.elements + counts.other_elements);
+  constexpr double kThreeDigits = 99.5;  // 100, not 1e+02
   return fmt::format(
-      "{} of {} state variables ({:.2g}% of the elements) are in {} although state in {} was asked for: they have "
+      "{} of {} state variables ({:.{}g}% of the elements) are in {} although state in {} was asked for: they have "
       "fewer "
       "than 4096 elements",
-      counts.others, counts.others + counts.as_asked,
-      100 * static_cast<double>(counts.other_elements) / static_cast<double>(counts.elements + counts.other_elements),
+      counts.others, counts.others + counts.as_asked, percent, percent < kThreeDigits ? 2 : 3,
       parameters().front().dtype() == DType::kF64 ? "f64" : "f32",
       asked_format_ == StateFormat::kInt8 ? "8 bits" : "bf16");
 }
@@ -111,6 +113,15 @@ StateQuantity& Optimizer::make_state(const std::string& prefix, const StateOptio
 
 void Optimizer::write(StateQuantity& state, const Update& update, const Tensor& value) const {
   state.write(update.index, value, applies_);
+}
+
+Tensor Optimizer::penalized_gradient(const Update& update) {
+  return update.weight_decay == 0 ? update.gradient : update.gradient + update.value * update.weight_decay;
+}
+
+Tensor Optimizer::decayed_value(const Update& update) {
+  if (update.weight_decay == 0) return update.value;
+  return update.value - update.value * (rate(update) * update.weight_decay);
 }
 
 std::string Optimizer::suffix_of(int group) const {
@@ -168,9 +179,10 @@ void Optimizer::update_group(int group, int& index) {
     for (const auto& state : states_) state->place(number, parameter);
     const DType dtype = update_dtype(parameter);
     const Tensor stored = stored_tensor(parameter);
-    const Tensor value = update({number, group, own.weight_decay, dtype, parameter, stored.to(dtype),
-                                 stored_tensor(parameter.grad()).to(dtype)})
-                             .to(parameter.dtype());
+    const Tensor gradient = stored_tensor(parameter.grad()).to(dtype);
+    const Tensor value =
+        update({number, group, own.weight_decay, dtype, parameter, stored.to(dtype), maximizes_ ? -gradient : gradient})
+            .to(parameter.dtype());
     parameter.assign(applies_.is_null() ? value : tessera::where(applies_, value, stored));
   }
 }

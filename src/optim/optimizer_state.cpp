@@ -31,9 +31,11 @@ std::optional<Sharding> scale_sharding(std::optional<Sharding> of_values) {
   return of_values;
 }
 
-Tensor zeros_for(const Tensor& parameter, const Type& type, std::optional<Sharding> sharding, std::string name) {
+Tensor state_for(const Tensor& parameter, const Type& type, double initial, std::optional<Sharding> sharding,
+                 std::string name) {
   Tensor out = Tensor::deferred(
-      type, [](Builder& builder, const Type& full) { return ops::full(builder, full, 0); }, std::move(name));
+      type, [initial](Builder& builder, const Type& full) { return ops::full(builder, full, initial); },
+      std::move(name));
   out.impl().node->sharding = std::move(sharding);
   out.impl().stack_count = parameter.impl().stack_count;
   return out;
@@ -79,10 +81,13 @@ StateQuantity::StateQuantity(const std::string& prefix, const std::vector<Tensor
       if (is_quantized) dtype = options_.is_signed ? DType::kS8 : DType::kU8;
       const std::string name = prefix + "." + parameter.name();
       const auto sharding = state_sharding(parameter.impl().node->sharding, entry.without_dims);
-      entry.values = zeros_for(parameter, Type::array(dtype, dims), sharding, name);
+      // With the largest code, an element has the value of the scale.
+      const double code = options_.initial > 0 ? largest_code(options_.is_signed) : 0;
+      entry.values =
+          state_for(parameter, Type::array(dtype, dims), is_quantized ? code : options_.initial, sharding, name);
       if (is_quantized)
-        entry.scales = zeros_for(parameter, Type::array(DType::kF32, block_dims(dims)), scale_sharding(sharding),
-                                 prefix + ".scale." + parameter.name());
+        entry.scales = state_for(parameter, Type::array(DType::kF32, block_dims(dims)), options_.initial,
+                                 scale_sharding(sharding), prefix + ".scale." + parameter.name());
     }
     entries_.push_back(std::move(entry));
   }

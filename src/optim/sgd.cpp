@@ -23,12 +23,12 @@ SGD::SGD(std::vector<ParameterGroup> groups, const SgdOptions& options)
   require(options.momentum >= 0, "momentum must not be negative, got {}", options.momentum);
   require(!options.nesterov || options.momentum > 0, "nesterov needs a momentum");
   require(!options.nesterov || options.dampening == 0, "nesterov needs a dampening of 0, got {}", options.dampening);
+  set_maximize(options.maximize);
   if (options.momentum > 0) buffers_ = &make_state("momentum_buffer", {.format = options.state_format});
 }
 
 Tensor SGD::update(const Update& update) {
-  Tensor direction = update.gradient;
-  if (update.weight_decay != 0) direction = direction + update.value * update.weight_decay;
+  Tensor direction = penalized_gradient(update);
   if (buffers_ != nullptr) {
     // From zeros the first step gives buf = g, as PyTorch's does.
     Tensor added = direction;

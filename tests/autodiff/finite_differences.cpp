@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "tessera/autodiff/gradients.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/structural.h"
 
@@ -62,6 +64,33 @@ Literal seeded(const Type& type, unsigned seed) {
     value = static_cast<double>(static_cast<std::int64_t>(state)) / 9223372036854775808.0;
   }
   return out;
+}
+
+Value total(Value x) {
+  Dims dims;
+  for (std::int64_t d = 0; d < x.type().ndim(); ++d) dims.push_back(d);
+  return dims.empty() ? x : ops::reduce(x, Reduction::kSum, dims);
+}
+
+Value weighed(Value x) {
+  const Value flat = ops::reshape(x, {x.type().element_count()});
+  const Value weights = ops::add(ops::iota(*x.builder, flat.type(), 0), ops::full(*x.builder, flat.type(), 0.5));
+  return total(ops::multiply(flat, ops::sin(weights)));
+}
+
+Model derivative(Model model, int order) {
+  if (order == 0) return model;
+  return derivative(
+      [model = std::move(model)](Builder& main, const std::vector<Value>& parameters) {
+        std::vector<Value> wrt;
+        for (const Value& parameter : parameters)
+          if (is_float(parameter.type().dtype())) wrt.push_back(parameter);
+        Value sum = ops::scalar(main, DType::kF64, 0);
+        for (const Value& gradient : gradients(main, model(main, parameters), wrt))
+          sum = ops::add(sum, weighed(gradient));
+        return sum;
+      },
+      order - 1);
 }
 
 void expect_gradients(const Model& model, const std::vector<Literal>& arguments) {

@@ -87,7 +87,9 @@ void expect_gradients_match(const Sample& sample) {
   for (std::size_t k = 0; k < wrt.size(); ++k) {
     const Literal& gradient = results[k + 1];
     ASSERT_EQ(gradient.type().str(), at(arguments, wrt[k]).type().str()) << name_of(sample);
-    for (std::size_t i = 0; i < gradient.data<double>().size(); ++i) {
+    const std::size_t count = gradient.data<double>().size();
+    const std::size_t stride = count / 40 * 2 + 1;  // of large operands, a part of the elements
+    for (std::size_t i = 0; i < count; i += stride) {
       const double difference = central_difference(program, arguments, wrt[k], i);
       const double value = gradient.data<double>()[i];
       EXPECT_NEAR(value, difference, 1e-7 * (1 + std::fabs(difference)))

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
 #include "conformance/op_samples.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
@@ -70,53 +72,55 @@ ScatterAttributes into_rows(Dims update_window_dims, std::int64_t index_vector_d
   return out;
 }
 
+// Without a reduction, the scatter overwrites.
+Sample scatter(std::string label, const Type& operand, const Type& indices, const Type& updates,
+               const ScatterAttributes& attributes, std::optional<Reduction> reduction) {
+  const double low = is_unsigned_int(indices.dtype()) ? 0 : -3;
+  return {.op = "scatter",
+          .label = std::move(label),
+          .operands = {{operand}, {indices, low, 9}, {updates}},
+          .build = [=](Builder& b, const Values& v) {
+            const DType dtype = operand.dtype();
+            const auto combiner = reduction ? ops::reduction_computation(b.program(), *reduction, dtype)
+                                            : ops::overwrite_computation(b.program(), dtype);
+            return ops::scatter({v[0]}, v[1], {v[2]}, attributes, combiner);
+          }};
+}
+
+// With many updates, some have the same place, and some are dropped.
 void add_scatters(std::vector<Sample>& out) {
-  const auto scatter = [&](std::string label, const Type& operand, const Type& indices, const Type& updates,
-                           const ScatterAttributes& attributes, Reduction reduction) {
-    const double low = is_unsigned_int(indices.dtype()) ? 0 : -3;
-    out.push_back({.op = "scatter",
-                   .label = std::move(label),
-                   .operands = {{operand}, {indices, low, 9}, {updates}},
-                   .build = [=](Builder& b, const Values& v) {
-                     const auto combiner = ops::reduction_computation(b.program(), reduction, operand.dtype());
-                     return ops::scatter({v[0]}, v[1], {v[2]}, attributes, combiner);
-                   }});
-  };
-  scatter("add_rows", f64(7, 5), s32(3, 4), f64(3, 4, 5), into_rows({2}, 2), Reduction::kSum);
-  scatter("add_elements", f64(7), u32(5, 1), f64(5), into_rows({}, 1), Reduction::kSum);
-  scatter("max_rows", f32(7, 5), array(DType::kS8, {5}), f32(5, 5), into_rows({1}, 1), Reduction::kMax);
-  scatter("or", pred(7, 3), s32(5), pred(5, 3), into_rows({1}, 1), Reduction::kOr);
-  scatter(
-      "wide_windows", f64(7, 5), s32(3), f64(3, 2, 5),
-      [] {
-        auto a = into_rows({1, 2}, 1);
-        a.inserted_window_dims = {};
-        return a;
-      }(),
-      Reduction::kSum);
-  scatter(
-      "points", s32(5, 3, 7), s32(2, 5), s32(5, 3),
-      [] {
-        auto a = into_rows({1}, 0);
-        a.inserted_window_dims = {0, 2};
-        a.scatter_dims_to_operand_dims = {2, 0};
-        return a;
-      }(),
-      Reduction::kSum);
-  scatter(
-      "batching", f64(3, 7, 5), s32(4, 3, 1), f64(4, 3, 5),
-      [] {
-        ScatterAttributes a;
-        a.update_window_dims = {2};
-        a.inserted_window_dims = {1};
-        a.scatter_dims_to_operand_dims = {1};
-        a.input_batching_dims = {0};
-        a.scatter_indices_batching_dims = {1};
-        a.index_vector_dim = 2;
-        return a;
-      }(),
-      Reduction::kSum);
-  // Two operands at the same time, and a combiner that is not a known reduction.
+  const auto add = [&](auto... arguments) { out.push_back(scatter(std::move(arguments)...)); };
+  add("add_rows", f64(7, 5), s32(3, 4), f64(3, 4, 5), into_rows({2}, 2), Reduction::kSum);
+  add("add_elements", f64(7), u32(5, 1), f64(5), into_rows({}, 1), Reduction::kSum);
+  add("max_rows", f32(7, 5), array(DType::kS8, {5}), f32(5, 5), into_rows({1}, 1), Reduction::kMax);
+  add("or", pred(7, 3), s32(5), pred(5, 3), into_rows({1}, 1), Reduction::kOr);
+  add("multiply_rows", f64(7, 3), s32(11), f64(11, 3), into_rows({1}, 1), Reduction::kProduct);
+  add("min_rows", f64(7, 3), s32(11), f64(11, 3), into_rows({1}, 1), Reduction::kMin);
+  add("overwrite_rows", f64(7, 3), s32(3, 5), f64(3, 5, 3), into_rows({2}, 2), std::nullopt);
+  add("overwrite_pred", pred(7, 3), s32(11), pred(11, 3), into_rows({1}, 1), std::nullopt);
+  auto wide = into_rows({1, 2}, 1);
+  wide.inserted_window_dims = {};
+  add("wide_windows", f64(7, 5), s32(3), f64(3, 2, 5), wide, Reduction::kSum);
+  add("overlapping_windows", f64(7, 5), s32(9), f64(9, 3, 5), wide, Reduction::kMax);
+  add("overwrite_overlapping_windows", f64(7, 5), s32(9), f64(9, 3, 5), wide, std::nullopt);
+  auto points = into_rows({1}, 0);
+  points.inserted_window_dims = {0, 2};
+  points.scatter_dims_to_operand_dims = {2, 0};
+  add("points", s32(5, 3, 7), s32(2, 5), s32(5, 3), points, Reduction::kSum);
+  add("overwrite_points", f64(5, 3, 7), s32(2, 13), f64(13, 3), points, std::nullopt);
+  ScatterAttributes batching;
+  batching.update_window_dims = {2};
+  batching.inserted_window_dims = {1};
+  batching.scatter_dims_to_operand_dims = {1};
+  batching.input_batching_dims = {0};
+  batching.scatter_indices_batching_dims = {1};
+  batching.index_vector_dim = 2;
+  add("batching", f64(3, 7, 5), s32(4, 3, 1), f64(4, 3, 5), batching, Reduction::kSum);
+  add("overwrite_batching", f64(3, 5, 2), s32(9, 3, 1), f64(9, 3, 2), batching, std::nullopt);
+}
+
+// Two operands at the same time, and a combiner that is not a known reduction.
+void add_scatter_of_two(std::vector<Sample>& out) {
   out.push_back({.op = "scatter",
                  .label = "two_operands",
                  .operands = {{s32(7, 3)}, {s32(7, 3)}, {s32(5), -1, 8}, {s32(5, 3)}, {s32(5, 3)}},
@@ -210,6 +214,7 @@ std::vector<Sample> indexing_samples() {
   std::vector<Sample> out;
   add_gathers(out);
   add_scatters(out);
+  add_scatter_of_two(out);
   add_dynamic_slices(out);
   add_sorts(out);
   add_random(out);

@@ -70,6 +70,8 @@ void add_reduce_windows(std::vector<Sample>& out) {
   reduce_window(f64(7, 5), Reduction::kSum, "{size=2x3 lhs_dilate=2x1 rhs_dilate=1x2 pad=1_0x2_1}");
   reduce_window(f64(7, 5), Reduction::kMax, "{size=3x1 stride=2x1 pad=1_1x0_0}");
   reduce_window(f64(11), Reduction::kMin, "{size=3 stride=3 pad=0_2}");
+  reduce_window(f64(7, 5), Reduction::kMax, "{size=3x2 stride=1x2 rhs_dilate=2x1 pad=1_1x0_1}");
+  reduce_window(f64(5, 3), Reduction::kMax, "{size=2x3 lhs_dilate=2x1 rhs_dilate=1x2 pad=1_0x2_1}");
   reduce_window(f32(3, 5), Reduction::kSum, "{}");
   reduce_window(f32(7), Reduction::kProduct, "{size=2}");
   reduce_window(bf16(7, 3), Reduction::kMax, "{size=2x1 stride=2x1}");
@@ -115,6 +117,7 @@ void add_select_and_scatters(std::vector<Sample>& out) {
   };
   select_and_scatter(f64(7, 3), f64(4, 3), "{size=3x1 stride=2x1 pad=1_1x0_0}", CompareDirection::kGe);
   select_and_scatter(f64(6, 5), f64(3, 4), "{size=2x2 stride=2x1}", CompareDirection::kLe);
+  select_and_scatter(f64(5, 3), f64(5, 5), "{size=3x3 pad=2_0x2_2}", CompareDirection::kLt);
   select_and_scatter(f32(11), f32(4), "{size=2 stride=3 pad=0_1}", CompareDirection::kGt);
   select_and_scatter(s32(7), s32(6), "{size=2}", CompareDirection::kGe);
 }

@@ -30,6 +30,7 @@ TEST(OpTable, EveryRowInfersItsTypeAndCanBeEvaluated) {
     EXPECT_TRUE(is_evaluated) << row->name;
     const bool needs_gradient = row->gradient_kind == GradientKind::kFunction && row->role == Role::kPlain;
     EXPECT_TRUE(!needs_gradient || row->gradient != nullptr) << row->name;
+    EXPECT_TRUE(row->gradient_kind != GradientKind::kForm || row->hlo_form != nullptr) << row->name;
   }
 }
 

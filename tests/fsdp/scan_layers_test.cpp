@@ -193,6 +193,69 @@ TEST(ScanLayers, LoadsTheLayersOfAModuleList) {
   EXPECT_EQ(values_of(scanned), values_of(unrolled));
 }
 
+class Scaled : public nn::Callable<Scaled> {
+ public:
+  Scaled() { register_module("block", block_); }
+  Tensor forward(const Tensor& x, const Tensor& scale) { return block_(x) * scale; }
+
+ private:
+  nn::GPT2Block block_{config_of_a_block()};
+};
+
+class ScaledLayers : public nn::Callable<ScaledLayers> {
+ public:
+  ScaledLayers() { register_module("h", h); }
+  Tensor forward(const Tensor& x, const Tensor& scale) { return h(x, scale); }
+  nn::ScanLayers<Scaled> h{kLayers};
+};
+
+// The loss, and the gradient of an argument that every layer sees, after one update.
+std::vector<double> loss_and_gradient(const std::string& layout, bool checkpoint) {
+  const Mesh mesh = Mesh::parse(layout);
+  set_default_mesh(mesh);
+  manual_seed(5);
+  ScaledLayers layers;
+  layers.h.set_checkpoint(checkpoint);
+  if (mesh.device_count() > 1)
+    fully_shard(layers, {.mesh = mesh, .auto_wrap_policy = transformer_auto_wrap_policy({"Scaled"})});
+  optim::SGD optimizer(layers.parameters(), {.learning_rate = 0.1});
+  Tensor scale = Tensor::from<double>({kTime, 1}, {0.9, -0.7, 0.8, 1.1}).set_requires_grad();
+  std::vector<double> out;
+  for (int step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    scale.zero_grad();
+    const Tensor y = layers(batch_at(mesh, step), scale);
+    const Tensor loss = mean(y * y * y);
+    loss.backward();
+    optimizer.step();
+    mark_step();
+    out = scale.grad().to_vector<double>();
+    out.push_back(loss.item());
+  }
+  return out;
+}
+
+TEST(ScanLayers, ShardedLayersGetTheArgumentsOfAllLayers) {
+  std::vector<double> expected;
+  {
+    const FreshRank rank;
+    expected = loss_and_gradient("data=1", false);
+  }
+  for (const auto& [ranks, layout] : {std::pair(2, "fsdp=2"), std::pair(3, "fsdp=3"), std::pair(6, "data=2,fsdp=3")}) {
+    SCOPED_TRACE(layout);
+    std::vector<double> values;
+    std::mutex mutex;
+    on_ranks(ranks, [&](int rank) {
+      std::vector<double> mine = loss_and_gradient(layout, ranks == 3);
+      const std::scoped_lock lock(mutex);
+      if (rank == 0) values = std::move(mine);
+    });
+    ASSERT_EQ(values.size(), expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(values[i], expected[i], 1e-9 * (1 + std::abs(expected[i]))) << i;
+  }
+}
+
 TEST(ScanLayers, GathersOneLayerAtATime) {
   on_ranks(2, [](int) {
     const Mesh mesh = Mesh::parse("fsdp=2");

@@ -2,7 +2,12 @@
 // Parameters with traced initial values: all steps run one program.
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/control/control_flow.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/creation.h"
 #include "tessera/frontend/tensor/random.h"
@@ -82,6 +87,83 @@ TEST(InitialValue, MayDependOnDataOrHaveUses) {
   const Tensor loss = sum(before * used.weight);  // the gradient is 2 * 3
   loss.backward();
   EXPECT_EQ(used.weight.grad().to_vector<float>(), (std::vector<float>{6, 6, 6}));
+}
+
+// A step that makes its model and optimizer in the first call.
+class LazyTraining {
+ public:
+  std::vector<Tensor> operator()(const std::vector<Tensor>& in) {
+    if (!model_) {
+      model_ = std::make_unique<Weighted>(random_uniform(Type::array(DType::kF32, {3})) * 0.5 + ones({3}));
+      optimizer_ = std::make_unique<optim::AdamW>(model_->parameters(), optim::AdamWOptions{.learning_rate = 0.1});
+    }
+    const Tensor loss = sum(square((*model_)(in[0])));
+    loss.backward();
+    optimizer_->step();
+    optimizer_->zero_grad();
+    return {loss};
+  }
+
+ private:
+  std::unique_ptr<Weighted> model_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+};
+
+std::vector<double> losses(bool compiled) {
+  const FreshRank rank;
+  manual_seed(5);
+  LazyTraining training;
+  CompiledFunction step =
+      compile([&](const std::vector<Tensor>& in) { return training(in); }, {.jit_compile = compiled});
+  std::vector<double> out;
+  for (int i = 0; i < 4; ++i)
+    out.push_back(step({Tensor::from<float>({3}, {1, 2, static_cast<float>(i)})}).front().item());
+  return out;
+}
+
+TEST(InitialValue, OfAModuleThatACompiledFunctionMakesIsComputedOnce) { EXPECT_EQ(losses(true), losses(false)); }
+
+TEST(InitialValue, OfAModuleThatALoopMakesIsComputedOnce) {
+  const FreshRank rank;
+  std::unique_ptr<Weighted> model;
+  const auto round = [&](const Tensor& c, const Tensor& x) {
+    if (!model) model = std::make_unique<Weighted>(ones({3}) * 2.0);
+    return std::pair((*model)(c) + x, c);
+  };
+  for (int step = 0; step < 2; ++step) {
+    const auto [last, ys] = scan(round, ones({3}), ones({2, 3}));  // last = w (w + 1) + 1
+    model->zero_grad();
+    sum(last).backward();
+    EXPECT_EQ(model->weight.grad().to_vector<float>(), (std::vector<float>{5, 5, 5})) << "step " << step;
+    mark_step();
+  }
+}
+
+std::string error_of_call(const CompiledFunction::Function& function) {
+  CompiledFunction step = compile(function);
+  const std::string error = testing::error_of([&] { (void)step({Tensor::from<float>({3}, {1, 2, 3})}); });
+  return error.substr(0, error.find('\n'));
+}
+
+TEST(InitialValue, ThatEveryCallWouldComputeIsAnError) {
+  const FreshRank rank;
+  std::unique_ptr<Weighted> model;
+  EXPECT_EQ(error_of_call([&](const std::vector<Tensor>& in) {
+              model = std::make_unique<Weighted>(in[0] * 2.0);
+              return std::vector<Tensor>{(*model)(in[0])};
+            }),
+            "the initial value of weight depends on other values of the trace, and the compiled function would compute "
+            "it again in every call: register it outside of the function, or compute its value only from numbers");
+}
+
+TEST(InitialValue, OfAModuleThatTheFunctionDoesNotKeepIsAnError) {
+  const FreshRank rank;
+  EXPECT_EQ(error_of_call([&](const std::vector<Tensor>& in) {
+              Weighted model(ones({3}) * 2.0);
+              return std::vector<Tensor>{model(in[0])};
+            }),
+            "compile: the function uses weight, which no tensor refers to any more; if the function makes a module, "
+            "keep this module for the later calls");
 }
 
 }  // namespace

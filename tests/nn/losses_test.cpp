@@ -169,6 +169,22 @@ const PairLoss kPairLosses[] = {
        const double d = std::fabs(x - y);
        return d < 0.5 ? d * d : d - 0.25;
      }},
+    {"huber",
+     [](const Tensor& x, const Tensor& y, LossReduction reduction) { return huber_loss(x, y, 0.5, reduction); },
+     [](double x, double y) {
+       const double d = std::fabs(x - y);
+       return d < 0.5 ? d * d / 2 : 0.5 * (d - 0.25);
+     }},
+    {"poisson",
+     [](const Tensor& x, const Tensor& y, LossReduction reduction) {
+       return poisson_nll_loss(x, y, {.reduction = reduction});
+     },
+     [](double x, double y) { return std::exp(x) - y * x; }},
+    {"poisson_of_rates",
+     [](const Tensor& x, const Tensor& y, LossReduction reduction) {
+       return poisson_nll_loss(x, y, {.log_input = false, .epsilon = 0.01, .reduction = reduction});
+     },
+     [](double x, double y) { return x - y * std::log(x + 0.01); }, true},
     {"bce",
      [](const Tensor& x, const Tensor& y, LossReduction reduction) { return binary_cross_entropy(x, y, reduction); },
      [](double p, double y) { return -(y * std::log(p) + (1 - y) * std::log(1 - p)); }, true},

@@ -35,6 +35,11 @@ TEST(AutocastTest, ProductsAreLowerAndSoftmaxAndLossesAreFull) {
   EXPECT_EQ(exp(product).dtype(), kF32);
   EXPECT_EQ(pow(product, 0.3).dtype(), kF32);
   EXPECT_EQ(sum(product).dtype(), kF32);
+  EXPECT_EQ(addmm(wave({7}, 1), x, w).dtype(), kBF16);
+  EXPECT_EQ(log2(product).dtype(), kF32);
+  EXPECT_EQ(normalize(product).dtype(), kF32);
+  EXPECT_EQ(cdist(product, w.t().t()).dtype(), kF32);
+  EXPECT_EQ(lerp(product, product, x.slice(1, 0, 1)).dtype(), kF32);  // the widest
   EXPECT_EQ(cross_entropy(product, Tensor::from<std::int32_t>({3}, {1, 2, 0})).dtype(), kF32);
   EXPECT_EQ((product + x.slice(1, 0, 1)).dtype(), kF32);  // the widest
   EXPECT_EQ(cat({product, wave({3, 2}, 1)}, 1).dtype(), kF32);

@@ -174,12 +174,24 @@ TEST(OptimizerLayouts, LionDoesNotDependOnTheMesh) { expect_equal_on_all_meshes(
 TEST(OptimizerLayouts, MuonOrthogonalizesTheGlobalMatrix) { expect_equal_on_all_meshes(by_name("muon")); }
 
 TEST(OptimizerLayouts, InF32TheMeshesAgreeToRounding) {
-  for (const char* name : {"adamw_torch", "adafactor", "muon"})
+  for (const char* name : {"adamw_torch", "adafactor", "muon", "adagrad", "nadam"})
     expect_equal_on_meshes(by_name(name), DType::kF32, 1e-4, 4);
 }
 
 TEST(OptimizerLayouts, SgdDoesNotDependOnTheMesh) {
   expect_equal_on_all_meshes(by_name("sgd", "momentum=0.9,nesterov=true"));
+}
+
+TEST(OptimizerLayouts, AdagradRmspropAndAdadeltaDoNotDependOnTheMesh) {
+  expect_equal_on_all_meshes(by_name("adagrad", "lr_decay=0.1,initial_accumulator_value=0.1"));
+  expect_equal_on_all_meshes(by_name("rmsprop", "momentum=0.5,centered=true,eps=1e-3"));
+  expect_equal_on_all_meshes(by_name("adadelta"));
+}
+
+TEST(OptimizerLayouts, TheVariantsOfAdamDoNotDependOnTheMesh) {
+  expect_equal_on_all_meshes(by_name("adamax"));
+  expect_equal_on_all_meshes(by_name("nadam"));
+  expect_equal_on_all_meshes(by_name("radam", "beta2=0.9"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
@@ -147,9 +148,9 @@ struct Scaled {
   Tensor p = Tensor::from<float>({2}, std::vector<float>{1, 2}).set_requires_grad();
   std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler{{.init_scale = 8, .growth_interval = 2}};
-  explicit Scaled(const std::string& name) {
+  explicit Scaled(const std::string& name, const std::string& arguments = "") {
     p.set_name("p");
-    optimizer = make_optimizer(name, {{{p}}}, {.learning_rate = 0.1});
+    optimizer = make_optimizer(name, {{{p}}}, {.learning_rate = 0.1, .arguments = arguments});
   }
   // A step with the gradient (factor, factor).
   void step(float factor) {
@@ -184,17 +185,20 @@ TEST(GradScalerTest, TheScaleGrowsAndShrinksAsInPyTorch) {
 
 // A skipped step changes nothing, also not the number of the step in Adam's bias correction.
 TEST(GradScalerTest, ASkippedStepLeavesNoTrace) {
-  for (const std::string name : {"adamw_torch", "adafactor", "muon"}) {
+  const std::map<std::string, std::string> arguments_of{{"adamw_torch", ""},         {"adafactor", ""}, {"muon", ""},
+                                                        {"adagrad", "lr_decay=0.5"}, {"adamax", ""},    {"nadam", ""},
+                                                        {"radam", "beta2=0.95"}};
+  for (const auto& [name, arguments] : arguments_of) {
     std::vector<float> expected;
     {
       const FreshRank rank;
-      Scaled run(name);
-      for (const float g : {1.0F, 3.0F, -2.0F}) run.step(g);
+      Scaled run(name, arguments);
+      for (const float g : {1.0F, 3.0F, -2.0F, 0.5F, 2.0F, -1.0F, 4.0F}) run.step(g);
       expected = run.p.to_vector<float>();
     }
     const FreshRank rank;
-    Scaled run(name);
-    for (const float g : {1.0F, kInfinite, 3.0F, std::nanf(""), -2.0F}) run.step(g);
+    Scaled run(name, arguments);
+    for (const float g : {1.0F, kInfinite, 3.0F, std::nanf(""), -2.0F, 0.5F, 2.0F, -1.0F, 4.0F}) run.step(g);
     const auto values = run.p.to_vector<float>();
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(values[i], expected[i], 1e-6) << name;
   }

@@ -132,6 +132,9 @@ TEST(FactoryTest, ErrorsSayWhatIsKnown) {
   EXPECT_NE(error_of([] { check_optimizer("sgd", "beta1=0.5"); }).find("momentum"), std::string::npos);
   EXPECT_NE(error_of([] { check_optimizer("sgd", "momentum"); }).find("name=value"), std::string::npos);
   check_optimizer("sgd", "momentum=0.9,nesterov=true");
+  EXPECT_NE(error_of([] { check_optimizer("rmsprop", "beta1=0.5"); }).find("alpha, eps, momentum, centered"),
+            std::string::npos);
+  check_optimizer("adagrad", "lr_decay=0.1,initial_accumulator_value=0.1,eps=1e-8,state_dtype=bf16");
 }
 
 }  // namespace

@@ -67,6 +67,10 @@ def adafactor(lr=None, **options):
     return lambda m, b: Adafactor(groups(m, b), lr=lr, **options)
 
 
+def of_torch(name, **options):
+    return lambda m, b: getattr(torch.optim, name)(groups(m, b), lr=RATE, **options)
+
+
 def muon(ns_dtype, **options):
     def make(matrices, bias):
         # The module reads the name torch.bfloat16 at each step.
@@ -85,6 +89,21 @@ OPTIMIZERS = {
     'adam:eps=1e-6': lambda m, b: torch.optim.Adam(groups(m, b), lr=RATE, eps=1e-6),
     'sgd:momentum=0.9,dampening=0.5': lambda m, b: torch.optim.SGD(groups(m, b), lr=RATE, momentum=0.9, dampening=0.5),
     'sgd:momentum=0.9,nesterov=true': lambda m, b: torch.optim.SGD(groups(m, b), lr=RATE, momentum=0.9, nesterov=True),
+    'adagrad:': of_torch('Adagrad'),
+    'adagrad:lr_decay=0.1,initial_accumulator_value=0.2,eps=1e-6': of_torch('Adagrad', lr_decay=0.1, eps=1e-6,
+                                                                           initial_accumulator_value=0.2),
+    'rmsprop:': of_torch('RMSprop'),
+    'rmsprop:alpha=0.9,momentum=0.5,eps=1e-4': of_torch('RMSprop', alpha=0.9, momentum=0.5, eps=1e-4),
+    'rmsprop:centered=true,eps=1e-3': of_torch('RMSprop', centered=True, eps=1e-3),
+    'adadelta:': of_torch('Adadelta'),
+    'adadelta:rho=0.7,eps=1e-4': of_torch('Adadelta', rho=0.7, eps=1e-4),
+    'adamax:': of_torch('Adamax'),
+    'adamax:beta1=0.8,beta2=0.95,eps=1e-4': of_torch('Adamax', betas=(0.8, 0.95), eps=1e-4),
+    'nadam:': of_torch('NAdam'),
+    'nadam:momentum_decay=0.1,decoupled_weight_decay=true': of_torch('NAdam', momentum_decay=0.1,
+                                                                    decoupled_weight_decay=True),
+    'radam:': of_torch('RAdam'),
+    'radam:beta2=0.9,decoupled_weight_decay=true': of_torch('RAdam', betas=(0.9, 0.9), decoupled_weight_decay=True),
     'adafactor:': adafactor(lr=RATE, scale_parameter=False, relative_step=False),
     'adafactor:scale_parameter=true,relative_step=true,warmup_init=true': adafactor(warmup_init=True),
     'adafactor:scale_parameter=true,relative_step=true': adafactor(),

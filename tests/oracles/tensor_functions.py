@@ -4,7 +4,8 @@
 
     tensor_functions.py FUNCTION_VALUES      the program of function_values.cpp; needs torch
 
-The cases are those of tests/frontend/tensor/function_cases.cpp. Random functions are not compared.
+The cases are those of tests/frontend/tensor/*_cases.cpp. Random functions, and writes whose order PyTorch does not define,
+are not compared.
 """
 import json
 import math
@@ -46,6 +47,11 @@ def with_zeros(x):
 
 def positions(shape, size):
     return torch.tensor([(7 * i + i * i // 3 + 2) % size for i in range(math.prod(shape))]).reshape(shape)
+
+
+def ids(shape, size, below=0):
+    """The positions of writing_cases.cpp; with below = size, counted from the end."""
+    return torch.tensor([(5 * i + i * i // 3 + 1) % size - below for i in range(math.prod(shape))]).reshape(shape)
 
 
 MATMULS = [
@@ -162,6 +168,29 @@ def add_cases():
          lambda x: torch.cat([(x > 0.2).nonzero(), torch.full((40, 2), -1)])[:19].double() + 0 * x.sum())
 
 
+def add_writing_cases():
+    case('subscript_ids', [(5, 3)], lambda x: x[ids((2, 4), 5)])
+    case('subscript_ids_from_end', [(5, 7)], lambda x: x[:, ids((4,), 7, 7)].square())
+    case('subscript_pairs', [(5, 7, 2)], lambda x: x[ids((2, 1), 5), ids((3,), 7)])
+    case('subscript_apart', [(5, 2, 7)], lambda x: x[ids((3,), 5), :, ids((2, 3), 7, 7)])
+    case('subscript_in_range', [(5, 7, 2)], lambda x: x.flip(0)[::2, ids((4,), 7), 1])
+    case('subscript_scalar', [(5, 7)], lambda x: x[1:4, ids((), 7)] * x[ids((), 5)][0])
+    case('subscript_of_each_row', [(5, 7)], lambda x: x[torch.arange(5)[:, None], ids((5, 3), 7)])
+    case('take', [(5, 7)], lambda x: x.take(ids((2, 9), 35, 35)))
+    case('narrow', [(5, 7)], lambda x: x.narrow(1, ids((), 4), 3) * x.narrow(1, -3, 3))
+    case('at_add', [(5, 3), (7, 1)],
+         lambda x, v: x.index_put((ids((7,), 5, 5),), v.expand(7, 3), accumulate=True).square())
+    case('index_put', [(5, 7), (4,)],
+         lambda x, v: x.index_put((ids((4,), 5), ids((4,), 7)), v, accumulate=True).square())
+    case('index_add', [(5, 7), (5, 4)], lambda x, v: x.index_add(1, ids((4,), 7), v).square())
+    case('index_fill', [(5, 7), ()], lambda x, v: x.index_fill(1, ids((3,), 7, 7), v))
+    case('masked_scatter', [(5, 7), (5, 8)], lambda x, v: x.masked_scatter(x > 0.1, v))
+    for reduction in ('sum', 'prod', 'mean', 'amax', 'amin'):
+        for suffix, include_self in (('', True), ('_without_self', False)):
+            case(f'scatter_{reduction}{suffix}', [(5, 7), (4, 7)],
+                 lambda x, v, r=reduction, s=include_self: x.scatter_reduce(0, ids((4, 6), 5), v, r, include_self=s))
+
+
 def compare(name, given):
     shapes, function, values = CASES[name]
     inputs = inputs_of(shapes, values)
@@ -182,6 +211,7 @@ def compare(name, given):
 def main():
     torch.set_default_dtype(torch.float64)
     add_cases()
+    add_writing_cases()
     given = json.loads(subprocess.run([sys.argv[1]], check=True, capture_output=True, text=True).stdout)
     differences = [line for name in CASES for line in compare(name, given[name])]
     print("\n".join(differences + [f"{len(CASES)} functions with gradients, {len(differences)} differences"]))

@@ -62,7 +62,12 @@ enum class GradientKind : std::uint8_t {
   kNone,      // not differentiable: an error names the op if a gradient must pass through it
   kZero,      // piecewise constant or integer-valued: no gradient flows
   kFunction,  // `gradient` below
+  kForm,      // that of the ops that `hlo_form` below emits
 };
+
+// ---- several examples -----------------------------------------------------------------------------------------------
+
+struct BatchContext;  // tessera/ops/batching.h
 
 // ---- factors --------------------------------------------------------------------------------------------------------
 
@@ -266,8 +271,10 @@ struct OpDef {
   GradientKind gradient_kind = GradientKind::kNone;
   /// Computes the gradients of the operands from the gradient of the result; see gradient_context.h.
   std::vector<Value> (*gradient)(GradientContext&) = nullptr;
-  /// Of an op without a gradient: what the user can do, for the error; "": general advice.
-  std::string_view instead_of_gradient{};
+  /// Emits the op for several examples, which are a further dim 0 of operands and of all leaves of the result (vmap).
+  /// Returns null if there is no such form for these operands; vmap then loops over the examples. Null: the same op on
+  /// larger dims for elementwise ops, and a loop for others.
+  Value (*batch)(BatchContext&) = nullptr;
 
   FactorMap (*factors)(const OpView&) = nullptr;                 // null: all operands and results are fully replicated
   Linearity (*linearity)(const OpView&, int operand) = nullptr;  // null: kNone for every operand

@@ -5,6 +5,7 @@
 #include "tessera/nn/activation.h"
 #include "tessera/nn/attention.h"
 #include "tessera/nn/containers.h"
+#include "tessera/nn/distances.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/nn/linear.h"
 #include "tessera/nn/losses.h"

@@ -29,6 +29,16 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {},
                      std::source_location where = std::source_location::current());
 
+struct NllOptions {
+  std::int64_t ignore_index = -100;
+  Tensor weight{};  // [classes]: the weight of each class; null: 1
+  LossReduction reduction = LossReduction::kMean;
+};
+/// -log p[label] for logarithms of probabilities [..., classes], such as those of log_softmax(x, -1), and integer labels
+/// [...]. kMean divides as in cross_entropy().
+Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& options = {},
+                std::source_location where = std::source_location::current());
+
 /// (x - y)^2.
 Tensor mse_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean,
                 std::source_location where = std::source_location::current());
@@ -38,6 +48,9 @@ Tensor l1_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossR
 /// (x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| - beta / 2. Error unless beta > 0.
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta = 1, LossReduction reduction = LossReduction::kMean,
                       std::source_location where = std::source_location::current());
+/// (x - y)^2 / 2 where |x - y| < delta, else delta (|x - y| - delta / 2). Error unless delta > 0.
+Tensor huber_loss(const Tensor& x, const Tensor& y, double delta = 1, LossReduction reduction = LossReduction::kMean,
+                  std::source_location where = std::source_location::current());
 /// -(y log p + (1 - y) log(1 - p)) for probabilities p. As in PyTorch, logarithms are at least -100.
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction reduction = LossReduction::kMean,
                             std::source_location where = std::source_location::current());
@@ -68,5 +81,67 @@ struct ContrastiveOptions {
 /// all rows, by the cosine divided by the temperature. Rows may be sharded.
 Tensor contrastive_loss(const Tensor& queries, const Tensor& keys, const ContrastiveOptions& options = {},
                         std::source_location where = std::source_location::current());
+
+struct GaussianNllOptions {
+  bool full = false;  // adds the constant term log(2 pi) / 2
+  double epsilon = 1e-6;
+  LossReduction reduction = LossReduction::kMean;
+};
+/// (log v + (x - y)^2 / v) / 2 for means x, values y and variances v [...], v [..., 1] or v without the last dim. v is at
+/// least epsilon; as in PyTorch, its gradient ignores this bound.
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& variance,
+                         const GaussianNllOptions& options = {},
+                         std::source_location where = std::source_location::current());
+
+struct PoissonNllOptions {
+  bool log_input = true;  // x is the logarithm of the rate; false: the rate
+  bool full = false;      // adds Stirling's approximation of log(y!) where y > 1
+  double epsilon = 1e-8;  // added to a rate in its logarithm
+  LossReduction reduction = LossReduction::kMean;
+};
+/// exp(x) - y x for counts y, or x - y log(x + epsilon).
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& y, const PoissonNllOptions& options = {},
+                        std::source_location where = std::source_location::current());
+
+// In the losses below, an element of a target is 1 or -1. Others give losses without meaning.
+
+struct MarginRankingOptions {
+  double margin = 0;
+  LossReduction reduction = LossReduction::kMean;
+};
+/// max(0, margin - target (x1 - x2)), for three tensors of the same shape: if the target is 1, x1 should be larger.
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& target,
+                           const MarginRankingOptions& options = {},
+                           std::source_location where = std::source_location::current());
+
+struct HingeEmbeddingOptions {
+  double margin = 1;
+  LossReduction reduction = LossReduction::kMean;
+};
+/// The distance x if the target is 1, and max(0, margin - x) if it is -1.
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingOptions& options = {},
+                            std::source_location where = std::source_location::current());
+
+struct CosineEmbeddingOptions {
+  double margin = 0;
+  LossReduction reduction = LossReduction::kMean;
+};
+/// 1 - cos(x1, x2) if the target is 1, and max(0, cos(x1, x2) - margin) if it is -1, for vectors x1, x2 [..., d] and a
+/// target [...].
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target,
+                             const CosineEmbeddingOptions& options = {},
+                             std::source_location where = std::source_location::current());
+
+struct TripletMarginOptions {
+  double margin = 1;
+  double p = 2;  // the order of the norm
+  double epsilon = 1e-6;
+  bool swap = false;  // the negative is compared with the nearer one of anchor and positive
+  LossReduction reduction = LossReduction::kMean;
+};
+/// max(0, d(anchor, positive) - d(anchor, negative) + margin) for vectors [..., d], with d of pairwise_distance().
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletMarginOptions& options = {},
+                           std::source_location where = std::source_location::current());
 
 }  // namespace tessera::nn

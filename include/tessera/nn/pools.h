@@ -94,4 +94,28 @@ class AdaptiveAvgPool2d : public Callable<AdaptiveAvgPool2d> {
   Size2d output_size_;
 };
 
+/// The largest element of each of output_size windows, for any length. The windows are those of AdaptiveAvgPool1d.
+class AdaptiveMaxPool1d : public Callable<AdaptiveMaxPool1d> {
+ public:
+  /// Error unless output_size is positive.
+  explicit AdaptiveMaxPool1d(std::int64_t output_size);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "AdaptiveMaxPool1d"; }
+
+ private:
+  std::int64_t output_size_;
+};
+
+/// The largest element of each of output_size windows, for any image size. The windows are those of AdaptiveAvgPool2d.
+class AdaptiveMaxPool2d : public Callable<AdaptiveMaxPool2d> {
+ public:
+  /// Error unless output_size has one or two positive numbers.
+  explicit AdaptiveMaxPool2d(Size2d output_size);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "AdaptiveMaxPool2d"; }
+
+ private:
+  Size2d output_size_;
+};
+
 }  // namespace tessera::nn

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules that move elements and compute nothing.
+// Modules that move elements, and those that resize images.
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/module.h"
@@ -48,17 +50,51 @@ class PixelShuffle : public Callable<PixelShuffle> {
   std::int64_t factor_;
 };
 
-/// Repeats each pixel of [n, c, h, w] `scale_factor` times along h and w: PyTorch's mode "nearest" with an integer
-/// factor.
+/// [n, c, h * r, w * r] -> [n, c * r * r, h, w]: the inverse of PixelShuffle.
+class PixelUnshuffle : public Callable<PixelUnshuffle> {
+ public:
+  /// Error unless the factor is positive.
+  explicit PixelUnshuffle(std::int64_t downscale_factor);
+  /// Error if h or w is not divisible by the factor.
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] std::string_view class_name() const override { return "PixelUnshuffle"; }
+
+ private:
+  std::int64_t factor_;
+};
+
+/// How interpolate() computes an element. kNearest takes the element at floor(i in / out), and kNearestExact that at
+/// floor((i + 1/2) in / out). kLinear [n, c, l], kBilinear [n, c, h, w] and kTrilinear [n, c, d, h, w] interpolate
+/// between the nearest elements, kBicubic between the nearest four of each of h and w.
+enum class InterpolateMode : std::uint8_t { kNearest, kNearestExact, kLinear, kBilinear, kBicubic, kTrilinear };
+
+struct InterpolateOptions {
+  /// The sizes of the dims after [n, c]; one number: of all. Either they or scale_factor are needed.
+  Dims size{};
+  /// The factors of these dims; one number: of all. A size is floor(in * factor).
+  std::vector<double> scale_factor{};
+  InterpolateMode mode = InterpolateMode::kNearest;
+  /// Positions are those of the centers of the elements: the first and the last ones coincide. false: the borders of the
+  /// images coincide. Not for the modes kNearest and kNearestExact.
+  bool align_corners = false;
+  /// Positions are computed from the sizes, not from scale_factor.
+  bool recompute_scale_factor = false;
+};
+/// Resizes [n, c, …] as torch.nn.functional.interpolate without antialiasing. Every dim may be sharded.
+Tensor interpolate(const Tensor& x, const InterpolateOptions& options,
+                   std::source_location where = std::source_location::current());
+
+/// interpolate(). In the short form, each pixel is repeated `scale_factor` times.
 class Upsample : public Callable<Upsample> {
  public:
   /// One factor for both dims, or {h, w}. Error unless they are positive.
   explicit Upsample(const Size2d& scale_factor);
+  explicit Upsample(InterpolateOptions options) : options_(std::move(options)) {}
   Tensor forward(const Tensor& x);
   [[nodiscard]] std::string_view class_name() const override { return "Upsample"; }
 
  private:
-  std::int64_t h_factor_ = 1, w_factor_ = 1;
+  InterpolateOptions options_;
 };
 
 /// Pads the last two dims with zeros. Negative numbers remove elements.

@@ -53,6 +53,8 @@ struct ScatterAttributes {
   }
   friend bool operator==(const ScatterAttributes&, const ScatterAttributes&) = default;
 };
+/// True if a scatter with this combiner replaces the elements by the updates.
+bool is_overwrite(const Computation& combiner);
 struct DynamicSliceAttributes {
   Dims dynamic_slice_sizes;
   template <class Self, class Visit>
@@ -106,8 +108,12 @@ namespace ops {
 Value gather(Value operand, Value start_indices, GatherAttributes attributes);
 /// Looks up rows of a table: table[v, d...], ids[...] -> [ids..., d...]. Ids out of range are clamped.
 Value take_rows(Value table, Value ids);
+/// Updates of the same element are combined in the row-major order of the indices.
 Value scatter(const std::vector<Value>& operands, Value indices, const std::vector<Value>& updates,
               ScatterAttributes attributes, ComputationId combiner);
+/// The combiner of a scatter that replaces elements: it returns the update. There is one for each element type of a
+/// program.
+ComputationId overwrite_computation(ProgramBuilder& program, DType dtype);
 Value dynamic_slice(Value x, const std::vector<Value>& starts, Dims sizes);
 Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& starts);
 /// `comparator` takes 2 scalars per operand; several operands give a tuple.

@@ -93,6 +93,13 @@ class Optimizer {
   StateQuantity& make_state(const std::string& prefix, const StateOptions& options = {});
   void write(StateQuantity& state, const Update& update, const Tensor& value) const;
 
+  /// If `maximizes`, updates get the negated gradients, so that they increase the loss.
+  void set_maximize(bool maximizes) { maximizes_ = maximizes; }
+  /// The gradient plus that of the L2 penalty: g + decay p.
+  [[nodiscard]] static Tensor penalized_gradient(const Update& update);
+  /// The value of the parameter after decoupled weight decay: p - lr decay p.
+  [[nodiscard]] Tensor decayed_value(const Update& update);
+
   /// The learning rate of the group of an update, as an input of the program.
   Tensor rate(const Update& update);
   /// Returns a scalar input of the program. A step has one input for each name and type. `value` is called at each
@@ -130,6 +137,7 @@ class Optimizer {
   std::map<std::pair<std::string, DType>, Tensor> inputs_;  // of this step
   std::vector<bool> is_frozen_;                             // of each parameter, at construction
   StateFormat asked_format_ = StateFormat::kFull;
+  bool maximizes_ = false;
   Tensor applies_;
   Tensor skipped_;
   std::shared_ptr<Optimizer> self_{this, [](Optimizer*) {}};  // state dicts refer to it weakly; it owns nothing
@@ -152,6 +160,7 @@ struct SgdOptions {
   bool nesterov = false;
   double dampening = 0;
   StateFormat state_format = StateFormat::kFull;
+  bool maximize = false;
 };
 /// SGD as in PyTorch: buf = momentum buf + (1 - dampening) (g + decay p); p -= lr buf. The first step has no dampening.
 class SGD : public Optimizer {
@@ -175,6 +184,7 @@ struct AdamWOptions {
   double weight_decay = 0;  // as in Hugging Face's Trainer; PyTorch's default is 0.01
   bool amsgrad = false;
   StateFormat state_format = StateFormat::kFull;
+  bool maximize = false;
 };
 /// AdamW (Loshchilov and Hutter, 2019) with PyTorch's order of operations.
 class AdamW : public Optimizer {

@@ -23,6 +23,7 @@ StateFormat state_format_from_name(const std::string& name);
 struct StateOptions {
   StateFormat format = StateFormat::kFull;
   bool is_signed = true;  // false: values are never negative
+  double initial = 0;     // of every element; not negative
   /// The dims of a parameter that its state does not have. By default the state has all dims.
   std::function<std::vector<int>(const Tensor& parameter)> without_dims{};
   /// True if a parameter has this state. By default all parameters have it.
@@ -50,7 +51,8 @@ DType update_dtype(const Tensor& parameter);
 /// One quantity, such as exp_avg, of all parameters of an optimizer.
 class StateQuantity {
  public:
-  /// Makes variables of zeros with the names PREFIX.NAME, and PREFIX.scale.NAME for the scales of kInt8.
+  /// Makes variables with the names PREFIX.NAME, and PREFIX.scale.NAME for the scales of kInt8. Their elements have the
+  /// initial value of the options.
   StateQuantity(const std::string& prefix, const std::vector<Tensor>& parameters, StateOptions options);
   /// Whether parameter number `index` has this state.
   [[nodiscard]] bool has(int index) const;

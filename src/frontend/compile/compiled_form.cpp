@@ -193,9 +193,10 @@ void CompiledFunction::Form::find_sources(const StandIns& stand_ins, const Trace
       source.kind = InputSource::Kind::kVariable;
       source.variable = variable->second.variable.lock();
     } else {
-      require(node->host.has_value(),
-              "compile: the function uses {}, which no tensor refers to any more; is it a gradient of an earlier step?",
-              name_of_input(*node));
+      require(node->host.has_value(), "compile: the function uses {}, which no tensor refers to any more; {}",
+              name_of_input(*node),
+              node->is_deferred() ? "if the function makes a module, keep this module for the later calls"
+                                  : "is it a gradient of an earlier step?");
       source.node = node;
     }
     inputs_.push_back(std::move(source));

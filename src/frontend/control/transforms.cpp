@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/control/transforms.h"
 
+#include <algorithm>
+
+#include "control/enclosed_pull_back.h"
 #include "control/traced_values.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/frontend/control/checkpoint.h"
@@ -38,6 +41,29 @@ detail::Tensors with_zeros(const detail::Tensors& like, const std::vector<Value>
   return out;
 }
 
+// The values of a pullback that belong to an enclosing computation. Without `wrt` if they belong to the current one.
+struct Enclosed {
+  std::vector<Value> outputs;
+  std::vector<Value> d_outputs;
+  std::vector<Value> wrt;
+};
+Enclosed enclosed_values(const detail::Tensors& outputs, const detail::Tensors& d_outputs, const detail::Tensors& wrt) {
+  Trace& current = trace();
+  Enclosed out;
+  for (const Tensor& tensor : wrt)
+    if (has_float_type(tensor.type())) out.wrt.push_back(current.traced_value(*tensor.impl().node));
+  const auto is_here = [&](const Value& value) { return value.is_null() || value.builder == &current.builder(); };
+  if (std::any_of(out.wrt.begin(), out.wrt.end(), is_here)) return {};
+  for (std::size_t k = 0; k < outputs.size() && !out.wrt.empty(); ++k) {
+    if (!has_float_type(outputs[k].type())) continue;
+    const Value output = current.traced_value(*outputs[k].impl().node);
+    if (output.is_null() || output.builder != out.wrt.front().builder) continue;  // does not depend on wrt
+    out.outputs.push_back(output);
+    out.d_outputs.push_back(current.use(d_outputs[k]));
+  }
+  return out;
+}
+
 }  // namespace
 
 namespace detail {
@@ -54,6 +80,8 @@ Tensors pull_back(const Tensors& outputs, const Tensors& d_outputs, const Tensor
   return in_context("", {}, where, [&] {
     Trace& current = trace();
     current.builder().default_notes = current.notes(where);
+    if (const Enclosed enclosed = enclosed_values(outputs, d_outputs, wrt); !enclosed.wrt.empty())
+      return with_zeros(wrt, control::enclosed_pull_back(enclosed.outputs, enclosed.d_outputs, enclosed.wrt));
     return with_zeros(
         wrt, flowing_gradients(current.builder(), float_values(outputs), float_values(d_outputs), float_values(wrt)));
   });

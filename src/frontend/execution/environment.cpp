@@ -33,7 +33,7 @@ std::string exchange_text(const JobInfo& job) {
   if (!job.shares_memory) return "MPI";
   constexpr std::pair<std::string_view, std::string_view> kModes[] = {{"1", "shared memory, in place"},
                                                                       {"staged", "shared memory, staging buffers"},
-                                                                      {"files", "shared files, in place"}};
+                                                                      {"files", "shared files, staging buffers"}};
   std::string out = options().text("TESSERA_SHARED_MEMORY");
   for (const auto& [value, text] : kModes)
     if (out == value) out = text;

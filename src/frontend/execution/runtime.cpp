@@ -17,6 +17,7 @@
 #include "execution/recording.h"
 #include "sharding/choose_shardings.h"
 #include "tessera/base/argument_parser.h"
+#include "tessera/base/command_line.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
@@ -226,20 +227,19 @@ int run_in_job(int argc, char** argv, const std::function<int(int, char**)>& bod
 }  // namespace
 
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
-  constexpr int kUsage = 2;
   std::vector<char*> arguments(argv, argv + argc);
   int count = 0;
   try {
-    count = take_virtual_ranks(arguments);
-  } catch (const Error& error) {
-    return fail_before_world(fmt::format("error: {}", error.what()), kUsage);
+    count = read_option("", [&] { return take_virtual_ranks(arguments); });
+  } catch (const std::exception& error) {
+    return fail_before_world(fmt::format("error: {}", message_for_user(error)), exit_code_of(error));
   }
   if (count == 0) return status_after_output(run_in_job(argc, argv, body));
   try {
     return status_after_output(run_virtually(count, arguments, body));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", message_for_user(error).c_str());
-    return 1;
+    return exit_code_of(error);
   }
 }
 

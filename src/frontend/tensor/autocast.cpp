@@ -31,13 +31,17 @@ using Rules = std::map<std::string, AutocastRule, std::less<>>;
 
 // The names of functions as in their errors.
 constexpr std::string_view kInLowerType =
-    "matmul dot einsum conv1d conv2d conv_transpose1d conv_transpose2d dot_product_attention "
+    "matmul bmm addmm baddbmm dot einsum conv1d conv2d conv_transpose1d conv_transpose2d dot_product_attention "
     "scaled_dot_product_attention";
 constexpr std::string_view kInF32 =
-    "softmax log_softmax logsumexp layer_norm normalize_channels channel_statistics cross_entropy sum mean prod cumsum "
-    "cumprod norm var std exponential expm1 log log1p power rsqrt reciprocal softplus";
+    "softmax softmin log_softmax logsumexp layer_norm normalize_channels channel_statistics cross_entropy sum nansum "
+    "mean "
+    "nanmean prod cumsum cumprod norm normalize pairwise_distance cdist cov var std exponential expm1 log log1p log2 "
+    "log10 "
+    "power rsqrt reciprocal softplus acos asin tan cosh sinh";
 constexpr std::string_view kInWidestType =
-    "add subtract multiply divide maximum minimum remainder compare select concat";
+    "add subtract multiply divide maximum minimum remainder fmod floor_divide atan2 hypot logaddexp xlogy lerp outer "
+    "compare select concat";
 
 const Rules& autocast_rules() {
   static const Rules kRules = [] {

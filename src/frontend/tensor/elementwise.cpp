@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise operators and functions.
+// Elementwise operators and functions. mathematics.cpp and activations.cpp have the others.
 #include <cmath>
-#include <numbers>
 #include <optional>
 
 #include "tensor/number_types.h"
@@ -172,70 +171,6 @@ Tensor sigmoid(Operand x) { return unary(x, "logistic", ops::logistic); }
 Tensor square(Operand x) {
   return unary(x, "square", [](Value v) { return ops::multiply(v, v); });
 }
-Tensor relu(Operand x) {
-  return unary(x, "relu", [](Value v) { return ops::maximum(constant_like(v, 0), v); });
-}
-Tensor silu(Operand x) {
-  return unary(x, "silu", [](Value v) { return ops::multiply(v, ops::logistic(v)); });
-}
-
-namespace {
-
-Value is_positive(Value v) { return ops::compare(v, constant_like(v, 0), CompareDirection::kGt); }
-
-// log(1 + exp(z)) = log(1 + exp(-|z|)) + max(z, 0), with selects, because the gradients of |z| and of the maximum are 0
-// at 0, where the slope is 1/2.
-Value softplus_value(Value z) {
-  const Value selected = is_positive(z);
-  const Value above = ops::select(selected, z, constant_like(z, 0));
-  const Value below = ops::select(selected, constant_like(z, 0), z);
-  return ops::add(ops::log_plus_one(ops::exp(ops::subtract(below, above))), above);
-}
-
-// exp() of the elements that are not selected could overflow, which would make their gradients NaN.
-Value elu_value(Value v, double alpha) {
-  const Value selected = is_positive(v);
-  const Value safe = ops::select(selected, constant_like(v, 0), v);
-  return ops::select(selected, v, ops::multiply(ops::exp_minus_one(safe), constant_like(v, alpha)));
-}
-
-Value hardsigmoid_value(Value v) {
-  const Value zero = constant_like(v, 0), one = constant_like(v, 1);
-  const Value between = ops::add(ops::multiply(v, constant_like(v, 1.0 / 6)), constant_like(v, 0.5));
-  const Value is_above_low = ops::compare(v, constant_like(v, -3), CompareDirection::kGt);
-  const Value is_below_high = ops::compare(v, constant_like(v, 3), CompareDirection::kLt);
-  return ops::select(is_above_low, ops::select(is_below_high, between, one), zero);
-}
-
-}  // namespace
-
-Tensor softplus(Operand x, double beta) {
-  return unary(x, "softplus", [&](Value v) {
-    require(beta > 0, "beta must be positive, got {}", beta);
-    if (beta == 1) return softplus_value(v);
-    return ops::divide(softplus_value(ops::multiply(v, constant_like(v, beta))), constant_like(v, beta));
-  });
-}
-Tensor leaky_relu(Operand x, double negative_slope) {
-  return unary(x, "leaky_relu", [&](Value v) {
-    return ops::select(is_positive(v), v, ops::multiply(v, constant_like(v, negative_slope)));
-  });
-}
-Tensor elu(Operand x, double alpha) {
-  return unary(x, "elu", [&](Value v) { return elu_value(v, alpha); });
-}
-Tensor selu(Operand x) {
-  constexpr double kAlpha = 1.6732632423543772848170429916717;
-  constexpr double kScale = 1.0507009873554804934193349852946;
-  return unary(x, "selu", [](Value v) { return ops::multiply(elu_value(v, kAlpha), constant_like(v, kScale)); });
-}
-Tensor hardsigmoid(Operand x) { return unary(x, "hardsigmoid", hardsigmoid_value); }
-Tensor hardswish(Operand x) {
-  return unary(x, "hardswish", [](Value v) { return ops::multiply(v, hardsigmoid_value(v)); });
-}
-Tensor mish(Operand x) {
-  return unary(x, "mish", [](Value v) { return ops::multiply(v, ops::tanh(softplus_value(v))); });
-}
 Tensor clamp(Operand x, ClampOptions bounds) {
   return unary(x, "clamp", [&](Value v) {
     const DType dtype = v.type().dtype();
@@ -250,21 +185,6 @@ Tensor clamp(Operand x, ClampOptions bounds) {
     };
     return ops::clamp(bound(bounds.min, Reduction::kMax, NumberPlace::kBelow), v,
                       bound(bounds.max, Reduction::kMin, NumberPlace::kAbove));
-  });
-}
-Tensor gelu(Operand x) {
-  return unary(x, "gelu", [](Value v) {
-    const Value scaled = ops::multiply(v, constant_like(v, std::numbers::sqrt2 / 2));
-    const Value twice_phi = ops::add(ops::erf(scaled), constant_like(v, 1));
-    return ops::multiply(ops::multiply(v, constant_like(v, 0.5)), twice_phi);
-  });
-}
-Tensor gelu_new(Operand x) {
-  return unary(x, "gelu_new", [](Value v) {
-    const Value cube = ops::multiply(ops::multiply(v, v), v);
-    const Value inner = ops::add(v, ops::multiply(cube, constant_like(v, 0.044715)));
-    const Value t = ops::tanh(ops::multiply(inner, constant_like(v, std::sqrt(2 / std::numbers::pi))));
-    return ops::multiply(ops::multiply(v, constant_like(v, 0.5)), ops::add(t, constant_like(v, 1)));
   });
 }
 
@@ -304,7 +224,12 @@ Tensor logical_not(Operand x) {
 Tensor isnan(Operand x) {
   return unary(x, "isnan", [](Value v) { return ops::compare(v, v, CompareDirection::kNe); });
 }
-Tensor isfinite(Operand x) { return unary(x, "isfinite", ops::is_finite); }
+Tensor isfinite(Operand x) {
+  return unary(x, "isfinite", [](Value v) {
+    const bool is_exact = is_integer(v.type().dtype()) || v.type().dtype() == DType::kPred;
+    return is_exact ? trace().full(v.type().with_dtype(DType::kPred), 1) : ops::is_finite(v);
+  });
+}
 
 Tensor masked_fill(Operand x, Operand mask, Operand value) {
   return at_place({&x, &mask, &value}, "masked_fill", [&] {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <ostream>
 
 #include "execution/execute.h"
@@ -33,7 +34,7 @@ Tensor new_variable(std::shared_ptr<Node> node, std::string name = {}) {
 
 Tensor Tensor::from_host(Literal value) {
   require(value.type().is_array(), "from_host takes an array, got {}", value.type());
-  auto node = trace().make_node(value.type());
+  auto node = tessera::trace().make_node(value.type());
   node->host = std::move(value);
   node->is_given = true;
   return new_variable(std::move(node));
@@ -69,7 +70,7 @@ Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const Par
   const Type expected = shard_type(global, sharding);
   require(shard.type() == expected, "from_local_shards: under {} each rank holds {} of {}, got {}", sharding, expected,
           global, shard.type());
-  auto node = trace().make_node(global);
+  auto node = tessera::trace().make_node(global);
   node->sharding = sharding;
   node->shard = DeviceArray::from_literal(shard);
   note_given_shard(*node, shard);
@@ -77,7 +78,7 @@ Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const Par
 }
 
 Tensor Tensor::deferred(const Type& type, Initializer initializer, std::string name) {
-  auto node = trace().make_node(type, name);
+  auto node = tessera::trace().make_node(type, name);
   node->initializer = std::move(initializer);
   return new_variable(std::move(node), std::move(name));
 }
@@ -92,7 +93,7 @@ Tensor Tensor::zeros_like_variable(const Tensor& like, DType dtype, std::string 
 }
 
 Tensor Tensor::abstract(const Type& type, std::string name) {
-  auto node = trace().make_node(type, name);
+  auto node = tessera::trace().make_node(type, name);
   node->is_abstract = true;
   return new_variable(std::move(node), std::move(name));
 }
@@ -101,10 +102,10 @@ Tensor Tensor::zeros(const Type& type, std::source_location where) { return full
 Tensor Tensor::ones(const Type& type, std::source_location where) { return full(type, 1, where); }
 Tensor Tensor::full(const Type& type, double value, std::source_location where) {
   in_context("full", {}, where, [&] { check_number(value, type, "the result", kTypeAdvice); });
-  return trace().record(where, [&](Builder& builder) { return ops::full(builder, type, value); });
+  return tessera::trace().record(where, [&](Builder& builder) { return ops::full(builder, type, value); });
 }
 Tensor Tensor::iota(const Type& type, int dim, std::source_location where) {
-  return trace().record(where, [&](Builder& builder) { return ops::iota(builder, type, dim); });
+  return tessera::trace().record(where, [&](Builder& builder) { return ops::iota(builder, type, dim); });
 }
 
 Tensor detail::stored_tensor(const Tensor& variable) {
@@ -153,12 +154,12 @@ void Tensor::set_grad(Tensor grad) {
   if (!grad.is_null())
     require(grad.type() == type(), "a gradient must have the type of its variable, {}, got {}", type(), grad.type());
   const auto& variable = impl().argument ? impl().argument : impl_;
-  trace().note_gradient(variable);
+  tessera::trace().note_gradient(variable);
   variable->grad = std::move(grad);
 }
 
 Tensor Tensor::detach(std::source_location where) const {
-  Trace& current = trace();
+  Trace& current = tessera::trace();
   const Tensor& self = *this;
   return current.record(where, [&](Builder& builder) {
     builder.default_notes = with_frontend_attribute(builder.default_notes, "tessera.stop_gradient", "true");
@@ -181,7 +182,7 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
   });
   TensorImpl& variable = impl();
   if (variable.stack) return assign_row(variable, value, where);
-  Trace& current = trace();
+  Trace& current = tessera::trace();
   current.require_no_function("a variable is assigned");
   const std::shared_ptr<Node> old = variable.node;
   const std::shared_ptr<Node> given = value.impl().node;
@@ -312,6 +313,12 @@ Tensor Tensor::squeeze(int dim, std::source_location where) const {
   return reshape(std::move(sizes), where);
 }
 
+Tensor Tensor::squeeze(std::source_location where) const {
+  Dims sizes;
+  std::copy_if(dims().begin(), dims().end(), std::back_inserter(sizes), [](std::int64_t size) { return size != 1; });
+  return reshape(std::move(sizes), where);
+}
+
 Tensor Tensor::permute(Dims order, std::source_location where) const {
   in_context("permute", {this}, where, [&] {
     require(isize(order) == ndim(), "needs an order of {} dims, got [{}]", ndim(), fmt::join(order, ","));
@@ -324,7 +331,7 @@ Tensor Tensor::transpose(int first, int second, std::source_location where) cons
   return recorded("transpose", *this, where, [&](Value x) {
     Dims order;
     for (int i = 0; i < ndim(); ++i) order.push_back(i);
-    std::swap(at(order, checked_dim(type(), first)), at(order, checked_dim(type(), second)));
+    std::swap(tessera::at(order, checked_dim(type(), first)), tessera::at(order, checked_dim(type(), second)));
     return ops::transpose(x, std::move(order));
   });
 }
@@ -336,7 +343,7 @@ Tensor Tensor::flatten(int start, int end, std::source_location where) const {
     const int last = checked_dim(type(), end);
     require(first <= last, "dim {} is after dim {}", start, end);
     Dims sizes(dims().begin(), dims().begin() + first + 1);
-    for (int d = first + 1; d <= last; ++d) at(sizes, first) *= dim(d);
+    for (int d = first + 1; d <= last; ++d) tessera::at(sizes, first) *= dim(d);
     sizes.insert(sizes.end(), dims().begin() + last + 1, dims().end());
     return ops::reshape(x, std::move(sizes));
   });
@@ -346,9 +353,9 @@ Tensor Tensor::expand(Dims sizes, std::source_location where) const {
   return recorded("expand", *this, where, [&](Value x) {
     const int further = isize(sizes) - ndim();
     for (int i = 0; i < isize(sizes); ++i)
-      if (at(sizes, i) == -1) {
+      if (tessera::at(sizes, i) == -1) {
         require(i >= further, "size {} of [{}] is -1, but the dim is new", i, fmt::join(sizes, ","));
-        at(sizes, i) = dim(i - further);
+        tessera::at(sizes, i) = dim(i - further);
       }
     return broadcast_value(x, sizes);
   });

@@ -41,12 +41,17 @@ Value Trace::here(Value value) {
   return value;
 }
 
-const Instruction* Trace::instruction_of(const Node& node) const {
-  if (node.id < 0 || node.epoch != epoch_) return nullptr;
-  if (node.frame == 0) return &(*entry_)[node.id];
+Value Trace::traced_value(const Node& node) const {
+  if (node.id < 0 || node.epoch != epoch_) return {};
+  if (node.frame == 0) return entry_->value(node.id);
   for (const auto& frame : frames_)
-    if (frame->number == node.frame) return &frame->builder[node.id];
-  return nullptr;
+    if (frame->number == node.frame) return frame->builder.value(node.id);
+  return {};
+}
+
+const Instruction* Trace::instruction_of(const Node& node) const {
+  const Value value = traced_value(node);
+  return value.is_null() ? nullptr : &value.instruction();
 }
 
 Id Trace::entry_id(const Node& node) const {
@@ -71,7 +76,7 @@ void Trace::note_read(const Tensor& tensor, const Node& node, const std::source_
   if (capture_ == nullptr) return;
   const bool is_data = node.has_data() || node.is_deferred();
   // require_no_function() has a better message for values that a function of cond or a loop computes.
-  if (is_data ? node.order > capture_->nodes_before && !node.refresh : in_function()) return;
+  if (is_data ? !is_from_outside(node) && !node.refresh : in_function()) return;
   note_graph_break();
   in_context("", {}, where, [&] {
     require(is_data,

@@ -23,7 +23,8 @@ using OpList = std::vector<Instruction>;
 // Returns the constant in place of an input that the host has passed.
 std::optional<Instruction> constant_of(const Trace& current, const Instruction& parameter, Id id) {
   const int input = current.input_index(id);
-  const auto& host = input < 0 ? std::nullopt : at(current.inputs(), input)->host;
+  if (input < 0 || current.is_from_outside(*at(current.inputs(), input))) return std::nullopt;
+  const auto& host = at(current.inputs(), input)->host;
   if (!host || host->type().element_count() > kMostConstants) return std::nullopt;
   Instruction out = parameter;
   out.op = &rows::kConstant;
@@ -33,31 +34,32 @@ std::optional<Instruction> constant_of(const Trace& current, const Instruction& 
 }
 
 // Returns the op for the program of initial values, or nullopt if it can run only in this trace.
-std::optional<Instruction> movable(const Trace& current, const Computation& entry, Id id) {
-  const Instruction& instruction = entry[id];
-  if (current.computed(id)) return std::nullopt;
-  if (instruction.op->role == Role::kParameter) return constant_of(current, instruction, id);
+std::optional<Instruction> movable(const Trace& current, const Computation& computation, Id id) {
+  const Instruction& instruction = computation[id];
+  const bool is_entry = !current.in_function();
+  if (is_entry && current.computed(id)) return std::nullopt;
+  if (instruction.op->role == Role::kParameter) return is_entry ? constant_of(current, instruction, id) : std::nullopt;
   const bool may_move = instruction.called.empty() && instruction.control_predecessors.empty() &&
                         !instruction.sharding && !has_side_effect(instruction) && instruction.type.is_array();
   return may_move ? std::optional(instruction) : std::nullopt;
 }
 
-std::vector<bool> needed_for(const Computation& entry, Id id) {
+std::vector<bool> needed_for(const Computation& computation, Id id) {
   std::vector<bool> out(static_cast<std::size_t>(id) + 1, false);
   out.back() = true;
   for (Id at_id = id; at_id >= 0; --at_id)
     if (at(out, at_id))
-      for (const Id operand : entry[at_id].operands) at(out, operand) = true;
+      for (const Id operand : computation[at_id].operands) at(out, operand) = true;
   return out;
 }
 
-std::optional<OpList> ops_of(const Trace& current, const Computation& entry, Id id) {
-  const std::vector<bool> needed = needed_for(entry, id);
+std::optional<OpList> ops_of(const Trace& current, const Computation& computation, Id id) {
+  const std::vector<bool> needed = needed_for(computation, id);
   std::vector<Id> places(needed.size(), -1);
   OpList out;
   for (Id each = 0; each <= id; ++each) {
     if (!at(needed, each)) continue;
-    auto op = movable(current, entry, each);
+    auto op = movable(current, computation, each);
     if (!op || out.size() == kMostOps) return std::nullopt;
     for (Id& operand : op->operands) operand = at(places, operand);
     at(places, each) = isize(out);
@@ -66,11 +68,16 @@ std::optional<OpList> ops_of(const Trace& current, const Computation& entry, Id 
   return out;
 }
 
-bool is_used(const Computation& entry, Id id) {
+bool is_used(const Computation& computation, Id id) {
   const auto uses = [&](const Instruction& op) {
     return std::find(op.operands.begin(), op.operands.end(), id) != op.operands.end();
   };
-  return std::any_of(entry.instructions.begin() + id, entry.instructions.end(), uses);
+  return std::any_of(computation.instructions.begin() + id, computation.instructions.end(), uses);
+}
+
+// True for a value of the computation that is being traced.
+bool is_in(const Computation& computation, const Node& node) {
+  return node.id < computation.size() && trace().instruction_of(node) == &computation[node.id];
 }
 
 Value emitted(Builder& builder, const OpList& ops) {
@@ -84,24 +91,34 @@ Value emitted(Builder& builder, const OpList& ops) {
 
 }  // namespace
 
-void detail::compute_as_initial_value(const Tensor& variable) {
+void detail::compute_as_initial_value(const Tensor& variable, std::string_view name) {
   Trace& current = trace();
   const Node& traced = *variable.impl().node;
-  const bool is_traced = !traced.has_data() && !traced.is_deferred() && !traced.sharding && traced.frame == 0 &&
-                         traced.id >= 0 && traced.epoch == current.epoch() && !traced.replaces;
-  if (!is_traced || current.is_capturing() || current.in_function()) return;
-  const Computation& entry = current.builder().computation();
-  if (is_used(entry, traced.id)) return;  // the gradients of its uses belong to one value
-  auto ops = ops_of(current, entry, traced.id);
-  if (!ops) {
-    // The value stays in this trace, for example because it depends on another variable. A variable is a leaf, so no
-    // gradient flows on to that variable.
-    variable.impl().node = variable.detach().impl().node.shared();
+  const bool is_traced =
+      !traced.has_data() && !traced.is_deferred() && traced.id >= 0 && traced.epoch == current.epoch();
+  if (!is_traced) return;
+  const Computation& computation = current.builder().computation();
+  const bool is_plain = is_in(computation, traced) && !traced.sharding && !traced.replaces;
+  const bool is_unused = is_plain && !is_used(computation, traced.id);  // the gradients of its uses belong to one value
+  auto ops = is_unused ? ops_of(current, computation, traced.id) : std::nullopt;
+  if (ops) {
+    auto node = current.make_node(traced.type, traced.name);
+    node->initializer = [ops = std::move(*ops)](Builder& builder, const Type&) { return emitted(builder, ops); };
+    variable.impl().node = std::move(node);
     return;
   }
-  auto node = current.make_node(traced.type, traced.name);
-  node->initializer = [ops = std::move(*ops)](Builder& builder, const Type&) { return emitted(builder, ops); };
-  variable.impl().node = std::move(node);
+  require(!current.is_capturing() && !current.in_function(),
+          "the initial value of {} {}, and {} would compute it again in every {}: register it outside of the function, "
+          "or compute its value only from numbers",
+          name,
+          traced.sharding          ? "has a sharding (mark the registered tensor instead)"
+          : is_plain && !is_unused ? "has other uses"
+                                   : "depends on other values of the trace",
+          current.in_function() ? "the function of cond, a loop or a transform" : "the compiled function",
+          current.in_function() ? "step" : "call");
+  // The value stays in this trace, for example because it depends on another variable. A variable is a leaf, so no
+  // gradient flows on to that variable.
+  if (is_unused) variable.impl().node = variable.detach().impl().node.shared();
 }
 
 }  // namespace tessera

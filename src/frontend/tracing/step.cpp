@@ -168,7 +168,7 @@ std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_lo
 }
 
 Literal Tensor::to_host(std::source_location where) const {
-  trace().note_read(*this, *(impl().stack ? impl().stack : impl_)->node, where);
+  tessera::trace().note_read(*this, *(impl().stack ? impl().stack : impl_)->node, where);
   if (impl().stack) return Tensor(impl().stack).select(0, impl().row, where).to_host(where);
   Node& node = *impl().node;
   count_host_reads(where);
@@ -194,7 +194,7 @@ double Tensor::item(std::source_location where) const {
 
 Literal Tensor::local_shard(std::source_location where) const {
   Node& node = *impl().node;
-  if (node.has_data() || node.is_deferred()) trace().note_read(*this, node, where);
+  if (node.has_data() || node.is_deferred()) tessera::trace().note_read(*this, node, where);
   if (node.is_deferred()) materialize({impl().node}, fmt::format("local_shard() of {}", what_is(*this)));
   if (node.is_under_way) await_execution();
   require(node.has_data(), "local_shard: the value has not been computed yet; call mark_step() first");
@@ -306,7 +306,7 @@ void add_gradient(TensorImpl& variable, Value gradient, const std::vector<Shardi
 }  // namespace
 
 void Tensor::backward(std::source_location where) const {
-  Trace& current = trace();
+  Trace& current = tessera::trace();
   const Node& node = *impl().node;
   const auto wanted = in_context("backward", {this}, where, [&] {
     current.require_no_function("backward() is called");

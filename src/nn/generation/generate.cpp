@@ -17,6 +17,8 @@ namespace {
 
 std::int64_t length_of(const Tokens& text) { return static_cast<std::int64_t>(text.size()); }
 
+}  // namespace
+
 void check_generation(const GenerationOptions& options) {
   require(options.max_new_tokens >= 0, "max_new_tokens must not be negative, got {}", options.max_new_tokens);
   require(options.temperature > 0,
@@ -26,8 +28,6 @@ void check_generation(const GenerationOptions& options) {
   require(options.top_k >= 0, "top_k must not be negative, got {}", options.top_k);
   require(options.top_p > 0 && options.top_p <= 1, "top_p must be in (0, 1], got {}", options.top_p);
 }
-
-}  // namespace
 
 class Generator::State {
  public:

@@ -58,14 +58,17 @@ const std::vector<ModelRow>& model_table() {
   return kTable;
 }
 
+void check_model_type(const std::string& name) {
+  require(name.empty() || row_of(&ModelRow::model_type, name) != nullptr, "there is no model of model_type \"{}\"{}",
+          name, [&] { return suggest_name(name, known_values(&ModelRow::model_type)); });
+}
+
 std::unique_ptr<PretrainedModel> make_model(const std::string& config, const std::string& origin, DType dtype,
                                             const std::string& fallback) {
   const JsonObject json = JsonObject::parse(config, origin);
   std::vector<std::string> architectures;
   if (!json.is_null("architectures")) json.read("architectures", architectures);
-  require(fallback.empty() || row_of(&ModelRow::model_type, fallback) != nullptr,
-          "there is no model of model_type \"{}\"{}", fallback,
-          [&] { return suggest_name(fallback, known_values(&ModelRow::model_type)); });
+  check_model_type(fallback);
   std::string type = architectures.empty() ? fallback : "";
   if (!json.is_null("model_type")) json.read("model_type", type);
   for (const std::string& architecture : architectures)

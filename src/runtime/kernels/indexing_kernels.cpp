@@ -210,7 +210,7 @@ class GatherKernel final : public Kernel {
 enum class Combiner : std::uint8_t { kAssign, kSum, kProduct, kMin, kMax };
 
 std::optional<Combiner> combiner_of(const Computation& computation) {
-  if (computation.parameters.size() == 2 && computation.root == computation.parameters[1]) return Combiner::kAssign;
+  if (is_overwrite(computation)) return Combiner::kAssign;
   switch (reduction_of(computation).value_or(Reduction::kAnd)) {
     case Reduction::kSum: return Combiner::kSum;
     case Reduction::kProduct: return Combiner::kProduct;
@@ -304,9 +304,9 @@ KernelRef make_dynamic_update_slice(const OpView& view, const OperandViews&) {
 }
 KernelRef make_gather(const OpView& view, const OperandViews&) { return std::make_unique<GatherKernel>(view); }
 KernelRef make_scatter(const OpView& view, const OperandViews&) {
-  if (view.operands.size() != 3 || view.called.size() != 1 || view.result.dtype() == DType::kPred) return nullptr;
+  if (view.operands.size() != 3 || view.called.size() != 1) return nullptr;
   const auto combiner = combiner_of(*view.called[0]);
-  if (!combiner) return nullptr;
+  if (!combiner || (view.result.dtype() == DType::kPred && combiner != Combiner::kAssign)) return nullptr;
   return std::make_unique<ScatterKernel>(view, *combiner);
 }
 

@@ -242,7 +242,8 @@ std::vector<FunctionCase> random_cases() {
 
 std::vector<FunctionCase> function_cases() {
   std::vector<FunctionCase> out;
-  for (auto* group : {pointwise_cases, reduction_cases, shaping_cases, product_cases, indexing_cases, random_cases})
+  for (auto* group : {pointwise_cases, mathematics_cases, reduction_cases, statistics_cases, shaping_cases,
+                      rearranging_cases, product_cases, indexing_cases, writing_cases, random_cases})
     for (auto& one : group()) out.push_back(std::move(one));
   return out;
 }

@@ -24,6 +24,10 @@ std::vector<FunctionCase> reduction_cases();
 std::vector<FunctionCase> shaping_cases();
 std::vector<FunctionCase> product_cases();
 std::vector<FunctionCase> indexing_cases();
+std::vector<FunctionCase> writing_cases();
+std::vector<FunctionCase> mathematics_cases();
+std::vector<FunctionCase> statistics_cases();
+std::vector<FunctionCase> rearranging_cases();
 std::vector<FunctionCase> random_cases();
 
 /// All of them.

@@ -61,6 +61,10 @@ INSTANTIATE_TEST_SUITE_P(Reductions, Functions, ::testing::ValuesIn(reduction_ca
 INSTANTIATE_TEST_SUITE_P(Shaping, Functions, ::testing::ValuesIn(shaping_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Products, Functions, ::testing::ValuesIn(product_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Indexing, Functions, ::testing::ValuesIn(indexing_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Writing, Functions, ::testing::ValuesIn(writing_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Mathematics, Functions, ::testing::ValuesIn(mathematics_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Statistics, Functions, ::testing::ValuesIn(statistics_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Rearranging, Functions, ::testing::ValuesIn(rearranging_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Random, Functions, ::testing::ValuesIn(random_cases()), case_name);
 
 // Dim `turn` of every input over the first axis, the next dim over the second.

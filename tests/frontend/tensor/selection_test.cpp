@@ -193,7 +193,8 @@ TEST(Random, IntegersCoverTheirRange) {
   ASSERT_EQ(counts.size(), 7U);
   EXPECT_EQ(counts.begin()->first, -2);
   for (const auto& [value, count] : counts) EXPECT_NEAR(count, 1000, 150) << value;
-  EXPECT_EQ(error_of([] { randint(Key(1), 3, 3, {2}); }), "randint: [3, 3) must have 1 to 2^32 numbers");
+  EXPECT_EQ(error_of([] { randint(Key(1), 3, 3, {2}); }),
+            "randint: the interval [3, 3) must contain 1 to 2^32 numbers");
 }
 
 TEST(Random, APermutationHasEveryPositionOnce) {
@@ -236,7 +237,7 @@ TEST(Random, MultinomialWithoutReplacementGivesDifferentPositions) {
     EXPECT_EQ(positions, (std::set<double>{0, 2, 3}));
   }
   EXPECT_EQ(error_of([&] { multinomial(Key(1), weights, 5); }),
-            "multinomial: 5 positions of 4 cannot all differ; set {.replacement = true} if they may be equal");
+            "multinomial: cannot draw 5 different positions out of 4; set {.replacement = true} if they may be equal");
 }
 
 // ---- bounds -------------------------------------------------------------------------------------------------------------

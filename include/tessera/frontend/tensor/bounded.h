@@ -32,4 +32,22 @@ struct UniqueResult {
 };
 UniqueResult unique(Operand x, BoundedOptions options = {});
 
+/// Options of bincount. Without weights, each id counts as 1.
+struct BincountOptions {
+  std::optional<std::int64_t> size{};
+  Tensor weights{};
+};
+/// How often each of the ids 0, 1, … occurs in a vector, or the sums of their weights: [size], s32 or the type of the
+/// weights. Ids that are negative, or `size` and more, are not counted. Differentiable in the weights.
+Tensor bincount(Operand ids, BincountOptions options = {});
+
+/// Options of repeat_interleave. Without a dim, x is a vector of all elements.
+struct RepeatOptions {
+  std::optional<int> dim{};
+  std::optional<std::int64_t> size{};
+  double fill_value = 0;
+};
+/// Repeats element i along a dim counts[i] times. `size` is the number of results; missing ones are `fill_value`.
+Tensor repeat_interleave(Operand x, const Tensor& counts, RepeatOptions options = {});
+
 }  // namespace tessera

@@ -42,7 +42,7 @@ struct Pool1dOptions {
   std::int64_t kernel_size = 1;
   std::int64_t stride = 0;  // 0: kernel_size
   std::int64_t padding = 0;
-  std::int64_t dilation = 1;      // max_pool1d only; no gradient if dilated
+  std::int64_t dilation = 1;      // max_pool1d only
   bool ceil_mode = false;         // a last window may extend past the end
   bool count_include_pad = true;  // of avg_pool1d
 };

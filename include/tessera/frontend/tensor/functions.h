@@ -16,6 +16,8 @@
 #include "tessera/frontend/tensor/shaping.h"
 #include "tessera/frontend/tensor/sorting.h"
 #include "tessera/frontend/tensor/tensor.h"
+#include "tessera/frontend/tensor/update_slice.h"
+#include "tessera/frontend/tensor/writes.h"
 
 namespace tessera {
 
@@ -50,7 +52,7 @@ struct Pool2dOptions {
   Size2d kernel_size = {};
   Size2d stride = {};  // {}: kernel_size
   Size2d padding = 0;
-  Size2d dilation = 1;            // max_pool2d only; no gradient if dilated
+  Size2d dilation = 1;            // max_pool2d only
   bool ceil_mode = false;         // a last window may extend past the edge
   bool count_include_pad = true;  // of avg_pool2d
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that read and write elements at positions, which are tensors of integers. Positions count from 0. A read at
-// a position out of range reads the nearest element; a write out of range has no effect.
+// Functions that read elements at positions, most of which are tensors of integers. Positions count from 0. A read at a
+// position out of range reads the nearest element.
 #pragma once
 
 #include "tessera/frontend/tensor/tensor.h"
@@ -14,12 +14,14 @@ Tensor gather(Operand x, int dim, Operand index);
 Tensor take_along_dim(Operand x, Operand index, int dim);
 /// The elements of a dim at the positions of the vector `index`.
 Tensor index_select(Operand x, int dim, Operand index);
-/// x with result[i][index[i][j][k]][k] = source[i][j][k] for dim 1, as torch.scatter. If several positions are equal,
-/// the last one is written, on every mesh, and only its source gets a gradient. `source` is a number, or a tensor that
-/// is at least as large as `index` in each dim.
-Tensor scatter(Operand x, int dim, Operand index, Operand source);
-/// The same, but all sources are added.
-Tensor scatter_add(Operand x, int dim, Operand index, Operand source);
+/// The elements of x at positions in row-major order, in the shape of `index`. Negative positions count from the end.
+Tensor take(Operand x, Operand index);
+/// Element `index` of a dim, which is removed. Negative numbers count from the end. Error if there is no such element.
+Tensor select(Operand x, int dim, std::int64_t index);
+/// `length` elements of a dim from `start` on. A negative start counts from the end. Error if the dim lacks some of them.
+Tensor narrow(Operand x, int dim, std::int64_t start, std::int64_t length);
+/// The same from a computed start, a scalar of an integer type. The start is clamped so that the elements exist.
+Tensor narrow(Operand x, int dim, const Tensor& start, std::int64_t length);
 /// ids[...] -> [..., classes]: 1 at the position of the id, else 0. An id out of range gives zeros.
 Tensor one_hot(Operand ids, std::int64_t classes, DType dtype = kF32);
 

@@ -38,20 +38,51 @@ Tensor maximum(Operand lhs, Operand rhs);
 /// The smaller operand. Equal operands share the gradient equally.
 Tensor minimum(Operand lhs, Operand rhs);
 Tensor pow(Operand lhs, Operand rhs);
+/// lhs - q * rhs, where q is lhs / rhs without its fraction. The result has the sign of lhs.
 Tensor remainder(Operand lhs, Operand rhs);
+/// The same as remainder, with PyTorch's name.
+Tensor fmod(Operand lhs, Operand rhs);
+/// lhs / rhs, rounded down. Computed as Python's `//`: floor_divide(1, 0.1) is 9. The gradient is 0.
+Tensor floor_divide(Operand lhs, Operand rhs);
 Tensor exp(Operand x);
 /// exp(x) - 1, exact for small x.
 Tensor expm1(Operand x);
 Tensor log(Operand x);
 /// log(1 + x), exact for small x.
 Tensor log1p(Operand x);
+/// The logarithms to base 2 and 10. Those of powers of the base are exact.
+Tensor log2(Operand x);
+Tensor log10(Operand x);
+/// 2^x.
+Tensor exp2(Operand x);
+/// log(exp(x) + exp(y)), without overflow. Where both are the same infinity, this is the result, and the gradient is 0.
+Tensor logaddexp(Operand x, Operand y);
+/// x * log(y), and 0 where x is 0, unless y is NaN. Where x is 0 and y is not a positive finite number, the gradient is 0.
+Tensor xlogy(Operand x, Operand y);
+/// log(x / (1 - x)). With epsilon, x is first clamped to [epsilon, 1 - epsilon].
+Tensor logit(Operand x, std::optional<double> epsilon = {});
 Tensor sqrt(Operand x);
 Tensor rsqrt(Operand x);
+/// sqrt(x^2 + y^2), without overflow. The gradient at (0, 0) is 0.
+Tensor hypot(Operand x, Operand y);
 /// 1 / x.
 Tensor reciprocal(Operand x);
 Tensor tanh(Operand x);
 Tensor sin(Operand x);
 Tensor cos(Operand x);
+Tensor tan(Operand x);
+Tensor asin(Operand x);
+Tensor acos(Operand x);
+Tensor atan(Operand x);
+/// The angle of the point (x, y) in [-pi, pi]. The gradient at (0, 0) is 0.
+Tensor atan2(Operand y, Operand x);
+Tensor sinh(Operand x);
+Tensor cosh(Operand x);
+Tensor asinh(Operand x);
+Tensor acosh(Operand x);
+Tensor atanh(Operand x);
+/// sin(pi x) / (pi x), and 1 at 0, where the gradient is 0.
+Tensor sinc(Operand x);
 Tensor erf(Operand x);
 Tensor abs(Operand x);
 Tensor sign(Operand x);
@@ -60,6 +91,12 @@ Tensor floor(Operand x);
 Tensor ceil(Operand x);
 /// The nearest integer; halves go to the even one.
 Tensor round(Operand x);
+/// x without its fraction.
+Tensor trunc(Operand x);
+/// x - trunc(x).
+Tensor frac(Operand x);
+/// start + weight * (end - start); exactly `end` where the weight is 1. The weight is a number or a tensor.
+Tensor lerp(Operand start, Operand end, Operand weight);
 Tensor sigmoid(Operand x);
 /// max(x, 0). The gradient at 0 is 0.
 Tensor relu(Operand x);
@@ -84,6 +121,20 @@ Tensor hardsigmoid(Operand x);
 Tensor hardswish(Operand x);
 /// x * tanh(softplus(x)).
 Tensor mish(Operand x);
+/// log(sigmoid(x)), without overflow.
+Tensor log_sigmoid(Operand x);
+/// x where x > 0, else alpha * (exp(x / alpha) - 1).
+Tensor celu(Operand x, double alpha = 1);
+/// x between `low` and `high`. The gradient is 0 at the bounds, in contrast to clamp().
+Tensor hardtanh(Operand x, double low = -1, double high = 1);
+/// hardtanh(x, 0, 6).
+Tensor relu6(Operand x);
+/// x where x > threshold, else `value`. NaN stays NaN.
+Tensor threshold(Operand x, double threshold, double value);
+/// x where x > 0, else weight * x. The weight has one element, or one for each element of dim 1 of x.
+Tensor prelu(Operand x, Operand weight);
+/// a * sigmoid(b), where a and b are the halves of x along a dim.
+Tensor glu(Operand x, int dim = -1);
 
 /// The bounds of clamp. A bound without a value has no effect.
 struct ClampOptions {
@@ -93,6 +144,9 @@ struct ClampOptions {
 /// The nearest number between the bounds. Where the bounds do not change x, the gradient passes; otherwise it is 0.
 Tensor clamp(Operand x, ClampOptions bounds);
 inline Tensor clamp(Operand x, double low, double high) { return clamp(x, ClampOptions{low, high}); }
+/// The same as clamp.
+inline Tensor clip(Operand x, ClampOptions bounds) { return clamp(x, bounds); }
+inline Tensor clip(Operand x, double low, double high) { return clamp(x, ClampOptions{low, high}); }
 
 /// The result is pred. Numbers count as true if they are not 0.
 Tensor logical_and(Operand lhs, Operand rhs);
@@ -101,6 +155,18 @@ Tensor logical_xor(Operand lhs, Operand rhs);
 Tensor logical_not(Operand x);
 Tensor isnan(Operand x);
 Tensor isfinite(Operand x);
+Tensor isinf(Operand x);
+Tensor isposinf(Operand x);
+Tensor isneginf(Operand x);
+
+/// The replacements of nan_to_num. Infinities without one become the largest and the smallest finite number of the type.
+struct NanToNumOptions {
+  double nan = 0;
+  std::optional<double> posinf{};
+  std::optional<double> neginf{};
+};
+/// Replaces NaN and infinities. Their gradient is 0.
+Tensor nan_to_num(Operand x, NanToNumOptions options = {});
 
 /// Elements of `on_true` where `predicate` holds.
 Tensor where(Operand predicate, Operand on_true, Operand on_false);

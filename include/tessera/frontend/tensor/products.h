@@ -40,4 +40,19 @@ Tensor einsum(std::string_view equation, Operand x);
 Tensor einsum(std::string_view equation, Operand x, Operand y);
 Tensor einsum(std::string_view equation, Operand x, Operand y, Operand z);
 
+/// The products of all pairs of elements of two vectors: [m], [n] -> [m, n].
+Tensor outer(Operand x, Operand y);
+/// The products of the matrices of two batches: [b, m, k] x [b, k, n] -> [b, m, n].
+Tensor bmm(Operand x, Operand y);
+
+/// The factors of addmm and baddbmm.
+struct AddProductOptions {
+  double beta = 1;
+  double alpha = 1;
+};
+/// beta * added + alpha * (x times y), for matrices [m, k] and [k, n]. `added` broadcasts. It is not read if beta is 0.
+Tensor addmm(Operand added, Operand x, Operand y, AddProductOptions options = {});
+/// The same for batches of matrices, as in bmm.
+Tensor baddbmm(Operand added, Operand x, Operand y, AddProductOptions options = {});
+
 }  // namespace tessera

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dims that a reduction removes.
+// Options of reductions, such as the dims that a reduction removes, and of functions along one dim.
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <vector>
@@ -43,6 +44,47 @@ struct NormOptions {
 struct ArgOptions {
   std::optional<int> dim{};
   bool keep_dims = false;
+};
+
+/// The reductions of scatter_reduce, with PyTorch's names.
+enum class ScatterReduction : std::uint8_t { kSum, kProd, kMean, kAmax, kAmin };
+
+/// Options of scatter_reduce: whether the elements of x count.
+struct ScatterReduceOptions {
+  bool include_self = true;
+};
+
+/// Options of index_put: whether values are added instead of replacing elements.
+struct IndexPutOptions {
+  bool accumulate = false;
+};
+
+/// Options of sort and argsort.
+struct SortOptions {
+  int dim = -1;
+  bool descending = false;
+};
+
+/// Options of topk.
+struct TopKOptions {
+  int dim = -1;
+  bool largest = true;
+};
+
+/// Options of median along a dim.
+struct MedianOptions {
+  int dim = -1;
+  bool keep_dims = false;
+};
+
+/// How quantile chooses a number between two elements: the interpolated one, an element, or the mean of both.
+enum class QuantileMethod : std::uint8_t { kLinear, kLower, kHigher, kMidpoint, kNearest };
+
+/// Options of quantile. Without a dim, all elements count.
+struct QuantileOptions {
+  std::optional<int> dim{};
+  bool keep_dims = false;
+  QuantileMethod method = QuantileMethod::kLinear;
 };
 
 }  // namespace tessera

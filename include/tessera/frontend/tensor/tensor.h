@@ -36,6 +36,7 @@
 namespace tessera {
 
 class Builder;
+class ElementsAt;
 struct Value;
 namespace detail {
 class TensorImpl;
@@ -52,7 +53,7 @@ class Tensor : public TensorMembers {
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
   /// The handle then refers to another value. Only for named handles: `x[0] = y` and `x.grad() = g` would change nothing,
-  /// so they do not compile. `where()`, `scatter()` and `set_grad()` do what they seem to do.
+  /// so they do not compile. Write `x = x.at({0}).set(y)` and `x.set_grad(g)`.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   ~Tensor() = default;
@@ -217,9 +218,13 @@ class Tensor : public TensorMembers {
   [[nodiscard]] Tensor expand(FirstSize first, More... more) const {
     return expand_to(sizes_of(first, more...), first.where);
   }
-  /// A part of the tensor, as in NumPy (subscript.h). Errors: a number out of range, too many entries.
+  /// A part of the tensor, or its elements at positions, as in PyTorch (subscript.h). Errors: a number out of range, too
+  /// many entries, a mask.
   [[nodiscard]] Tensor operator[](const Index& index) const { return (*this)[{index}]; }
   [[nodiscard]] Tensor operator[](std::initializer_list<Index> indices) const;
+  /// The elements of `x[...]`, for a new tensor with other values there, as JAX's `x.at[...]`.
+  [[nodiscard]] ElementsAt at(const Index& index) const;
+  [[nodiscard]] ElementsAt at(std::initializer_list<Index> indices) const;
   /// The tensor with its last two dims exchanged.
   [[nodiscard]] Tensor t(std::source_location where = std::source_location::current()) const;
   /// Elements [start, limit) of a dim; negative numbers count from the end.
@@ -230,6 +235,8 @@ class Tensor : public TensorMembers {
                               std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor unsqueeze(int dim, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor squeeze(int dim, std::source_location where = std::source_location::current()) const;
+  /// Removes all dims of size 1.
+  [[nodiscard]] Tensor squeeze(std::source_location where = std::source_location::current()) const;
   /// NumPy broadcasting to `dims`.
   [[nodiscard]] Tensor broadcast_to(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor to(DType dtype, std::source_location where = std::source_location::current()) const;
@@ -281,6 +288,29 @@ class Operand {
   double number_ = 0;
   bool is_number_ = false;
   std::source_location where_;
+};
+
+/// The elements of x that a subscript selects. Each function returns a tensor that has other values there, and that equals
+/// x elsewhere; x does not change. The values broadcast to the shape of `x[...]` and have the element type of x.
+///
+///   x = x.at({Range(1, 3), All, -1}).set(0);
+///   counts = counts.at(ids).add(1);                 an id that occurs twice adds 2
+class ElementsAt {
+ public:
+  ElementsAt(Tensor x, std::vector<Index> indices) : x_(std::move(x)), indices_(std::move(indices)) {}
+
+  /// Replaces the elements. If positions are equal, the last value is written, on every mesh, and only it has a gradient.
+  [[nodiscard]] Tensor set(const Operand& values) const;
+  /// Adds, multiplies, or takes the minimum or the maximum of the elements and all values at the same positions. Equal
+  /// extremal values share the gradient equally.
+  [[nodiscard]] Tensor add(const Operand& values) const;
+  [[nodiscard]] Tensor multiply(const Operand& values) const;
+  [[nodiscard]] Tensor min(const Operand& values) const;
+  [[nodiscard]] Tensor max(const Operand& values) const;
+
+ private:
+  Tensor x_;
+  std::vector<Index> indices_;
 };
 
 /// Returns the complete values of several tensors. Needs one program, whereas to_host() needs one for each tensor.

@@ -103,6 +103,9 @@ class Trace {
   [[nodiscard]] Builder& builder() { return frames_.empty() ? *entry_ : frames_.back()->builder; }
   /// The instruction of a traced node; null if it is not in this trace any more.
   [[nodiscard]] const Instruction* instruction_of(const Node& node) const;
+  /// The value of a traced node in the computation that computes it, which may enclose the current one; null if it is
+  /// not in this trace any more.
+  [[nodiscard]] Value traced_value(const Node& node) const;
   /// The id in the entry computation of a traced node, or of data that the trace uses; -1 if there is none.
   [[nodiscard]] Id entry_id(const Node& node) const;
   /// A scalar constant. There is one instruction for each value and type.
@@ -188,6 +191,10 @@ class Trace {
   /// a step. `undo` reverts the action if the call fails.
   void at_each_call(const std::function<void()>& action, const std::function<void()>& undo = {});
   [[nodiscard]] bool is_capturing() const { return capture_ != nullptr; }
+  /// Whether a function is being compiled that did not make this node, so that later calls may have other data.
+  [[nodiscard]] bool is_from_outside(const Node& node) const {
+    return capture_ != nullptr && node.order <= capture_->nodes_before;
+  }
   /// In a function that is being compiled, runs `check` at every later call on the data that the tensor then has.
   void check_at_later_calls(const Tensor& tensor, std::function<void(const Node&)> check);
   /// Called before a value is read or a step ends: throws a GraphBreak in a function that may be run without compiling.

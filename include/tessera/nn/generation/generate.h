@@ -32,6 +32,9 @@ struct GenerationOptions {
   std::function<bool(std::int64_t count)> on_token{};
 };
 
+/// Errors: a negative max_new_tokens or top_k, a temperature that is not positive, a top_p outside of (0, 1].
+void check_generation(const GenerationOptions& options);
+
 using Tokens = std::vector<std::int32_t>;
 
 /// The size of the cache, and its sharding.

@@ -20,6 +20,9 @@ struct ModelRow {
 /// All models. The first row of a model_type is its default.
 const std::vector<ModelRow>& model_table();
 
+/// Error unless a row has this model_type, or `name` is "".
+void check_model_type(const std::string& name);
+
 /// Makes the model that a config.json describes: by its `architectures`, else by its `model_type`, else by `fallback`.
 /// `dtype` is the type of the parameters. Errors: the configuration names no model; the model is unknown (with the
 /// nearest names); errors of the configuration.

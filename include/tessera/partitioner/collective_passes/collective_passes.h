@@ -36,6 +36,8 @@ struct CollectivePassOptions {
   /// Mesh axes over which collectives carry f32 as int8 with scales.
   std::vector<std::string> int8_axes{};
 };
+/// Error if an axis is both in bf16_axes and in int8_axes.
+void check_compressed_axes(const CollectivePassOptions& options);
 
 /// For debugging FSDP: replaces collectives with a mark tessera.dummy by values of the same shape without communication,
 /// so results are wrong. A gather repeats the device's own shard, a reduce-scatter becomes a slice of the operand, and

@@ -1,16 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values along one dim: at positions, and their running sums.
+// Values along one dim: at positions, their running sums, and their places in sorted lines.
 #pragma once
+
+#include <optional>
 
 #include "tessera/ir/builder.h"
 
 namespace tessera {
 
+struct SearchOptions;
+
 /// result[i][j] = x[i][index[i][j]] for dim 1. The other dims of index are not larger than those of x.
 Value gather_along(Value x, Value index, int dim);
 /// Element i is the sum of the elements 0..i along a dim.
 Value running_sum(Value x, int dim);
-/// Adds source[i][j] to x[i][index[i][j]] for dim 1. The other dims are equal; positions out of range are ignored.
-Value scatter_add_along(Value x, Value index, Value source, int dim);
+/// The positions at which the values could be inserted into the sorted lines (searchsorted), as s32.
+Value insertion_points(Value sorted, Value values, const SearchOptions& options);
+/// Combines source[i][j] with x[i][index[i][j]] for dim 1 by a reduction; without one, replaces it. The other dims are
+/// equal; positions out of range are ignored.
+Value scatter_along(Value x, Value index, Value source, int dim, std::optional<Reduction> reduction);
+
+/// The dims of an array with one index for each element: all dims but `dim` are batch dims.
+Dims other_dims(const Type& type, int dim);
+/// The first sizes[d] elements of each dim but `dim`.
+Value first_elements(Value x, const Dims& sizes, int dim);
+/// Error unless the index has integers and the dims of x, and is not larger than x in the dims other than `dim`.
+void check_index(const Type& x, const Type& index, int dim);
 
 }  // namespace tessera

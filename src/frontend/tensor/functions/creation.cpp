@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "tensor/number_types.h"
+#include "tessera/frontend/tensor/bounded.h"
+#include "tessera/frontend/tensor/shaping.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tracing/recorded.h"
@@ -72,19 +74,36 @@ Tensor detail::arange(double start, double end, double step, DType dtype, const 
   });
 }
 
+namespace {
+
+// `steps` numbers from `start` to `end`, as f64.
+Value evenly_spaced(Builder& builder, double start, double end, std::int64_t steps) {
+  require(steps >= 0, "needs a number of steps, got {}", steps);
+  const Value i = ops::convert(positions_of(builder, steps), DType::kF64);
+  if (steps == 1) return constant_like(i, start);
+  // Counts from the nearer end, so that both ends are exact.
+  const double step = (end - start) / static_cast<double>(steps - 1);
+  const Value rest = ops::subtract(constant_like(i, static_cast<double>(steps - 1)), i);
+  const Value is_first_half = ops::compare(i, rest, CompareDirection::kLt);
+  const Value up = ops::add(ops::multiply(i, constant_like(i, step)), constant_like(i, start));
+  const Value down = ops::subtract(constant_like(i, end), ops::multiply(rest, constant_like(i, step)));
+  return ops::select(is_first_half, up, down);
+}
+
+}  // namespace
+
 Tensor linspace(double start, double end, std::int64_t steps, DType dtype, std::source_location where) {
   return created("linspace", where, [&](Builder& builder) {
-    require(steps >= 0, "needs a number of steps, got {}", steps);
     require(is_float(dtype), "needs a float type, got {}", dtype_name(dtype));
-    const Value i = ops::convert(positions_of(builder, steps), DType::kF64);
-    if (steps == 1) return narrowed(constant_like(i, start), dtype);
-    // Counts from the nearer end, so that both ends are exact.
-    const double step = (end - start) / static_cast<double>(steps - 1);
-    const Value rest = ops::subtract(constant_like(i, static_cast<double>(steps - 1)), i);
-    const Value is_first_half = ops::compare(i, rest, CompareDirection::kLt);
-    const Value up = ops::add(ops::multiply(i, constant_like(i, step)), constant_like(i, start));
-    const Value down = ops::subtract(constant_like(i, end), ops::multiply(rest, constant_like(i, step)));
-    return narrowed(ops::select(is_first_half, up, down), dtype);
+    return narrowed(evenly_spaced(builder, start, end, steps), dtype);
+  });
+}
+
+Tensor logspace(double start, double end, std::int64_t steps, double base, DType dtype, std::source_location where) {
+  return created("logspace", where, [&](Builder& builder) {
+    require(is_float(dtype), "needs a float type, got {}", dtype_name(dtype));
+    const Value exponents = evenly_spaced(builder, start, end, steps);
+    return narrowed(ops::power(constant_like(exponents, base), exponents), dtype);
   });
 }
 
@@ -96,6 +115,34 @@ Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, DType dtype, 
     return narrowed(ops::compare(ops::iota(builder, indices, 0), ops::iota(builder, indices, 1), CompareDirection::kEq),
                     dtype);
   });
+}
+
+namespace {
+
+// The positions of a triangle of [rows, columns], which has count(row) elements in a row.
+template <class Count>
+Tensor triangle_indices(std::string_view name, std::int64_t rows, std::int64_t columns, std::int64_t offset,
+                        Tensor (*triangle)(Operand, std::int64_t), Count&& count, const std::source_location& where) {
+  const std::int64_t total = in_context(name, {}, where, [&] {
+    require(rows >= 0 && columns >= 0, "needs numbers of rows and columns, got {} and {}", rows, columns);
+    std::int64_t sum = 0;
+    for (std::int64_t row = 0; row < rows; ++row) sum += std::clamp<std::int64_t>(count(row), 0, columns);
+    return sum;
+  });
+  if (total == 0) return zeros({2, 0}, kS32, where);
+  const Tensor kept = triangle({ones({rows, columns}, kBool, where), where}, offset);
+  return nonzero({kept, where}, {.size = total}).t(where);
+}
+
+}  // namespace
+
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset, std::source_location where) {
+  const auto count = [&](std::int64_t row) { return row + offset + 1; };
+  return triangle_indices("tril_indices", rows, columns, offset, tril, count, where);
+}
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset, std::source_location where) {
+  const auto count = [&](std::int64_t row) { return columns - row - offset; };
+  return triangle_indices("triu_indices", rows, columns, offset, triu, count, where);
 }
 
 }  // namespace tessera

@@ -151,15 +151,6 @@ LabelSizes checked_sizes(const std::vector<Labels>& operands, const std::vector<
   return sizes;
 }
 
-// The elements whose positions along dims a < b are equal; b is removed.
-Value diagonal_of(Value x, int a, int b) {
-  const Type indices = x.type().with_dtype(DType::kS32);
-  const Value same =
-      ops::compare(ops::iota(*x.builder, indices, a), ops::iota(*x.builder, indices, b), CompareDirection::kEq);
-  const DType dtype = x.type().dtype();
-  return narrowed(ops::reduce(widened(ops::select(same, x, constant_like(x, 0))), Reduction::kSum, {b}), dtype);
-}
-
 // Removes dims of size 1 that broadcast, and takes the diagonal of labels that occur twice.
 Labelled distinct(Value x, const Labels& labels, const LabelSizes& sizes) {
   Labelled out{x, {}};

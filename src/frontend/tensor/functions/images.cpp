@@ -158,10 +158,12 @@ ChannelStatistics channel_statistics(Operand x) {
     check_channels(v);
     const Value wide = widened(v);
     mean = average(wide);
-    // The derivative of the variance with respect to the mean is 0, because the centered values sum to 0.
+    // For every number c, the variance is mean((x - c)²) - (mean(x) - c)². If c is the mean without its gradient, the
+    // second term is 0 and so is its first derivative: the backward pass needs no sum over the centered values.
     const Value fixed = stop_gradient(mean);
     const Value centered = ops::subtract(wide, spread(fixed, wide.type()));
-    return average(ops::multiply(centered, centered));
+    const Value rest = ops::subtract(mean, fixed);
+    return ops::subtract(average(ops::multiply(centered, centered)), ops::multiply(rest, rest));
   });
   out.mean = trace().wrap(mean);
   return out;

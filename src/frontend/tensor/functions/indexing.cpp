@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tensor/functions/along_dim.h"
+#include "tensor/functions/positions.h"
 #include "tensor/number_types.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/pointwise.h"
@@ -19,7 +20,13 @@
 namespace tessera {
 namespace {
 
-// The dims of an array with one index for each element: all dims but `dim` are batch dims.
+void check_index_type(const Type& x, const Type& index) {
+  require(is_integer(index.dtype()), "the index must be integers, got {}", index);
+  require(index.ndim() == x.ndim(), "the index needs the {} dims of {}, got {}", x.ndim(), x, index);
+}
+
+}  // namespace
+
 Dims other_dims(const Type& type, int dim) {
   Dims out;
   for (int d = 0; d < type.ndim(); ++d)
@@ -27,22 +34,12 @@ Dims other_dims(const Type& type, int dim) {
   return out;
 }
 
-// [..] -> [.., 1], as s32 or s64.
-Value index_vectors(Value index) {
-  const DType dtype = index.type().dtype();
-  if (dtype != DType::kS32 && dtype != DType::kS64)
-    index = ops::convert(index, dtype_size(dtype) < 4 ? DType::kS32 : DType::kS64);
-  Dims dims = index.type().dims();
-  dims.push_back(1);
-  return ops::reshape(index, std::move(dims));
+void check_index(const Type& x, const Type& index, int dim) {
+  check_index_type(x, index);
+  for (int d = 0; d < x.ndim(); ++d)
+    require(d == dim || index.dim(d) <= x.dim(d), "dim {} of the index {} is larger than that of {}", d, index, x);
 }
 
-void check_index(const Type& x, const Type& index) {
-  require(is_integer(index.dtype()), "the index must be integers, got {}", index);
-  require(index.ndim() == x.ndim(), "the index needs the {} dims of {}, got {}", x.ndim(), x, index);
-}
-
-// The first sizes[d] elements of each dim but `dim`.
 Value first_elements(Value x, const Dims& sizes, int dim) {
   std::vector<SliceRange> ranges;
   for (int d = 0; d < x.type().ndim(); ++d)
@@ -52,62 +49,8 @@ Value first_elements(Value x, const Dims& sizes, int dim) {
   return kept == x.type().dims() ? x : ops::slice(x, std::move(ranges));
 }
 
-// Adds elements of `value` at the end of each dim but `dim`, up to sizes[d].
-Value padded_to(Value x, const Dims& sizes, int dim, double value) {
-  std::vector<PaddingDim> padding(x.type().dims().size());
-  bool is_padded = false;
-  for (int d = 0; d < x.type().ndim(); ++d) {
-    if (d == dim || at(sizes, d) <= x.type().dim(d)) continue;
-    at(padding, d).high = at(sizes, d) - x.type().dim(d);
-    is_padded = true;
-  }
-  return is_padded ? ops::pad(x, ops::scalar(*x.builder, x.type().dtype(), value), std::move(padding)) : x;
-}
-
-// Combines sources with x at the indices along `dim`; their other dims are equal.
-Value scatter_along(Value x, Value index, Value source, int dim, Reduction reduction) {
-  ScatterAttributes attributes;
-  attributes.inserted_window_dims = {dim};
-  attributes.scatter_dims_to_operand_dims = {dim};
-  attributes.input_batching_dims = other_dims(x.type(), dim);
-  attributes.scatter_indices_batching_dims = attributes.input_batching_dims;
-  attributes.index_vector_dim = x.type().ndim();
-  return ops::scatter({x}, index_vectors(index), {source}, std::move(attributes),
-                      ops::reduction_computation(x.builder->program(), reduction, x.type().dtype()));
-}
-
-// The operands of a scatter with equal sizes in all dims but `dim`. Positions that are added are out of range.
-struct Sources {
-  Value index;
-  Value source;
-};
-Sources sources_of(Value x, Value index, const Operand& given, int dim) {
-  check_index(x.type(), index.type());
-  if (given.is_number()) check_number(given.number(), x.type());
-  Value source = given.is_number() ? trace().full(index.type().with_dtype(x.type().dtype()), given.number())
-                                   : operand_value(given);
-  require(source.type().dtype() == x.type().dtype(), "the source is {}, but the tensor is {}; convert one with .to()",
-          source.type(), x.type());
-  require(source.type().ndim() == x.type().ndim(), "the source needs the {} dims of {}, got {}", x.type().ndim(),
-          x.type(), source.type());
-  for (int d = 0; d < x.type().ndim(); ++d) {
-    require(index.type().dim(d) <= source.type().dim(d), "dim {} of the index {} is larger than that of the source {}",
-            d, index.type(), source.type());
-    require(d == dim || index.type().dim(d) <= x.type().dim(d), "dim {} of the index {} is larger than that of {}", d,
-            index.type(), x.type());
-  }
-  source = first_elements(source, index.type().dims(), -1);
-  if (!is_signed_int(index.type().dtype())) index = ops::convert(index, DType::kS64);
-  return {padded_to(index, x.type().dims(), dim, -1), padded_to(source, x.type().dims(), dim, 0)};
-}
-
-}  // namespace
-
 Value gather_along(Value x, Value index, int dim) {
-  check_index(x.type(), index.type());
-  for (int d = 0; d < x.type().ndim(); ++d)
-    require(d == dim || index.type().dim(d) <= x.type().dim(d), "dim {} of the index {} is larger than that of {}", d,
-            index.type(), x.type());
+  check_index(x.type(), index.type(), dim);
   x = first_elements(x, index.type().dims(), dim);
   GatherAttributes attributes;
   attributes.collapsed_slice_dims = {dim};
@@ -119,10 +62,6 @@ Value gather_along(Value x, Value index, int dim) {
   return ops::gather(x, index_vectors(index), std::move(attributes));
 }
 
-Value scatter_add_along(Value x, Value index, Value source, int dim) {
-  return scatter_along(x, index, source, dim, Reduction::kSum);
-}
-
 Tensor gather(Operand x, int dim, Operand index) {
   return recorded("gather", x, index, [&](Value v, Value i) { return gather_along(v, i, checked_dim(v.type(), dim)); });
 }
@@ -130,7 +69,7 @@ Tensor gather(Operand x, int dim, Operand index) {
 Tensor take_along_dim(Operand x, Operand index, int dim) {
   return recorded("take_along_dim", x, index, [&](Value v, Value i) {
     const int d = checked_dim(v.type(), dim);
-    check_index(v.type(), i.type());
+    check_index_type(v.type(), i.type());
     Dims sizes = v.type().dims();
     at(sizes, d) = i.type().dim(d);
     return gather_along(v, broadcast_value(i, sizes), d);
@@ -140,39 +79,41 @@ Tensor take_along_dim(Operand x, Operand index, int dim) {
 Tensor index_select(Operand x, int dim, Operand index) {
   return recorded("index_select", x, index, [&](Value v, Value i) {
     const int d = checked_dim(v.type(), dim);
-    require(is_integer(i.type().dtype()) && i.type().ndim() == 1, "the index must be a vector of integers, got {}",
-            i.type());
-    GatherAttributes attributes;
-    attributes.offset_dims = other_dims(v.type(), d);
-    attributes.collapsed_slice_dims = {d};
-    attributes.start_index_map = {d};
-    attributes.index_vector_dim = 1;
-    attributes.slice_sizes = v.type().dims();
-    at(attributes.slice_sizes, d) = 1;
-    return ops::gather(v, index_vectors(i), std::move(attributes));
+    return gather_at(v, positions_along(d, i));
   });
 }
 
-// The last source of each element is found first: a scatter of the positions that keeps the largest. The value is then
-// read from there, so the gradient is that of a gather.
-Tensor scatter(Operand x, int dim, Operand index, Operand source) {
-  return recorded("scatter", x, index, [&](Value v, Value i) {
-    const int d = checked_dim(v.type(), dim);
-    const Sources sources = sources_of(v, i, source, d);
-    const Value positions = ops::iota(*v.builder, sources.index.type().with_dtype(DType::kS32), d);
-    const Value none = trace().full(v.type().with_dtype(DType::kS32), -1);
-    const Value last = scatter_along(none, sources.index, positions, d, Reduction::kMax);
-    const Value is_written = ops::compare(last, none, CompareDirection::kGt);
-    if (sources.index.type().dim(d) == 0) return v;
-    return ops::select(is_written, gather_along(sources.source, last, d), v);
+Tensor take(Operand x, Operand index) {
+  return recorded("take", x, index, [&](Value v, Value i) {
+    if (v.type().ndim() == 0) v = ops::reshape(v, {1});
+    return gather_at(v, positions_in_order(v.type(), i));
   });
 }
 
-Tensor scatter_add(Operand x, int dim, Operand index, Operand source) {
-  return recorded("scatter_add", x, index, [&](Value v, Value i) {
+Tensor select(Operand x, int dim, std::int64_t index) { return x.tensor().select(dim, index, x.where()); }
+
+Tensor narrow(Operand x, int dim, std::int64_t start, std::int64_t length) {
+  return recorded("narrow", x, [&](Value v) {
     const int d = checked_dim(v.type(), dim);
-    const Sources sources = sources_of(v, i, source, d);
-    return scatter_along(v, sources.index, sources.source, d, Reduction::kSum);
+    const std::int64_t size = v.type().dim(d);
+    const std::int64_t from = start < 0 ? start + size : start;
+    require(from >= 0 && from <= size && length >= 0 && length <= size - from,
+            "{} elements from {} on are not all in dim {} of {}", length, start, d, v.type());
+    return ops::slice_dim(v, d, from, from + length);
+  });
+}
+
+Tensor narrow(Operand x, int dim, const Tensor& start, std::int64_t length) {
+  return recorded("narrow", x, {start, x.where()}, [&](Value v, Value first) {
+    const int d = checked_dim(v.type(), dim);
+    require(first.type().ndim() == 0 && is_integer(first.type().dtype()),
+            "the start must be a scalar of an integer type, got {}", first.type());
+    require(length >= 0 && length <= v.type().dim(d), "dim {} of {} does not have {} elements", d, v.type(), length);
+    std::vector<Value> starts(v.type().dims().size(), constant_like(first, 0));
+    at(starts, d) = first;
+    Dims sizes = v.type().dims();
+    at(sizes, d) = length;
+    return ops::dynamic_slice(v, starts, std::move(sizes));
   });
 }
 

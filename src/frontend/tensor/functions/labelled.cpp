@@ -117,4 +117,12 @@ Labelled contract(Labelled x, Labelled y, const Labels& kept) {
   return {out, labels};
 }
 
+Value diagonal_of(Value x, int a, int b) {
+  const Type indices = x.type().with_dtype(DType::kS32);
+  const Value same =
+      ops::compare(ops::iota(*x.builder, indices, a), ops::iota(*x.builder, indices, b), CompareDirection::kEq);
+  // One element of each line is kept, so that the sum does not round.
+  return ops::reduce(ops::select(same, x, constant_like(x, 0)), Reduction::kSum, {b});
+}
+
 }  // namespace tessera

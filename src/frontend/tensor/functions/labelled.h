@@ -23,5 +23,7 @@ Labelled sum_others(Labelled x, const Labels& kept);
 Labelled contract(Labelled x, Labelled y, const Labels& kept);
 /// The dims in this order. `labels` are those of x, and may have others, for which the result has dims of size 1.
 Value in_order(const Labelled& x, const Labels& labels);
+/// The elements whose positions along dims a and b are equal; b is removed.
+Value diagonal_of(Value x, int a, int b);
 
 }  // namespace tessera

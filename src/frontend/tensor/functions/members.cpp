@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/tensor/members.h"
 
+#include "tessera/frontend/tensor/bounded.h"
 #include "tessera/frontend/tensor/indexing.h"
-#include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tensor/products.h"
 #include "tessera/frontend/tensor/reductions.h"
 #include "tessera/frontend/tensor/shaping.h"
+#include "tessera/frontend/tensor/sorting.h"
+#include "tessera/frontend/tensor/writes.h"
 
 namespace tessera {
 
@@ -13,43 +15,33 @@ Operand TensorMembers::self(const std::source_location& where) const {
   return {static_cast<const Tensor&>(*this), where};
 }
 
-// ---- elementwise --------------------------------------------------------------------------------------------------------
-
-Tensor TensorMembers::abs(std::source_location where) const { return tessera::abs(self(where)); }
-Tensor TensorMembers::ceil(std::source_location where) const { return tessera::ceil(self(where)); }
-Tensor TensorMembers::cos(std::source_location where) const { return tessera::cos(self(where)); }
-Tensor TensorMembers::erf(std::source_location where) const { return tessera::erf(self(where)); }
-Tensor TensorMembers::exp(std::source_location where) const { return tessera::exp(self(where)); }
-Tensor TensorMembers::expm1(std::source_location where) const { return tessera::expm1(self(where)); }
-Tensor TensorMembers::floor(std::source_location where) const { return tessera::floor(self(where)); }
-Tensor TensorMembers::isfinite(std::source_location where) const { return tessera::isfinite(self(where)); }
-Tensor TensorMembers::isnan(std::source_location where) const { return tessera::isnan(self(where)); }
-Tensor TensorMembers::log(std::source_location where) const { return tessera::log(self(where)); }
-Tensor TensorMembers::log1p(std::source_location where) const { return tessera::log1p(self(where)); }
-Tensor TensorMembers::reciprocal(std::source_location where) const { return tessera::reciprocal(self(where)); }
-Tensor TensorMembers::relu(std::source_location where) const { return tessera::relu(self(where)); }
-Tensor TensorMembers::round(std::source_location where) const { return tessera::round(self(where)); }
-Tensor TensorMembers::rsqrt(std::source_location where) const { return tessera::rsqrt(self(where)); }
-Tensor TensorMembers::sigmoid(std::source_location where) const { return tessera::sigmoid(self(where)); }
-Tensor TensorMembers::sign(std::source_location where) const { return tessera::sign(self(where)); }
-Tensor TensorMembers::sin(std::source_location where) const { return tessera::sin(self(where)); }
-Tensor TensorMembers::sqrt(std::source_location where) const { return tessera::sqrt(self(where)); }
-Tensor TensorMembers::square(std::source_location where) const { return tessera::square(self(where)); }
-Tensor TensorMembers::tanh(std::source_location where) const { return tessera::tanh(self(where)); }
-Tensor TensorMembers::pow(const Operand& exponent) const { return tessera::pow(self(exponent.where()), exponent); }
-Tensor TensorMembers::clamp(ClampOptions bounds, std::source_location where) const {
-  return tessera::clamp(self(where), bounds);
-}
-Tensor TensorMembers::masked_fill(const Operand& mask, double value) const {
-  return tessera::masked_fill(self(mask.where()), mask, value);
-}
-
 // ---- products and softmax -----------------------------------------------------------------------------------------------
 
+Tensor TensorMembers::addmm(const Tensor& x, const Tensor& y, AddProductOptions options,
+                            std::source_location where) const {
+  return tessera::addmm(self(where), {x, where}, {y, where}, options);
+}
+Tensor TensorMembers::addmm(const Tensor& x, const Tensor& y, std::source_location where) const {
+  return tessera::addmm(self(where), {x, where}, {y, where});
+}
+Tensor TensorMembers::baddbmm(const Tensor& x, const Tensor& y, AddProductOptions options,
+                              std::source_location where) const {
+  return tessera::baddbmm(self(where), {x, where}, {y, where}, options);
+}
+Tensor TensorMembers::baddbmm(const Tensor& x, const Tensor& y, std::source_location where) const {
+  return tessera::baddbmm(self(where), {x, where}, {y, where});
+}
+Tensor TensorMembers::bmm(const Tensor& y, std::source_location where) const {
+  return tessera::bmm(self(where), {y, where});
+}
+Tensor TensorMembers::outer(const Tensor& y, std::source_location where) const {
+  return tessera::outer(self(where), {y, where});
+}
 Tensor TensorMembers::matmul(const Tensor& rhs, std::source_location where) const {
   return tessera::matmul(self(where), {rhs, where});
 }
 Tensor TensorMembers::softmax(int dim, std::source_location where) const { return tessera::softmax(self(where), dim); }
+Tensor TensorMembers::softmin(int dim, std::source_location where) const { return tessera::softmin(self(where), dim); }
 Tensor TensorMembers::log_softmax(int dim, std::source_location where) const {
   return tessera::log_softmax(self(where), dim);
 }
@@ -62,8 +54,30 @@ Tensor TensorMembers::logsumexp(int dim, std::source_location where) const {
 Tensor TensorMembers::gather(int dim, const Tensor& index, std::source_location where) const {
   return tessera::gather(self(where), dim, {index, where});
 }
+Tensor TensorMembers::index_add(int dim, const Tensor& index, const Tensor& source, std::source_location where) const {
+  return tessera::index_add(self(where), dim, {index, where}, {source, where});
+}
+Tensor TensorMembers::index_copy(int dim, const Tensor& index, const Tensor& source, std::source_location where) const {
+  return tessera::index_copy(self(where), dim, {index, where}, {source, where});
+}
+Tensor TensorMembers::index_fill(int dim, const Tensor& index, const Operand& value) const {
+  return tessera::index_fill(self(value.where()), dim, {index, value.where()}, value);
+}
+Tensor TensorMembers::index_put(const std::vector<Index>& indices, const Operand& values,
+                                IndexPutOptions options) const {
+  return tessera::index_put(self(values.where()), indices, values, options);
+}
 Tensor TensorMembers::index_select(int dim, const Tensor& index, std::source_location where) const {
   return tessera::index_select(self(where), dim, {index, where});
+}
+Tensor TensorMembers::masked_scatter(const Tensor& mask, const Tensor& source, std::source_location where) const {
+  return tessera::masked_scatter(self(where), {mask, where}, {source, where});
+}
+Tensor TensorMembers::narrow(int dim, std::int64_t start, std::int64_t length, std::source_location where) const {
+  return tessera::narrow(self(where), dim, start, length);
+}
+Tensor TensorMembers::narrow(int dim, const Tensor& start, std::int64_t length, std::source_location where) const {
+  return tessera::narrow(self(where), dim, start, length);
 }
 Tensor TensorMembers::scatter(int dim, const Tensor& index, const Tensor& source, std::source_location where) const {
   return tessera::scatter(self(where), dim, {index, where}, {source, where});
@@ -72,11 +86,89 @@ Tensor TensorMembers::scatter_add(int dim, const Tensor& index, const Tensor& so
                                   std::source_location where) const {
   return tessera::scatter_add(self(where), dim, {index, where}, {source, where});
 }
+Tensor TensorMembers::scatter_reduce(int dim, const Tensor& index, const Tensor& source, ScatterReduction reduction,
+                                     ScatterReduceOptions options, std::source_location where) const {
+  return tessera::scatter_reduce(self(where), dim, {index, where}, {source, where}, reduction, options);
+}
+Tensor TensorMembers::take(const Tensor& index, std::source_location where) const {
+  return tessera::take(self(where), {index, where});
+}
+Tensor TensorMembers::take_along_dim(const Tensor& index, int dim, std::source_location where) const {
+  return tessera::take_along_dim(self(where), {index, where}, dim);
+}
+Tensor TensorMembers::bincount(BincountOptions options, std::source_location where) const {
+  return tessera::bincount(self(where), std::move(options));
+}
+Tensor TensorMembers::masked_select(const Tensor& mask, BoundedOptions options, std::source_location where) const {
+  return tessera::masked_select(self(where), {mask, where}, options);
+}
+Tensor TensorMembers::nonzero(BoundedOptions options, std::source_location where) const {
+  return tessera::nonzero(self(where), options);
+}
+Tensor TensorMembers::bincount(std::source_location where) const { return tessera::bincount(self(where)); }
+Tensor TensorMembers::masked_select(const Tensor& mask, std::source_location where) const {
+  return tessera::masked_select(self(where), {mask, where});
+}
+Tensor TensorMembers::nonzero(std::source_location where) const { return tessera::nonzero(self(where)); }
+Tensor TensorMembers::repeat_interleave(const Tensor& counts, std::source_location where) const {
+  return tessera::repeat_interleave(self(where), counts);
+}
+UniqueResult TensorMembers::unique(std::source_location where) const { return tessera::unique(self(where)); }
+UniqueResult TensorMembers::unique(BoundedOptions options, std::source_location where) const {
+  return tessera::unique(self(where), options);
+}
+Tensor TensorMembers::diag(std::int64_t offset, std::source_location where) const {
+  return tessera::diag(self(where), offset);
+}
+Tensor TensorMembers::diag_embed(std::int64_t offset, int dim1, int dim2, std::source_location where) const {
+  return tessera::diag_embed(self(where), offset, dim1, dim2);
+}
+Tensor TensorMembers::diagonal(std::int64_t offset, int dim1, int dim2, std::source_location where) const {
+  return tessera::diagonal(self(where), offset, dim1, dim2);
+}
+Tensor TensorMembers::trace(std::source_location where) const { return tessera::trace(self(where)); }
+Tensor TensorMembers::movedim(int source, int destination, std::source_location where) const {
+  return tessera::movedim(self(where), source, destination);
+}
+Tensor TensorMembers::movedim(const std::vector<int>& sources, const std::vector<int>& destinations,
+                              std::source_location where) const {
+  return tessera::movedim(self(where), sources, destinations);
+}
+Tensor TensorMembers::swapaxes(int first, int second, std::source_location where) const {
+  return tessera::swapaxes(self(where), first, second);
+}
+Tensor TensorMembers::pad(int dim, std::int64_t low, std::int64_t high, double value,
+                          std::source_location where) const {
+  return tessera::pad(self(where), dim, low, high, value);
+}
+Tensor TensorMembers::repeat(const std::vector<std::int64_t>& counts, std::source_location where) const {
+  return tessera::repeat(self(where), Dims(counts.begin(), counts.end()));
+}
+Tensor TensorMembers::tile(const std::vector<std::int64_t>& counts, std::source_location where) const {
+  return tessera::tile(self(where), Dims(counts.begin(), counts.end()));
+}
+Tensor TensorMembers::repeat_interleave(std::int64_t count, std::optional<int> dim, std::source_location where) const {
+  return tessera::repeat_interleave(self(where), count, dim);
+}
+Tensor TensorMembers::repeat_interleave(const Tensor& counts, RepeatOptions options, std::source_location where) const {
+  return tessera::repeat_interleave(self(where), counts, options);
+}
+Tensor TensorMembers::unfold(int dim, std::int64_t size, std::int64_t step, std::source_location where) const {
+  return tessera::unfold(self(where), dim, size, step);
+}
+std::vector<Tensor> TensorMembers::unbind(int dim, std::source_location where) const {
+  return tessera::unbind(self(where), dim);
+}
+Tensor TensorMembers::flip(int dim, std::source_location where) const { return tessera::flip(self(where), dim); }
 Tensor TensorMembers::flip(const std::vector<int>& dims, std::source_location where) const {
   return tessera::flip(self(where), dims);
 }
 Tensor TensorMembers::roll(std::int64_t shift, int dim, std::source_location where) const {
   return tessera::roll(self(where), shift, dim);
+}
+Tensor TensorMembers::roll(const std::vector<std::int64_t>& shifts, const std::vector<int>& dims,
+                           std::source_location where) const {
+  return tessera::roll(self(where), shifts, dims);
 }
 Tensor TensorMembers::tril(std::int64_t diagonal, std::source_location where) const {
   return tessera::tril(self(where), diagonal);
@@ -86,6 +178,10 @@ Tensor TensorMembers::triu(std::int64_t diagonal, std::source_location where) co
 }
 std::vector<Tensor> TensorMembers::split(std::int64_t size, int dim, std::source_location where) const {
   return tessera::split(self(where), size, dim);
+}
+std::vector<Tensor> TensorMembers::split(const std::vector<std::int64_t>& sizes, int dim,
+                                         std::source_location where) const {
+  return tessera::split(self(where), sizes, dim);
 }
 std::vector<Tensor> TensorMembers::chunk(std::int64_t count, int dim, std::source_location where) const {
   return tessera::chunk(self(where), count, dim);
@@ -114,6 +210,21 @@ Tensor TensorMembers::any(ReduceOptions options, std::source_location where) con
 Tensor TensorMembers::all(ReduceOptions options, std::source_location where) const {
   return tessera::all(self(where), std::move(options));
 }
+Tensor TensorMembers::amax(ReduceOptions options, std::source_location where) const {
+  return tessera::amax(self(where), std::move(options));
+}
+Tensor TensorMembers::amin(ReduceOptions options, std::source_location where) const {
+  return tessera::amin(self(where), std::move(options));
+}
+Tensor TensorMembers::count_nonzero(ReduceOptions options, std::source_location where) const {
+  return tessera::count_nonzero(self(where), std::move(options));
+}
+Tensor TensorMembers::nansum(ReduceOptions options, std::source_location where) const {
+  return tessera::nansum(self(where), std::move(options));
+}
+Tensor TensorMembers::nanmean(ReduceOptions options, std::source_location where) const {
+  return tessera::nanmean(self(where), std::move(options));
+}
 Tensor TensorMembers::var(VarOptions options, std::source_location where) const {
   return tessera::var(self(where), std::move(options));
 }
@@ -125,9 +236,53 @@ Tensor TensorMembers::std(int dim, std::source_location where) const { return te
 Tensor TensorMembers::norm(NormOptions options, std::source_location where) const {
   return tessera::norm(self(where), std::move(options));
 }
+Tensor TensorMembers::cov(double correction, std::source_location where) const {
+  return tessera::cov(self(where), correction);
+}
+Tensor TensorMembers::argmax(ArgOptions options, std::source_location where) const {
+  return tessera::argmax(self(where), options);
+}
+Tensor TensorMembers::argmin(ArgOptions options, std::source_location where) const {
+  return tessera::argmin(self(where), options);
+}
 Tensor TensorMembers::argmax(int dim, std::source_location where) const { return tessera::argmax(self(where), dim); }
 Tensor TensorMembers::argmin(int dim, std::source_location where) const { return tessera::argmin(self(where), dim); }
 Tensor TensorMembers::cumsum(int dim, std::source_location where) const { return tessera::cumsum(self(where), dim); }
 Tensor TensorMembers::cumprod(int dim, std::source_location where) const { return tessera::cumprod(self(where), dim); }
+Tensor TensorMembers::logcumsumexp(int dim, std::source_location where) const {
+  return tessera::logcumsumexp(self(where), dim);
+}
+
+// ---- order --------------------------------------------------------------------------------------------------------------
+
+SortResult TensorMembers::sort(SortOptions options, std::source_location where) const {
+  return tessera::sort(self(where), options);
+}
+Tensor TensorMembers::argsort(SortOptions options, std::source_location where) const {
+  return tessera::argsort(self(where), options);
+}
+SortResult TensorMembers::topk(std::int64_t k, TopKOptions options, std::source_location where) const {
+  return tessera::topk(self(where), k, options);
+}
+SortResult TensorMembers::cummax(int dim, std::source_location where) const {
+  return tessera::cummax(self(where), dim);
+}
+SortResult TensorMembers::cummin(int dim, std::source_location where) const {
+  return tessera::cummin(self(where), dim);
+}
+Tensor TensorMembers::median(std::source_location where) const { return tessera::median(self(where)); }
+SortResult TensorMembers::median(int dim, std::source_location where) const {
+  return tessera::median(self(where), dim);
+}
+SortResult TensorMembers::median(MedianOptions options, std::source_location where) const {
+  return tessera::median(self(where), options);
+}
+Tensor TensorMembers::quantile(double q, QuantileOptions options, std::source_location where) const {
+  return tessera::quantile(self(where), q, options);
+}
+Tensor TensorMembers::quantile(const std::vector<double>& q, QuantileOptions options,
+                               std::source_location where) const {
+  return tessera::quantile(self(where), q, options);
+}
 
 }  // namespace tessera

@@ -2,8 +2,10 @@
 #include "tessera/frontend/tensor/products.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "tensor/functions/labelled.h"
+#include "tensor/number_types.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tracing/recorded.h"
@@ -19,7 +21,7 @@ Tensor dot(Operand lhs, Operand rhs, const DotDims& dims) {
 namespace {
 
 // [.., m, k] x [.., k, n] with equal batch dims.
-Value matmul_of_equal_batches(Value x, Value y) {
+Value matmul_of_equal_batches(Value x, Value y, std::optional<DType> result = {}) {
   const int batch = y.type().ndim() - 2;
   DotAttributes dims;
   for (int d = 0; d < batch; ++d) {
@@ -28,7 +30,7 @@ Value matmul_of_equal_batches(Value x, Value y) {
   }
   dims.lhs_contracting_dims = {x.type().ndim() - 1};
   dims.rhs_contracting_dims = {batch};
-  return ops::dot(x, y, std::move(dims));
+  return ops::dot(x, y, std::move(dims), result);
 }
 
 // Batch dim i from the end has the label i; a dim of size 1 that broadcasts is removed.
@@ -85,6 +87,67 @@ Tensor matmul(Operand lhs, Operand rhs) {
             dtype_name(x.type().dtype()), dtype_name(y.type().dtype()));
     return matmul_that_broadcasts(x, y);
   });
+}
+
+// ---- with PyTorch's names -----------------------------------------------------------------------------------------------
+
+Tensor outer(Operand x, Operand y) {
+  return recorded("outer", x, y, [](Value v, Value w) {
+    require(v.type().ndim() == 1 && w.type().ndim() == 1, "needs two vectors, got {} and {}", v.type(), w.type());
+    std::vector<Value> vectors{v, w};
+    widen_in_autocast(vectors);
+    const Dims dims{v.type().dim(0), w.type().dim(0)};
+    return ops::multiply(ops::broadcast(vectors[0], dims, {0}), ops::broadcast(vectors[1], dims, {1}));
+  });
+}
+
+namespace {
+
+Value batched_product(Value x, Value y, std::optional<DType> result) {
+  const bool fits = x.type().ndim() == 3 && y.type().ndim() == 3 && x.type().dim(0) == y.type().dim(0) &&
+                    x.type().dim(2) == y.type().dim(1);
+  require(fits, "needs [b, m, k] and [b, k, n], got {} and {}", x.type(), y.type());
+  return matmul_of_equal_batches(x, y, result);
+}
+
+Value plain_product(Value x, Value y, std::optional<DType> result) {
+  const bool fits = x.type().ndim() == 2 && y.type().ndim() == 2 && x.type().dim(1) == y.type().dim(0);
+  require(fits, "needs [m, k] and [k, n], got {} and {}", x.type(), y.type());
+  return ops::dot(x, y, {{}, {1}, {}, {0}}, result);
+}
+
+Value scaled_by(Value value, double factor) {
+  check_number(factor, value.type());
+  return factor == 1 ? value : ops::multiply(value, constant_like(value, factor));
+}
+
+// beta * added + alpha * product(x, y), rounded once to the type of the operands.
+Tensor added_to_product(std::string_view name, const Operand& added, const Operand& x, const Operand& y,
+                        const AddProductOptions& options, Value (*product)(Value, Value, std::optional<DType>)) {
+  return recorded(name, x, y, [&](Value v, Value w) {
+    const DType dtype = v.type().dtype();
+    require(w.type().dtype() == dtype, "operands have element types {} and {}; convert one with .to()",
+            dtype_name(dtype), dtype_name(w.type().dtype()));
+    const bool is_16_bit = dtype == DType::kBF16 || dtype == DType::kF16;
+    const Value out = scaled_by(product(v, w, is_16_bit ? std::optional(DType::kF32) : std::nullopt), options.alpha);
+    if (options.beta == 0) return narrowed(out, dtype);
+    const Value a = autocast_value(name, added);
+    require(a.type().dtype() == dtype, "the added tensor is {}, but the product is {}; convert one with .to()",
+            a.type(), out.type().with_dtype(dtype));
+    return narrowed(ops::add(scaled_by(widened(broadcast_value(a, out.type().dims())), options.beta), out), dtype);
+  });
+}
+
+}  // namespace
+
+Tensor bmm(Operand x, Operand y) {
+  return recorded("bmm", x, y, [](Value v, Value w) { return batched_product(v, w, {}); });
+}
+Tensor addmm(Operand added, Operand x, Operand y, AddProductOptions options) {
+  return added_to_product("addmm", added, x, y, options, plain_product);
+}
+Tensor baddbmm(Operand added, Operand x, Operand y, AddProductOptions options) {
+  return added_to_product("baddbmm", added, x, y, options, batched_product);
 }
 
 }  // namespace tessera

@@ -168,7 +168,8 @@ Tensor randint(const Key& key, std::int64_t low, std::int64_t high, const Shape&
   return drawn("randint", key, where, [&](Value k) {
     require(is_integer(dtype), "needs an integer element type, got {}", dtype_name(dtype));
     const auto range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-    require(low < high && range <= std::uint64_t{1} << 32, "[{}, {}) must have 1 to 2^32 numbers", low, high);
+    require(low < high && range <= std::uint64_t{1} << 32, "the interval [{}, {}) must contain 1 to 2^32 numbers", low,
+            high);
     if (dtype != DType::kS64) {  // which has all of them
       const Type type = Type::array(dtype, shape);
       for (const std::int64_t end : {low, high - 1})
@@ -219,7 +220,8 @@ Tensor multinomial(const Key& key, Operand weights, std::int64_t count, Multinom
             count);
     const std::int64_t classes = v.type().dims().back();
     require(replaces || count <= classes,
-            "{} positions of {} cannot all differ; set {{.replacement = true}} if they may be equal", count, classes);
+            "cannot draw {} different positions out of {}; set {{.replacement = true}} if they may be equal", count,
+            classes);
     Value logarithms = ops::log(widened(v));
     if (replaces) {  // [.., count, classes]
       Dims dims = v.type().dims();

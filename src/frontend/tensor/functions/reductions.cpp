@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
-#include "tensor/functions/along_dim.h"
+#include "tensor/mathematics.h"
 #include "tensor/softmax_parts.h"
+#include "tensor/wide_elementwise.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
-#include "tessera/ops/windows.h"
 #include "tracing/recorded.h"
 
 namespace tessera {
@@ -68,16 +69,20 @@ void require_floats(const Type& type, std::string_view what) {
   require(is_float(type.dtype()), "{} of {} would be truncated to an integer; convert it with .to() first", what, type);
 }
 
+// True elements count as 1.
+Value as_numbers(Value v) { return v.type().dtype() == DType::kPred ? ops::convert(v, DType::kS32) : v; }
+
 }  // namespace
 
 Tensor sum(Operand x, ReduceOptions options) {
   return recorded("sum", x, [&](Value v) {
-    const Value numbers = v.type().dtype() == DType::kPred ? ops::convert(v, DType::kS32) : v;
-    return reduce_value(numbers, Reduction::kSum, reduced_dims(v.type(), options.dims), options.keep_dims);
+    return reduce_value(as_numbers(v), Reduction::kSum, reduced_dims(v.type(), options.dims), options.keep_dims);
   });
 }
 Tensor max(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMax, options); }
 Tensor min(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMin, options); }
+Tensor amax(Operand x, ReduceOptions options) { return max(std::move(x), std::move(options)); }
+Tensor amin(Operand x, ReduceOptions options) { return min(std::move(x), std::move(options)); }
 Tensor prod(Operand x, ReduceOptions options) { return reduction(x, Reduction::kProduct, options); }
 Tensor any(Operand x, ReduceOptions options) { return logical_reduction("any", x, Reduction::kOr, options); }
 Tensor all(Operand x, ReduceOptions options) { return logical_reduction("all", x, Reduction::kAnd, options); }
@@ -88,6 +93,39 @@ Tensor mean(Operand x, ReduceOptions options) {
     const Value total = reduce_value(widened(v), Reduction::kSum, dims, options.keep_dims);
     // Divides before the conversion: the sum may be beyond the numbers of f16.
     return narrowed(ops::divide(total, constant_like(total, count_along(v.type(), dims))), v.type().dtype());
+  });
+}
+
+Tensor count_nonzero(Operand x, ReduceOptions options) {
+  return recorded("count_nonzero", x, [&](Value v) {
+    const Value counted = ops::compare(v, constant_like(v, 0), CompareDirection::kNe);
+    return reduce_value(ops::convert(counted, DType::kS32), Reduction::kSum, reduced_dims(v.type(), options.dims),
+                        options.keep_dims);
+  });
+}
+
+namespace {
+
+Value is_not_nan(Value v) { return ops::compare(v, v, CompareDirection::kEq); }
+
+Value sum_without_nan(Value v, const ReduceOptions& options) {
+  const Value kept = is_float(v.type().dtype()) ? ops::select(is_not_nan(v), v, constant_like(v, 0)) : as_numbers(v);
+  return reduce_value(kept, Reduction::kSum, reduced_dims(v.type(), options.dims), options.keep_dims);
+}
+
+}  // namespace
+
+Tensor nansum(Operand x, ReduceOptions options) {
+  return recorded("nansum", x, [&](Value v) { return sum_without_nan(v, options); });
+}
+Tensor nanmean(Operand x, ReduceOptions options) {
+  return recorded("nanmean", x, [&](Value v) {
+    require_floats(v.type(), "the mean");
+    const Value wide = widened(v);
+    const Value total = sum_without_nan(wide, options);
+    const Value count = reduce_value(ops::convert(is_not_nan(wide), wide.type().dtype()), Reduction::kSum,
+                                     reduced_dims(v.type(), options.dims), options.keep_dims);
+    return narrowed(ops::divide(total, count), v.type().dtype());
   });
 }
 
@@ -106,20 +144,19 @@ Value variance(Value wide, const VarOptions& options) {
   return ops::divide(squares, constant_like(squares, std::max(0.0, count - options.correction)));
 }
 
-// x^exponent for x >= 0. The gradient at 0 is 0.
-Value root(Value x, double exponent) {
-  const Value zero = constant_like(x, 0);
-  const Value is_zero = ops::compare(x, zero, CompareDirection::kEq);
-  const Value safe = ops::select(is_zero, constant_like(x, 1), x);
-  const Value power = exponent == 0.5 ? ops::sqrt(safe) : ops::power(safe, constant_like(x, exponent));
-  return ops::select(is_zero, zero, power);
+double checked_order(double p) {
+  require(p >= 0 || std::isinf(p), "the order p must not be negative, got {}", p);
+  return p;
 }
 
 Value norm_value(Value wide, double p, const Dims& dims, bool keep_dims) {
   const auto reduced = [&](Value v, Reduction reduction) { return reduce_value(v, reduction, dims, keep_dims); };
   if (p == 2) return root(reduced(ops::multiply(wide, wide), Reduction::kSum), 0.5);
   const Value magnitude = ops::abs(wide);
-  if (std::isinf(p)) return reduced(magnitude, p > 0 ? Reduction::kMax : Reduction::kMin);
+  if (std::isinf(p)) {
+    require_elements(wide.type(), dims);
+    return reduced(magnitude, p > 0 ? Reduction::kMax : Reduction::kMin);
+  }
   if (p == 1) return reduced(magnitude, Reduction::kSum);
   if (p == 0) {
     const Value counts = ops::compare(wide, constant_like(wide, 0), CompareDirection::kNe);
@@ -147,10 +184,64 @@ Tensor std(Operand x, VarOptions options) {
 Tensor norm(Operand x, NormOptions options) {
   return recorded("norm", x, [&](Value v) {
     require_floats(v.type(), "the norm");
-    require(options.p >= 0 || std::isinf(options.p), "the order p must not be negative, got {}", options.p);
     const Dims dims = reduced_dims(v.type(), options.dims);
-    if (std::isinf(options.p)) require_elements(v.type(), dims);
-    return narrowed(norm_value(widened(v), options.p, dims, options.keep_dims), v.type().dtype());
+    return narrowed(norm_value(widened(v), checked_order(options.p), dims, options.keep_dims), v.type().dtype());
+  });
+}
+
+// ---- distances, covariance ----------------------------------------------------------------------------------------------
+
+Tensor normalize(Operand x, NormalizeOptions options) {
+  return recorded("normalize", x, [&](Value v) {
+    require_floats(v.type(), "the norm");
+    const Value wide = widened(v);
+    const Value length = norm_value(wide, checked_order(options.p), {checked_dim(v.type(), options.dim)}, true);
+    const Value divisor = ops::maximum(length, constant_like(length, options.epsilon));
+    return narrowed(ops::divide(wide, broadcast_value(divisor, v.type().dims())), v.type().dtype());
+  });
+}
+
+Tensor pairwise_distance(Operand x, Operand y, PairwiseDistanceOptions options) {
+  return recorded_wide("pairwise_distance", x, y, [&](Value v, Value w) {
+    const Value difference = ops::add(ops::subtract(v, w), constant_like(v, options.epsilon));
+    return norm_value(difference, checked_order(options.p), {checked_dim(v.type(), -1)}, options.keep_dims);
+  });
+}
+
+Tensor cdist(Operand x, Operand y, double p) {
+  return recorded("cdist", x, y, [&](Value v, Value w) {
+    const int rows = v.type().ndim() - 2, columns = w.type().ndim() - 2;
+    require(rows >= 0 && columns >= 0 && v.type().dim(rows + 1) == w.type().dim(columns + 1),
+            "needs [.., p, m] and [.., r, m], got {} and {}", v.type(), w.type());
+    require(v.type().dtype() == w.type().dtype(), "operands have element types {} and {}; convert one with .to()",
+            dtype_name(v.type().dtype()), dtype_name(w.type().dtype()));
+    require_floats(v.type(), "the norm");
+    // [.., p, 1, m] and [.., 1, r, m]
+    Dims left = v.type().dims(), right = w.type().dims();
+    left.insert(left.end() - 1, 1);
+    right.insert(right.end() - 2, 1);
+    const Dims dims = broadcast_dims(left, right);
+    const auto spread = [&](Value u, const Dims& sizes) {
+      return broadcast_value(ops::reshape(widened(u), sizes), dims);
+    };
+    const Value difference = ops::subtract(spread(v, left), spread(w, right));
+    return narrowed(norm_value(difference, checked_order(p), {isize(dims) - 1}, false), v.type().dtype());
+  });
+}
+
+Tensor cov(Operand x, double correction) {
+  return recorded("cov", x, [&](Value v) {
+    require_floats(v.type(), "the covariance");
+    require(v.type().ndim() == 1 || v.type().ndim() == 2, "needs a vector or a matrix, got {}", v.type());
+    const bool is_vector = v.type().ndim() == 1;
+    const Value rows = widened(is_vector ? ops::reshape(v, {1, v.type().dim(0)}) : v);
+    const double count = count_along(rows.type(), {1});
+    const Value total = reduce_value(rows, Reduction::kSum, {1}, true);
+    const Value average = ops::divide(total, constant_like(total, count));
+    const Value centered = ops::subtract(rows, broadcast_value(average, rows.type().dims()));
+    const Value products = ops::dot(centered, centered, {{}, {1}, {}, {1}});
+    const Value out = ops::divide(products, constant_like(products, std::max(0.0, count - correction)));
+    return narrowed(is_vector ? ops::reshape(out, {}) : out, v.type().dtype());
   });
 }
 
@@ -191,51 +282,21 @@ Tensor argmin(Operand x, ArgOptions options) { return position("argmin", x, Redu
 Tensor argmax(Operand x, int dim) { return argmax(x, ArgOptions{.dim = dim}); }
 Tensor argmin(Operand x, int dim) { return argmin(x, ArgOptions{.dim = dim}); }
 
-// ---- cumulative functions -----------------------------------------------------------------------------------------------
-
-namespace {
-
-// Element i becomes element i + shift along dim d; the first elements become `fill`.
-Value shifted(Value x, int d, std::int64_t shift, double fill) {
-  std::vector<PaddingDim> padding(x.type().dims().size());
-  at(padding, d) = {shift, -shift, 0};
-  return ops::pad(x, ops::scalar(*x.builder, x.type().dtype(), fill), std::move(padding));
-}
-
-}  // namespace
-
-Value running_sum(Value x, int dim) {
-  const std::int64_t size = x.type().dim(dim);
-  if (size <= 1) return x;
-  WindowDims window{std::vector<WindowDim>(x.type().dims().size())};
-  at(window.dims, dim) = {.size = size, .low = size - 1};
-  return ops::reduce_window(x, Reduction::kSum, std::move(window));
-}
-
-Tensor cumsum(Operand x, int dim) {
-  return recorded("cumsum", x, [&](Value v) {
-    require(v.type().dtype() != DType::kPred, "{} has no sums; convert it with .to() first", v.type());
-    return narrowed(running_sum(widened(v), checked_dim(v.type(), dim)), v.type().dtype());
-  });
-}
-
-// Products over 1, 2, 4, … elements: log2(n) multiplications, whose gradients need no division by an element.
-Tensor cumprod(Operand x, int dim) {
-  return recorded("cumprod", x, [&](Value v) {
-    const int d = checked_dim(v.type(), dim);
-    Value out = widened(v);
-    for (std::int64_t reach = 1; reach < v.type().dim(d); reach *= 2)
-      out = ops::multiply(out, shifted(out, d, reach, 1));
-    return narrowed(out, v.type().dtype());
-  });
-}
-
 // ---- softmax -----------------------------------------------------------------------------------------------------------
 
 Tensor softmax(Operand x, int dim) {
   return recorded("softmax", x, [&](Value v) {
     const Value wide = widened(v);
     const int d = checked_dim(v.type(), dim);
+    const Exponentials e = exponentials(wide, d);
+    return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
+  });
+}
+
+Tensor softmin(Operand x, int dim) {
+  return recorded("softmin", x, [&](Value v) {
+    const int d = checked_dim(v.type(), dim);
+    const Value wide = ops::negate(widened(v));
     const Exponentials e = exponentials(wide, d);
     return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
   });

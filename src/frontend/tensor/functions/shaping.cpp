@@ -9,6 +9,7 @@
 #include "tensor/number_types.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
 #include "tracing/recorded.h"
 
@@ -97,6 +98,19 @@ std::vector<Tensor> split(Operand x, const std::vector<std::int64_t>& sizes, int
   return parts_of(x, sizes, dim);
 }
 
+std::vector<Tensor> unbind(Operand x, int dim) {
+  std::vector<Tensor> out;
+  const std::int64_t total = size_along("unbind", x, dim);
+  for (std::int64_t i = 0; i < total; ++i)
+    out.push_back(recorded("unbind", x, [&](Value v) {
+      const int d = checked_dim(v.type(), dim);
+      Dims sizes = v.type().dims();
+      sizes.erase(sizes.begin() + d);
+      return ops::reshape(ops::slice_dim(v, d, i, i + 1), std::move(sizes));
+    }));
+  return out;
+}
+
 std::vector<Tensor> chunk(Operand x, std::int64_t count, int dim) {
   const std::int64_t total = size_along("chunk", x, dim);
   in_context("chunk", {&x.tensor()}, x.where(),
@@ -111,31 +125,103 @@ Tensor transpose(Operand x, int first, int second) { return x.tensor().transpose
 Tensor flatten(Operand x, int start, int end) { return x.tensor().flatten(start, end, x.where()); }
 Tensor expand(Operand x, Dims sizes) { return x.tensor().expand(std::move(sizes), x.where()); }
 
-// [c * n] is [c, n] with dim 0 broadcast.
-Tensor tile(Operand x, const Dims& counts) {
-  return recorded("tile", x, [&](Value v) {
-    const int ndim = std::max(isize(counts), v.type().ndim());
-    const auto from_end = [&](const Dims& sizes, int d) {
-      const int i = d - (ndim - isize(sizes));
-      return i < 0 ? std::int64_t{1} : at(sizes, i);
-    };
-    Dims pairs;
-    Dims places;
-    Dims kept;
-    Dims joined;
-    for (int d = 0; d < ndim; ++d) {
-      const std::int64_t count = from_end(counts, d);
-      const std::int64_t size = from_end(v.type().dims(), d);
-      require(count >= 0, "the counts [{}] must not be negative", fmt::join(counts, ","));
-      if (count != 1) pairs.push_back(count);
-      places.push_back(isize(pairs));
-      pairs.push_back(size);
-      kept.push_back(size);
-      joined.push_back(count * size);
+Tensor reshape(Operand x, Dims sizes) { return x.tensor().reshape(std::move(sizes), x.where()); }
+Tensor view(Operand x, Dims sizes) { return x.tensor().view(std::move(sizes), x.where()); }
+Tensor unsqueeze(Operand x, int dim) { return x.tensor().unsqueeze(dim, x.where()); }
+Tensor squeeze(Operand x, int dim) { return x.tensor().squeeze(dim, x.where()); }
+Tensor squeeze(Operand x) { return x.tensor().squeeze(x.where()); }
+Tensor broadcast_to(Operand x, Dims sizes) { return x.tensor().broadcast_to(std::move(sizes), x.where()); }
+Tensor swapaxes(Operand x, int first, int second) { return x.tensor().transpose(first, second, x.where()); }
+
+Tensor movedim(Operand x, int source, int destination) {
+  return movedim(std::move(x), std::vector<int>{source}, std::vector<int>{destination});
+}
+Tensor movedim(Operand x, const std::vector<int>& sources, const std::vector<int>& destinations) {
+  return recorded("movedim", x, [&](Value v) {
+    require(sources.size() == destinations.size(), "needs a destination for each dim, got {} destinations for {} dims",
+            destinations.size(), sources.size());
+    Dims order(v.type().dims().size(), -1);
+    std::vector<bool> is_moved(v.type().dims().size());
+    for (int i = 0; i < isize(sources); ++i) {
+      const int from = checked_dim(v.type(), at(sources, i)), to = checked_dim(v.type(), at(destinations, i));
+      require(!at(is_moved, from) && at(order, to) < 0, "a dim is named twice: [{}] to [{}]", fmt::join(sources, ","),
+              fmt::join(destinations, ","));
+      is_moved[static_cast<std::size_t>(from)] = true;
+      at(order, to) = from;
     }
-    return ops::reshape(ops::broadcast(ops::reshape(v, kept), pairs, places), joined);
+    int next = 0;
+    for (auto& d : order) {
+      if (d >= 0) continue;
+      while (at(is_moved, next)) ++next;
+      d = next++;
+    }
+    return ops::transpose(v, std::move(order));
   });
 }
+
+// ---- repetition ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A few copies of a dim are concatenated, so that a sharded dim stays sharded. Others are a broadcast: [c * n] is [c, n]
+// with dim 0 repeated.
+Value tiled(Value v, const Dims& counts) {
+  constexpr std::int64_t kMostParts = 8;
+  const int ndim = std::max(isize(counts), v.type().ndim());
+  const auto from_end = [&](const Dims& sizes, int d) {
+    const int i = d - (ndim - isize(sizes));
+    return i < 0 ? std::int64_t{1} : at(sizes, i);
+  };
+  Dims pairs, places, kept, joined;
+  std::vector<int> concatenated;
+  for (int d = 0; d < ndim; ++d) {
+    std::int64_t count = from_end(counts, d);
+    const std::int64_t size = from_end(v.type().dims(), d);
+    require(count >= 0, "the counts [{}] must not be negative", fmt::join(counts, ","));
+    if (size > 1 && count > 1 && count <= kMostParts) {
+      concatenated.push_back(d);
+      count = 1;
+    }
+    if (count != 1) pairs.push_back(count);
+    places.push_back(isize(pairs));
+    pairs.push_back(size);
+    kept.push_back(size);
+    joined.push_back(count * size);
+  }
+  Value out = ops::reshape(ops::broadcast(ops::reshape(v, kept), pairs, places), joined);
+  for (const int d : concatenated)
+    out = ops::concatenate(std::vector<Value>(static_cast<std::size_t>(from_end(counts, d)), out), d);
+  return out;
+}
+
+}  // namespace
+
+Tensor tile(Operand x, const Dims& counts) {
+  return recorded("tile", x, [&](Value v) { return tiled(v, counts); });
+}
+Tensor repeat(Operand x, const Dims& counts) {
+  return recorded("repeat", x, [&](Value v) {
+    require(isize(counts) >= v.type().ndim(), "needs a count for each of the {} dims of {}, got [{}]", v.type().ndim(),
+            v.type(), fmt::join(counts, ","));
+    return tiled(v, counts);
+  });
+}
+
+// [n * c] is [n, c] with dim 1 broadcast.
+Tensor repeat_interleave(Operand x, std::int64_t count, std::optional<int> dim) {
+  return recorded("repeat_interleave", x, [&](Value v) {
+    require(count >= 0, "the count must not be negative, got {}", count);
+    const Value lines = dim ? v : ops::reshape(v, {v.type().element_count()});
+    const int d = checked_dim(lines.type(), dim.value_or(0));
+    Dims sizes = lines.type().dims(), pairs = sizes, places;
+    at(sizes, d) *= count;
+    pairs.insert(pairs.begin() + d + 1, count);
+    for (int i = 0; i < lines.type().ndim(); ++i) places.push_back(i <= d ? i : i + 1);
+    return ops::reshape(ops::broadcast(lines, pairs, places), sizes);
+  });
+}
+
+// ---- order --------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -173,27 +259,7 @@ Tensor flip(Operand x, const std::vector<int>& dims) {
   });
 }
 
-// ---- triangles ----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-Tensor triangle(std::string_view name, const Operand& x, CompareDirection kept, std::int64_t diagonal) {
-  return recorded(name, x, [&](Value v) {
-    const int ndim = v.type().ndim();
-    require(ndim >= 2, "needs at least two dims, got {}", v.type());
-    const Type matrix = Type::array(DType::kS32, {v.type().dim(ndim - 2), v.type().dim(ndim - 1)});
-    const Value row = ops::iota(*v.builder, matrix, 0);
-    const Value column = ops::iota(*v.builder, matrix, 1);
-    const Value bound = diagonal == 0 ? row : ops::add(row, constant_like(row, static_cast<double>(diagonal)));
-    return ops::select(ops::broadcast(ops::compare(column, bound, kept), v.type().dims(), {ndim - 2, ndim - 1}), v,
-                       constant_like(v, 0));
-  });
-}
-
-}  // namespace
-
-Tensor tril(Operand x, std::int64_t diagonal) { return triangle("tril", x, CompareDirection::kLe, diagonal); }
-Tensor triu(Operand x, std::int64_t diagonal) { return triangle("triu", x, CompareDirection::kGe, diagonal); }
+// ---- padding, windows, grids --------------------------------------------------------------------------------------------
 
 Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value) {
   return recorded("pad", x, [&](Value v) {
@@ -208,6 +274,67 @@ Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value
     check_number(value, v.type());
     return ops::pad(v, ops::scalar(*v.builder, v.type().dtype(), value), std::move(padding));
   });
+}
+
+namespace {
+
+// [.., n, ..] -> [.., count, size, ..]: the windows of a dim.
+Value windows_along(Value v, int d, std::int64_t size, std::int64_t step) {
+  const std::int64_t count = (v.type().dim(d) - size) / step + 1;
+  Dims sizes = v.type().dims();
+  at(sizes, d) = count;
+  sizes.insert(sizes.begin() + d + 1, size);
+  if (size == step) return ops::reshape(ops::slice_dim(v, d, 0, count * size), sizes);
+  const Type positions = Type::array(DType::kS32, {count, size, 1});
+  const Value first = ops::iota(*v.builder, positions, 0);
+  const Value start = ops::multiply(first, constant_like(first, static_cast<double>(step)));
+  GatherAttributes attributes;
+  for (int i = 0; i < isize(sizes); ++i)
+    if (i != d && i != d + 1) attributes.offset_dims.push_back(i);
+  attributes.collapsed_slice_dims = {d};
+  attributes.start_index_map = {d};
+  attributes.index_vector_dim = 2;
+  attributes.slice_sizes = v.type().dims();
+  at(attributes.slice_sizes, d) = 1;
+  return ops::gather(v, ops::add(start, ops::iota(*v.builder, positions, 1)), std::move(attributes));
+}
+
+}  // namespace
+
+Tensor unfold(Operand x, int dim, std::int64_t size, std::int64_t step) {
+  return recorded("unfold", x, [&](Value v) {
+    const int d = checked_dim(v.type(), dim);
+    require(size > 0 && step > 0, "the size and the step of windows must be positive, got {} and {}", size, step);
+    require(size <= v.type().dim(d), "a window of {} does not fit into dim {} of {}", size, d, v.type());
+    const Value windows = windows_along(v, d, size, step);
+    Dims order;
+    for (int i = 0; i < windows.type().ndim(); ++i)
+      if (i != d + 1) order.push_back(i);
+    order.push_back(d + 1);
+    return d + 2 == windows.type().ndim() ? windows : ops::transpose(windows, std::move(order));
+  });
+}
+
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& axes, GridIndexing indexing, std::source_location where) {
+  const auto place_of_axis = [&](int i) {
+    const bool is_swapped = indexing == GridIndexing::kXy && axes.size() >= 2 && i < 2;
+    return is_swapped ? 1 - i : i;
+  };
+  Dims sizes(axes.size(), 1);
+  in_context("meshgrid", {axes.empty() ? nullptr : &axes.front()}, where, [&] {
+    require(!axes.empty(), "needs at least one tensor");
+    for (int i = 0; i < isize(axes); ++i) {
+      const Type& type = at(axes, i).type();
+      require(type.ndim() <= 1, "needs vectors, got {}", type);
+      at(sizes, place_of_axis(i)) = type.element_count();
+    }
+  });
+  std::vector<Tensor> out;
+  for (int i = 0; i < isize(axes); ++i)
+    out.push_back(recorded("meshgrid", Operand(at(axes, i), where), [&](Value v) {
+      return ops::broadcast(ops::reshape(v, {v.type().element_count()}), sizes, {place_of_axis(i)});
+    }));
+  return out;
 }
 
 }  // namespace tessera
