@@ -8,6 +8,7 @@
 #include "nested_batching.h"
 #include "tessera/ops/batching.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 #include "tessera/sharding/hlo_sharding.h"
 
@@ -22,7 +23,7 @@ namespace {
 std::vector<Batched> parts_of(const Batched& x) {
   std::vector<Batched> out;
   auto next = x.leaves.begin();
-  for (const Value& element : elements_of(x.value)) {
+  for (const Value& element : ops::elements_of(x.value)) {
     const int count = element.type().leaf_count();
     out.push_back({element, {next, next + count}});
     next += count;
@@ -195,18 +196,19 @@ class Batching {
     init.insert(init.end(), context.operands.begin(), context.operands.end());
     const int count = isize(leaves);
     const NotesRef notes = into_.default_notes;
-    const auto results = counted_loop(
-        into_, std::string(view.op.name) + ".examples", init, examples_,
-        [&](Builder& inner, Value round, const std::vector<Value>& now) {
+    const auto results = ops::counted_while(
+        into_, std::string(view.op.name) + ".examples", examples_, init,
+        [&](Value round, const std::vector<Value>& now) {
+          Builder& inner = *round.builder;
           inner.default_notes = notes;
           std::vector<Value> operands;
           for (int i = 0; i < isize(view.operands); ++i)
-            operands.push_back(context.batched(i) ? row_at(at(now, count + i), round) : at(now, count + i));
+            operands.push_back(context.batched(i) ? ops::row_at(at(now, count + i), round) : at(now, count + i));
           const Value result =
               inner.emit(view.op, operands, view.attributes, {.type = view.result, .called = context.called});
-          const auto rows = view.result.is_tuple() ? elements_of(result) : std::vector<Value>{result};
+          const auto rows = view.result.is_tuple() ? ops::elements_of(result) : std::vector<Value>{result};
           std::vector<Value> next;
-          for (int k = 0; k < count; ++k) next.push_back(with_row_at(at(now, k), at(rows, k), round));
+          for (int k = 0; k < count; ++k) next.push_back(ops::with_row_at(at(now, k), at(rows, k), round));
           next.insert(next.end(), now.begin() + count, now.end());
           return next;
         });

@@ -4,6 +4,7 @@
 // second loop visits the iterations in reverse order:
 //   d_state = gradient of the body at state j with respect to its state, for j = n-1 … 0
 // Both loops count from 0 to n, so their trip counts are known and they have gradients too.
+#include "tessera/ops/loops.h"
 #include "loop_support.h"
 #include "reverse_pass.h"
 #include "tessera/ops/control_flow.h"
@@ -107,15 +108,15 @@ std::vector<Value> histories(Builder& outer, const Loop& loop, const BodyGradien
   }
   std::vector<Value> out(static_cast<std::size_t>(loop.count()));
   if (kept.empty()) return out;
-  const auto run =
-      counted_loop(outer, loop.body->name + ".history", start, loop.trips,
-                   [&](Builder& inner, Value round, const std::vector<Value>& now) {
-                     const std::vector<Value> state(now.begin(), now.begin() + loop.count());
-                     std::vector<Value> next = elements_of(inlined(inner, *loop.body, {ops::tuple(inner, state)}));
-                     for (int k = 0; k < isize(kept); ++k)
-                       next.push_back(with_row_at(at(now, loop.count() + k), at(state, at(kept, k)), round));
-                     return next;
-                   });
+  const auto run = ops::counted_while(
+      outer, loop.body->name + ".history", loop.trips, start, [&](Value round, const std::vector<Value>& now) {
+        const std::vector<Value> state(now.begin(), now.begin() + loop.count());
+        std::vector<Value> next =
+            ops::elements_of(inlined(*round.builder, *loop.body, {ops::tuple(*round.builder, state)}));
+        for (int k = 0; k < isize(kept); ++k)
+          next.push_back(ops::with_row_at(at(now, loop.count() + k), at(state, at(kept, k)), round));
+        return next;
+      });
   for (int k = 0; k < isize(kept); ++k) at(out, at(kept, k)) = at(run, loop.count() + k);
   return out;
 }
@@ -133,27 +134,27 @@ LeafGradients walk_back(Builder& outer, const Loop& loop, Value init, const Leaf
   }
   for (int e = 0; e < loop.count(); ++e)
     if (at(gradient.reads, e)) start.push_back(at(loop.varies, e) ? at(kept, e) : ops::get_tuple_element(init, e));
-  const auto run =
-      counted_loop(outer, loop.body->name + ".gradient", start, loop.trips,
-                   [&](Builder& inner, Value round, const std::vector<Value>& now) {
-                     const Value last = ops::scalar(inner, DType::kS32, static_cast<double>(loop.trips - 1));
-                     const Value iteration = ops::subtract(last, round);
-                     const auto first_saved = now.begin() + isize(floats);
-                     auto saved = first_saved;
-                     std::vector<Value> arguments;
-                     for (int e = 0; e < loop.count(); ++e) {
-                       if (!at(gradient.reads, e)) {
-                         arguments.push_back(ops::full(inner, at(loop.elements, e), 0));
-                       } else {
-                         const Value value = *saved++;
-                         arguments.push_back(at(loop.varies, e) ? row_at(value, iteration) : value);
-                       }
-                     }
-                     arguments.insert(arguments.end(), now.begin(), first_saved);
-                     std::vector<Value> next = elements_of(inlined(inner, gradient.computation, arguments));
-                     next.insert(next.end(), first_saved, now.end());
-                     return next;
-                   });
+  const auto run = ops::counted_while(
+      outer, loop.body->name + ".gradient", loop.trips, start, [&](Value round, const std::vector<Value>& now) {
+        Builder& inner = *round.builder;
+        const Value last = ops::scalar(inner, DType::kS32, static_cast<double>(loop.trips - 1));
+        const Value iteration = ops::subtract(last, round);
+        const auto first_saved = now.begin() + isize(floats);
+        auto saved = first_saved;
+        std::vector<Value> arguments;
+        for (int e = 0; e < loop.count(); ++e) {
+          if (!at(gradient.reads, e)) {
+            arguments.push_back(ops::full(inner, at(loop.elements, e), 0));
+          } else {
+            const Value value = *saved++;
+            arguments.push_back(at(loop.varies, e) ? ops::row_at(value, iteration) : value);
+          }
+        }
+        arguments.insert(arguments.end(), now.begin(), first_saved);
+        std::vector<Value> next = ops::elements_of(inlined(inner, gradient.computation, arguments));
+        next.insert(next.end(), first_saved, now.end());
+        return next;
+      });
   LeafGradients out(static_cast<std::size_t>(loop.count()));
   for (int k = 0; k < isize(floats); ++k) at(out, at(floats, k)) = at(run, k);
   return out;

@@ -9,6 +9,7 @@
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera::autodiff {
@@ -34,7 +35,7 @@ Value selected(Value predicate, Value on_true, Value on_false) {
 }
 
 // The elements of a flat tuple, or the array itself.
-std::vector<Value> leaf_values(Value x) { return x.type().is_tuple() ? elements_of(x) : std::vector<Value>{x}; }
+std::vector<Value> leaf_values(Value x) { return x.type().is_tuple() ? ops::elements_of(x) : std::vector<Value>{x}; }
 
 Value rebuilt(const Value& like, const std::vector<Value>& leaves) {
   return like.type().is_tuple() ? ops::tuple(*like.builder, leaves) : leaves.front();
@@ -154,7 +155,7 @@ ComputationId batched_gradient(Builder& into, const Computation& gradient, const
   for (int k = 0; k < count; ++k)
     if (has_float_leaf(at(results, k).type)) add(at(results, k));
   const Batched root = batched(inner, gradient, arguments, examples);
-  const auto gradients = elements_of(root.value);
+  const auto gradients = ops::elements_of(root.value);
   std::vector<Value> out;
   int next = 0;
   for (const BatchedType& operand : operands) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "bias_correction.h"
-#include "tessera/base/error.h"
+#include "adam_parts.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/optim/optimizer.h"
@@ -14,9 +13,7 @@ AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
     : Optimizer(std::move(groups), options.learning_rate), options_(options) {
-  for (const double beta : {options.beta1, options.beta2})
-    require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
-  require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
+  check_betas_and_epsilon(options.beta1, options.beta2, options.epsilon);
   set_maximize(options.maximize);
   first_ = &make_state("exp_avg", {.format = options.state_format});
   second_ = &make_state("exp_avg_sq", {.format = options.state_format, .is_signed = false});

@@ -3,6 +3,7 @@
 #include "control/traced_values.h"
 #include "tessera/frontend/control/control_flow.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 #include "tracing/error_context.h"
 
@@ -61,7 +62,7 @@ Tensors cond_tensors(const Operand& predicate, const Branch& on_true, const Bran
   const std::vector<Value> operands{ops::tuple(outer, first.captured()), ops::tuple(outer, second.captured())};
   const std::vector<ComputationId> branches{add_branch(first, operands[0]), add_branch(second, operands[1])};
   const Value result = ops::conditional(current.use(predicate.tensor()), operands, branches);
-  return control::tensors_of(control::elements_of(result));
+  return control::tensors_of(ops::elements_of(result));
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 #include "tracing/error_context.h"
 
@@ -60,15 +61,16 @@ ComputationId add_forward(const ScanFunction& function, const std::vector<Value>
     std::vector<Value> arguments{function.index(place)};
     arguments.insert(arguments.end(), state.begin(), state.begin() + carries);
     const auto first_x = state.begin() + carries + stacks;
-    for (auto x = first_x; x != first_x + xs; ++x) arguments.push_back(row_of(*x, place));
+    for (auto x = first_x; x != first_x + xs; ++x) arguments.push_back(ops::row_at(*x, place));
     arguments.insert(arguments.end(), first_x + xs, state.end());
-    const std::vector<Value> results = elements_of(inlined(*i.builder, body, arguments));
+    const std::vector<Value> results = ops::elements_of(inlined(*i.builder, body, arguments));
     std::vector<Value> next(results.begin(), results.begin() + carries);
-    for (int k = 0; k < stacks; ++k) next.push_back(with_row(at(state, carries + k), at(results, carries + k), place));
+    for (int k = 0; k < stacks; ++k)
+      next.push_back(ops::with_row_at(at(state, carries + k), at(results, carries + k), place));
     next.insert(next.end(), first_x, state.end());
     return next;
   };
-  std::vector<Value> results = counted_while(builder, function.call.name, function.call.length, init, step);
+  std::vector<Value> results = ops::counted_while(builder, function.call.name, function.call.length, init, step);
   results.resize(static_cast<std::size_t>(carries) + static_cast<std::size_t>(stacks));
   const Value root = ops::tuple(builder, results);
   return program.add(std::move(builder), root);

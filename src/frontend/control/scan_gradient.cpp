@@ -8,6 +8,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera::control {
@@ -220,20 +221,20 @@ ComputationId add_backward(const ScanFunction& function, const std::vector<Value
     for (int k = 0; k < carries; ++k)  // not read: a carry that the gradient needs is a residual
       arguments.push_back(ops::full(*i.builder, at(operands, k).type(), 0));
     auto next_fixed = state.begin() + changing;
-    for (int k = 0; k < xs; ++k) arguments.push_back(row_of(*next_fixed++, last));
+    for (int k = 0; k < xs; ++k) arguments.push_back(ops::row_at(*next_fixed++, last));
     for (int k = carries + xs; k < isize(operands); ++k) arguments.push_back(*next_fixed++);
-    for (int k = 0; k < residuals; ++k) arguments.push_back(row_of(*next_fixed++, last));
+    for (int k = 0; k < residuals; ++k) arguments.push_back(ops::row_at(*next_fixed++, last));
     arguments.insert(arguments.end(), state.begin(), state.begin() + d_carries);
-    for (int k = 0; k < d_ys; ++k) arguments.push_back(row_of(*next_fixed++, last));
-    const std::vector<Value> flowing = elements_of(inlined(*i.builder, gradient.computation, arguments));
+    for (int k = 0; k < d_ys; ++k) arguments.push_back(ops::row_at(*next_fixed++, last));
+    const std::vector<Value> flowing = ops::elements_of(inlined(*i.builder, gradient.computation, arguments));
     std::vector<Value> next(flowing.begin(), flowing.begin() + d_carries);
     for (int k = d_carries; k < changing; ++k)
-      next.push_back(k < d_carries + d_xs ? with_row(at(state, k), at(flowing, k), last)
+      next.push_back(k < d_carries + d_xs ? ops::with_row_at(at(state, k), at(flowing, k), last)
                                           : ops::add(at(state, k), at(flowing, k)));
     next.insert(next.end(), state.begin() + changing, state.end());
     return next;
   };
-  std::vector<Value> results = counted_while(builder, function.call.name + ".backward", length, init, step);
+  std::vector<Value> results = ops::counted_while(builder, function.call.name + ".backward", length, init, step);
   results.resize(static_cast<std::size_t>(changing));
   const Value root = ops::tuple(builder, results);
   return program.add(std::move(builder), root);

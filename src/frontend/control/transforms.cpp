@@ -8,6 +8,7 @@
 #include "tessera/autodiff/gradients.h"
 #include "tessera/frontend/control/checkpoint.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 #include "tracing/error_context.h"
 #include "tracing/recorded.h"
@@ -177,7 +178,7 @@ Tensors call_with_gradient(const Tensors& arguments, const std::function<CustomC
     const CustomCall done = call(tensors_of(control::add_arguments(forward, operands, "argument")));
     forward.close(values_of(done.outputs));
     const std::size_t output_count = done.outputs.size() - done.residual_count;
-    const auto results = control::elements_of(forward.builder().value(forward.root()));
+    const auto results = ops::elements_of(forward.builder().value(forward.root()));
     FunctionTrace gradient("custom_gradient.backward");
     const ComputationId backward_id = add_gradient(gradient, forward, operands, results, output_count, backward);
     require(gradient.captured().empty(),

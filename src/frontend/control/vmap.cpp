@@ -5,6 +5,7 @@
 #include "control/traced_values.h"
 #include "tensor/broadcast.h"
 #include "tessera/autodiff/batching.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 #include "tracing/error_context.h"
 
@@ -105,7 +106,7 @@ Tensors vmap_tensors(const std::function<Tensors(const Tensors&)>& function, con
     for (const Value& captured : traced.captured()) values.push_back({captured, {false}});
     const Batched root = batched(outer, traced.computation(), values, size);
     outer.default_notes = current.notes(where);
-    const std::vector<Value> elements = control::elements_of(root.value);
+    const std::vector<Value> elements = ops::elements_of(root.value);
     const LeafDims out_dims = call.out_dims();
     Tensors out;
     for (std::size_t k = 0; k < elements.size(); ++k) {

@@ -4,6 +4,7 @@
 #include "tessera/frontend/control/control_flow.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/loops.h"
 #include "tessera/ops/structural.h"
 #include "tracing/error_context.h"
 
@@ -35,7 +36,7 @@ ComputationId add_condition(const FunctionTrace& function, const Type& type, int
   Builder builder = program.computation("while_loop.condition");
   const Value state = ops::parameter(builder, 0, type, "state");
   const Value root = inlined(builder, function.computation(), arguments_from(state, function, first_captured));
-  const Value goes_on = control::elements_of(root).front();
+  const Value goes_on = ops::elements_of(root).front();
   return program.add(std::move(builder), goes_on);
 }
 
@@ -45,7 +46,7 @@ ComputationId add_body(const FunctionTrace& function, const Type& type, int firs
   const Value state = ops::parameter(builder, 0, type, "state");
   const Value root = inlined(builder, function.computation(), arguments_from(state, function, first_captured));
   std::vector<Value> next{ops::add(ops::get_tuple_element(state, 0), control::s32(builder, 1))};
-  for (const Value& value : control::elements_of(root)) next.push_back(value);
+  for (const Value& value : ops::elements_of(root)) next.push_back(value);
   for (int k = isize(next); k < isize(type.elements()); ++k) next.push_back(ops::get_tuple_element(state, k));
   const Value all = ops::tuple(builder, next);
   return program.add(std::move(builder), all);
@@ -66,7 +67,7 @@ Tensors while_tensors(const LoopCondition& condition, const LoopBody& body, cons
   FunctionTrace second("while_loop.body");
   trace_on_state(second, start, body);
   const auto results = [](FunctionTrace& function) {
-    return control::elements_of(function.builder().value(function.root()));
+    return ops::elements_of(function.builder().value(function.root()));
   };
   in_context("", {}, where, [&] {
     const Type verdict = results(first).front().type();

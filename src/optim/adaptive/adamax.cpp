@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/optim/adamax.h"
 
-#include "bias_correction.h"
-#include "tessera/base/error.h"
+#include "adam_parts.h"
 #include "tessera/frontend/tensor/functions.h"
 
 namespace tessera::optim {
@@ -12,9 +11,7 @@ Adamax::Adamax(std::vector<Tensor> parameters, const AdamaxOptions& options)
 
 Adamax::Adamax(std::vector<ParameterGroup> groups, const AdamaxOptions& options)
     : Optimizer(std::move(groups), options.learning_rate), options_(options) {
-  for (const double beta : {options.beta1, options.beta2})
-    require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
-  require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
+  check_betas_and_epsilon(options.beta1, options.beta2, options.epsilon);
   set_maximize(options.maximize);
   first_ = &make_state("exp_avg", {.format = options.state_format});
   largest_ = &make_state("exp_inf", {.format = options.state_format, .is_signed = false});

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "bias_correction.h"
+#include "adam_parts.h"
 #include "matrix_dims.h"
 #include "tessera/base/error.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -32,9 +32,7 @@ NAdam::NAdam(std::vector<Tensor> parameters, const NAdamOptions& options)
 
 NAdam::NAdam(std::vector<ParameterGroup> groups, const NAdamOptions& options)
     : Optimizer(std::move(groups), options.learning_rate), options_(options) {
-  for (const double beta : {options.beta1, options.beta2})
-    require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
-  require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
+  check_betas_and_epsilon(options.beta1, options.beta2, options.epsilon);
   require(options.momentum_decay >= 0, "momentum_decay must not be negative, got {}", options.momentum_decay);
   set_maximize(options.maximize);
   // A state, because the steps that GradScaler skips do not count.

@@ -3,8 +3,7 @@
 
 #include <cmath>
 
-#include "bias_correction.h"
-#include "tessera/base/error.h"
+#include "adam_parts.h"
 #include "tessera/frontend/tensor/functions.h"
 
 namespace tessera::optim {
@@ -29,9 +28,7 @@ RAdam::RAdam(std::vector<Tensor> parameters, const RAdamOptions& options)
 
 RAdam::RAdam(std::vector<ParameterGroup> groups, const RAdamOptions& options)
     : Optimizer(std::move(groups), options.learning_rate), options_(options) {
-  for (const double beta : {options.beta1, options.beta2})
-    require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
-  require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
+  check_betas_and_epsilon(options.beta1, options.beta2, options.epsilon);
   set_maximize(options.maximize);
   first_ = &make_state("exp_avg", {.format = options.state_format});
   second_ = &make_state("exp_avg_sq", {.format = options.state_format, .is_signed = false});
