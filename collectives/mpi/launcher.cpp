@@ -2,14 +2,18 @@
 #include "mpi/launcher.h"
 
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <cerrno>
+#include <cstddef>
+#include <ctime>
+#include <string>
 #include <string_view>
-#include <thread>
 
 #include "process_status.h"
 
@@ -17,7 +21,10 @@ namespace tessera::collectives {
 namespace {
 
 constexpr std::array<std::string_view, 6> kLaunchers = {"mpirun", "mpiexec", "orterun", "prterun", "orted", "prted"};
-constexpr auto kBetweenSignals = std::chrono::milliseconds(300);  // a second one within 5 s ends mpirun immediately
+// The first signal makes mpirun wait for its daemons, and a second one within 5 s ends it without them. On a busy host,
+// mpirun may see the two as one.
+constexpr std::array<int, 3> kWaits = {5, 40, 40};  // after each signal, in units of kWait
+constexpr timespec kWait = {.tv_sec = 0, .tv_nsec = 100'000'000};
 
 // The nearest ancestor that is a launcher, because a shell may be in between; 0 if there is none.
 pid_t launcher() {
@@ -31,15 +38,39 @@ pid_t launcher() {
   return 0;
 }
 
+// Whether no other process of this host has called this for the launcher. The abstract name exists until all processes
+// that have the socket have ended.
+bool is_first_to_end(pid_t id) {
+  const std::string name = "tessera-ends-launcher-" + std::to_string(id);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  (void)name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const int file = socket(AF_UNIX, SOCK_DGRAM, 0);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return bind(file, reinterpret_cast<const sockaddr*>(&address), length) == 0 || errno != EADDRINUSE;
+}
+
+// Runs in a process that was forked from one with threads, so it only makes system calls.
+[[noreturn]] void signal_until_ended(pid_t id) {
+  (void)setsid();  // the launcher ends the sessions of its ranks
+  for (int file = 0; file <= 2; ++file) (void)close(file);
+  for (const int waits : kWaits) {
+    (void)kill(id, SIGTERM);
+    for (int i = 0; i < waits; ++i) {
+      (void)nanosleep(&kWait, nullptr);
+      if (kill(id, 0) != 0) _exit(0);
+    }
+  }
+  (void)kill(id, SIGKILL);
+  _exit(0);
+}
+
 }  // namespace
 
 void end_launcher() {
   const pid_t id = launcher();
-  if (id == 0) return;
-  (void)signal(SIGTERM, SIG_IGN);  // the launcher answers with this signal
-  (void)kill(id, SIGTERM);
-  std::this_thread::sleep_for(kBetweenSignals);
-  (void)kill(id, SIGTERM);
+  if (id == 0 || !is_first_to_end(id)) return;
+  if (fork() == 0) signal_until_ended(id);
 }
 
 }  // namespace tessera::collectives

@@ -4,8 +4,9 @@
 
 namespace tessera::collectives {
 
-/// Ends Open MPI's launcher of this process, if there is one. MPI_Abort is not enough if another host does not answer,
-/// because mpirun would wait for its daemon on that host. The calling process must end itself.
+/// Starts a process that ends Open MPI's launcher of this process, if there is one, and then itself. MPI_Abort is not
+/// enough if another host does not answer, because mpirun would wait for its daemon on that host. The calling process
+/// must end itself.
 void end_launcher();
 
 }  // namespace tessera::collectives

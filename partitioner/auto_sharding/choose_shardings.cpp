@@ -15,7 +15,7 @@ std::vector<PropagationSlot> chosen_shardings(const Variant& variant, const Mach
   const solver::Solution solution = solver::solve(graph.problem(), budget);
   if (memory_share >= 1) return graph.slots_of(solution.choices);
   const auto limit = static_cast<std::int64_t>(memory_share * static_cast<double>(solution.peak));
-  const auto limited = solver::solve_within(graph.problem(), limit, budget);
+  const auto limited = solver::solve_within(graph.problem(), limit, budget, solution.peak);
   return graph.slots_of(limited ? limited->choices : solution.choices);
 }
 

@@ -14,44 +14,74 @@ namespace {
 
 std::int64_t aligned(std::int64_t bytes) { return ceil_div(bytes, kBufferAlignment) * kBufferAlignment; }
 
-// The lowest offset of the smallest sufficient gap between the occupied ranges, which are sorted by offset.
-std::int64_t tightest_gap(const std::vector<std::pair<std::int64_t, std::int64_t>>& occupied, std::int64_t bytes,
-                          std::int64_t alignment) {
-  const auto next = [&](std::int64_t offset) { return ceil_div(offset, alignment) * alignment; };
-  std::int64_t best = -1;
-  std::int64_t best_size = 0;
+// A buffer that has an offset.
+struct Placed {
+  std::int64_t begin = 0;  // bytes [begin, end) in the arena
   std::int64_t end = 0;
-  for (const auto& [begin, stop] : occupied) {
-    const std::int64_t size = begin - next(end);
-    if (size >= bytes && (best < 0 || size < best_size)) {
-      best = next(end);
-      best_size = size;
-    }
-    end = std::max(end, stop);
-  }
-  return best < 0 ? next(end) : best;
-}
+  std::int64_t first = 0;  // steps [first, last]
+  std::int64_t last = 0;
+};
 
-// Places each buffer, in the given sequence, in the smallest gap between placed buffers that share a step with it.
-ArenaOffsets place_in_sequence(const std::vector<BufferLife>& lives, const std::vector<std::size_t>& sequence) {
-  ArenaOffsets out{std::vector<std::int64_t>(lives.size(), 0), 0};
-  std::vector<std::size_t> placed;  // by offset
-  std::vector<std::pair<std::int64_t, std::int64_t>> occupied;
-  for (const std::size_t i : sequence) {
-    const BufferLife& one = lives[i];
-    const std::int64_t bytes = aligned(one.bytes);
-    if (bytes == 0) continue;
-    occupied.clear();
-    for (const std::size_t j : placed)
-      if (lives[j].first <= one.last && one.first <= lives[j].last)
-        occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(lives[j].bytes));
-    out.offsets[i] = tightest_gap(occupied, bytes, one.alignment);
-    out.total = std::max(out.total, out.offsets[i] + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                   [&](std::size_t a, std::size_t b) { return out.offsets[a] < out.offsets[b]; }),
-                  i);
+// Finds an offset for a buffer of `bytes`: the smallest sufficient gap between ranges, which are added by offset.
+class TightestGap {
+ public:
+  TightestGap(std::int64_t bytes, std::int64_t alignment) : bytes_(bytes), alignment_(alignment) {}
+
+  void add(const Placed& range) {
+    const std::int64_t size = range.begin - next();
+    if (size >= bytes_ && (best_ < 0 || size < best_size_)) {
+      best_ = next();
+      best_size_ = size;
+    }
+    end_ = std::max(end_, range.end);
   }
-  return out;
+  [[nodiscard]] std::int64_t offset() const { return best_ < 0 ? next() : best_; }
+
+ private:
+  [[nodiscard]] std::int64_t next() const { return ceil_div(end_, alignment_) * alignment_; }
+
+  std::int64_t bytes_;
+  std::int64_t alignment_;
+  std::int64_t best_ = -1;
+  std::int64_t best_size_ = 0;
+  std::int64_t end_ = 0;  // of the ranges so far
+};
+
+// Places buffers one after the other, each in the smallest gap between placed buffers that share a step with it.
+class Placement {
+ public:
+  explicit Placement(const std::vector<BufferLife>& lives) : lives_(lives) { out_.offsets.resize(lives.size()); }
+
+  void place(std::size_t i) {
+    const BufferLife& one = lives_[i];
+    const std::int64_t bytes = aligned(one.bytes);
+    if (bytes == 0) return;
+    TightestGap gap(bytes, one.alignment);
+    for (const Placed& other : placed_)
+      if (other.first <= one.last && one.first <= other.last) gap.add(other);
+    const std::int64_t offset = gap.offset();
+    out_.offsets[i] = offset;
+    out_.total = std::max(out_.total, offset + bytes);
+    const auto after = std::upper_bound(placed_.begin(), placed_.end(), offset,
+                                        [](std::int64_t value, const Placed& other) { return value < other.begin; });
+    placed_.insert(after, {offset, offset + bytes, one.first, one.last});
+  }
+  // Forgets the buffers whose last step is earlier.
+  void forget_before(std::int64_t step) {
+    std::erase_if(placed_, [&](const Placed& one) { return one.last < step; });
+  }
+  [[nodiscard]] ArenaOffsets result() && { return std::move(out_); }
+
+ private:
+  const std::vector<BufferLife>& lives_;
+  ArenaOffsets out_{{}, 0};
+  std::vector<Placed> placed_;  // by offset
+};
+
+ArenaOffsets place_in_sequence(const std::vector<BufferLife>& lives, const std::vector<std::size_t>& sequence) {
+  Placement out(lives);
+  for (const std::size_t i : sequence) out.place(i);
+  return std::move(out).result();
 }
 
 // Places buffers as a heap would at run time: a sweep over the steps with a set of live ranges.
@@ -61,22 +91,12 @@ ArenaOffsets place_by_time(const std::vector<BufferLife>& lives) {
   std::stable_sort(sequence.begin(), sequence.end(), [&](std::size_t a, std::size_t b) {
     return lives[a].first != lives[b].first ? lives[a].first < lives[b].first : lives[a].bytes > lives[b].bytes;
   });
-  ArenaOffsets out{std::vector<std::int64_t>(lives.size(), 0), 0};
-  std::vector<std::size_t> live;  // by offset
-  std::vector<std::pair<std::int64_t, std::int64_t>> occupied;
+  Placement out(lives);
   for (const std::size_t i : sequence) {
-    const std::int64_t bytes = aligned(lives[i].bytes);
-    if (bytes == 0) continue;
-    std::erase_if(live, [&](std::size_t j) { return lives[j].last < lives[i].first; });
-    occupied.clear();
-    for (const std::size_t j : live) occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(lives[j].bytes));
-    out.offsets[i] = tightest_gap(occupied, bytes, lives[i].alignment);
-    out.total = std::max(out.total, out.offsets[i] + bytes);
-    live.insert(std::upper_bound(live.begin(), live.end(), i,
-                                 [&](std::size_t a, std::size_t b) { return out.offsets[a] < out.offsets[b]; }),
-                i);
+    out.forget_before(lives[i].first);
+    out.place(i);
   }
-  return out;
+  return std::move(out).result();
 }
 
 }  // namespace

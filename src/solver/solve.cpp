@@ -17,6 +17,11 @@ constexpr std::int64_t kEnumerated = 200'000;   // choices that an enumeration m
 constexpr int kMostEnumerated = 40;             // variables of a model that is enumerated
 constexpr std::size_t kLargestExact = 1 << 22;  // entries of a table of an exact elimination
 constexpr double kRelativeError = 1e-9;         // of a bound, from rounding
+// If no assignment within a limit was found, the next limit is what the nearest one needs, but it rises by these shares.
+constexpr double kLeastRaise = 0.02;  // at first; doubled with each limit
+constexpr double kMostRaise = 0.12;
+constexpr int kEstimate =
+    4;  // part of the work for the sum of the least usages: it mostly only shows the nearest assignment
 
 /// What is known about the model.
 struct Result {
@@ -125,16 +130,21 @@ std::optional<Solution> solve_if_feasible(const Problem& problem, const Budget& 
   return solution_of(problem, tried);
 }
 
-std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory_limit, const Budget& budget) {
+std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory_limit, const Budget& budget,
+                                     std::int64_t highest_limit) {
   Problem limited = problem;
-  limited.memory_limit = std::max(memory_limit, least_peak(problem));
-  const auto first = static_cast<double>(*limited.memory_limit);
-  for (const double above :
-       {1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 1.8}) {  // near the least memory, few assignments are feasible
-    limited.memory_limit = static_cast<std::int64_t>(std::ceil(above * first));
-    const Attempt tried = attempt(limited, budget);
+  const std::int64_t first = std::max(memory_limit, least_peak(problem));
+  double raise = kLeastRaise;
+  for (std::int64_t limit = first; limit <= std::max(first, highest_limit); raise *= 2) {
+    limited.memory_limit = limit;
+    Budget part = budget;
+    if (limit == first && limit > memory_limit) part.work /= kEstimate;
+    const Attempt tried = attempt(limited, part);
     if (tried.result.choices) return solution_of(limited, tried);
     if (tried.result.is_cut_off) break;
+    const auto now = static_cast<double>(limit);
+    const double more = std::clamp(tried.result.nearest_over, raise * now, std::max(raise, kMostRaise) * now);
+    limit += static_cast<std::int64_t>(std::ceil(std::clamp(more, 1.0, 9e18 - now)));
   }
   return std::nullopt;
 }

@@ -16,12 +16,14 @@ failures=0
 for progress in 0 1; do
   begin=$(date +%s)
   export TESSERA_TEST_LINK_DOWN=$folder/started$progress  # the job creates this file
-  out=$(TESSERA_PROGRESS=$progress timeout -k 1 60 "$(dirname "$0")/namespaces.sh" "$mpiexec" 2 "$job" forever 2>&1)
+  # Not a pipe, which a process that is left would keep open.
+  TESSERA_PROGRESS=$progress timeout -k 1 60 "$(dirname "$0")/namespaces.sh" "$mpiexec" 2 "$job" forever >"$folder/out" 2>&1
   code=$?
+  out=$(cat "$folder/out")
   [ $code -eq 77 ] && { echo "$out"; exit 77; }
   seconds=$(($(date +%s) - begin))
   ok=yes
-  [ $code -ne 0 ] && [ $code -ne 124 ] && [ $code -ne 137 ] || ok="status $code"
+  [ $code -ne 0 ] && [ $code -ne 124 ] || ok="status $code"
   [ $seconds -lt 45 ] || ok="took $seconds s"
   for text in "all_reduce %17 over {data}, as long as TESSERA_COLLECTIVE_TIMEOUT allows; " "on another node (host node"; do
     case "$out" in *"$text"*) ;; *) ok="no \"$text\"" ;; esac

@@ -160,14 +160,15 @@ TEST(Solver, SolveIfFeasibleReturnsNulloptIfNoAssignmentKeepsTheLimit) {
 }
 
 TEST(Solver, SolveWithinRaisesALimitThatIsTooLow) {
-  const auto found = solve_within(exclusive_pair(0), 4);
+  const auto found = solve_within(exclusive_pair(0), 4, {}, 8);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->peak, 5);
-  EXPECT_EQ(solve_within(exclusive_pair(0), 7)->peak, 5);
+  EXPECT_FALSE(solve_within(exclusive_pair(0), 4, {}, 4).has_value());
+  EXPECT_EQ(solve_within(exclusive_pair(0), 7, {}, 7)->peak, 5);
   // A forbidden choice does not count as the least usage.
   const Problem forbidden{"forbidden", {{0, 1, {kForbidden, 0}, {0, 10}}}, {}, {}};
   EXPECT_EQ(least_peak(forbidden), 10);
-  EXPECT_EQ(solve_within(forbidden, 5)->peak, 10);
+  EXPECT_EQ(solve_within(forbidden, 5, {}, 5)->peak, 10);
 }
 
 TEST(Solver, RefusesAGraphWithoutAnAllowedAssignment) {
@@ -265,7 +266,7 @@ TEST(Solver, StopsWhenNoAssignmentCostsLessThanTheCutoff) {
   EXPECT_EQ(solve(problem, budget).choices, limited.choices);
   budget.cutoff = limited.lower_bound / 2;
   EXPECT_FALSE(solve_if_feasible(problem, budget).has_value());
-  EXPECT_FALSE(solve_within(problem, *problem.memory_limit, budget).has_value());
+  EXPECT_FALSE(solve_within(problem, *problem.memory_limit, budget, 2 * *problem.memory_limit).has_value());
   EXPECT_EQ(error_of([&] { solve(problem, budget); }),
             fmt::format("{}: no assignment that keeps the memory limit of {} bytes costs less than {}", problem.name,
                         *problem.memory_limit, *budget.cutoff));

@@ -45,8 +45,9 @@ Solution solve(const Problem& problem, const Budget& budget = {});
 /// The same, but nullopt if no feasible assignment was found within the budget, or none costs less than the cutoff.
 std::optional<Solution> solve_if_feasible(const Problem& problem, const Budget& budget = {});
 
-/// The same with the limit `memory_limit` or, if that is less, least_peak(). If no feasible assignment is found, tries larger
-/// limits, up to 1.8 times this one. Nullopt if none is found within these.
-std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory_limit, const Budget& budget = {});
+/// The same with the limit `memory_limit` or, if that is less, least_peak(). If no feasible assignment is found, tries
+/// larger limits, up to `highest_limit`. Nullopt if none is found within these.
+std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory_limit, const Budget& budget,
+                                     std::int64_t highest_limit);
 
 }  // namespace tessera::solver

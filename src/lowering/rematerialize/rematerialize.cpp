@@ -4,6 +4,7 @@
 // the solver finds.
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
+#include <future>
 #include <optional>
 
 #include "rematerialize/recompute_problem.h"
@@ -22,6 +23,7 @@ constexpr std::int64_t kSmallestShare = 4096;  // of the arena: smaller values a
 // See recompute_problem(). The problem of the largest one comes first: it keeps the fewest values, so that its solution
 // often proves that the others have no better one.
 constexpr int kStrides[] = {4, 2, 1};
+constexpr int kFirstTry = 4;  // part of the solver's work that shows whether a graph has a better solution than another
 constexpr int kCorrections = 3;  // of the modelled by the planned memory
 
 // Rewrites the entry computation such that late readers of some values read copies that are made again.
@@ -203,8 +205,10 @@ class Planner {
     static const MachineModel kMachine = MachineModel::load("cpu-node");
     values_ = find_live_values(program_, *schedule_, kMachine, schedule_->arena_bytes / kSmallestShare);
     std::optional<Candidate> best;
-    for (Plan& plan : plans()) {
-      if (!plan.solution) plan.solution = solve(plan.graph, arena_limit_);
+    std::vector<Plan> all = plans();
+    const bool some_fit = all.front().solution && fits(all.front().solution->peak);
+    for (Plan& plan : all) {
+      if (!plan.solution && some_fit) plan.solution = solve(plan.graph, arena_limit_, arena_limit_);
       if (!plan.solution) continue;
       Candidate found = candidate(plan.graph, *plan.solution);
       if (!best || is_better(found, *best)) best = std::move(found);
@@ -217,7 +221,7 @@ class Planner {
  private:
   struct Plan {
     RecomputeProblem graph;
-    std::optional<solver::Solution> solution;  // absent: none that is better than that of another plan was found
+    std::optional<solver::Solution> solution{};  // absent: none that is better than that of another plan was found
   };
 
   [[nodiscard]] bool fits(std::int64_t peak) const { return peak <= arena_limit_; }
@@ -230,23 +234,43 @@ class Planner {
     return is_better(one.seconds, one.peak, other.seconds, other.peak);
   }
 
-  static std::optional<solver::Solution> solve(const RecomputeProblem& graph, std::int64_t limit,
+  // Raises the limit up to `highest` if no solution within it is found. `cutoff`: no solution that costs more is needed.
+  static std::optional<solver::Solution> solve(const RecomputeProblem& graph, std::int64_t limit, std::int64_t highest,
                                                std::optional<std::int64_t> cutoff = {}) {
     solver::Budget budget = recompute_budget(graph);
     budget.cutoff = cutoff;
-    return solver::solve_within(graph.problem, limit, budget);
+    if (cutoff) budget.work /= kFirstTry;
+    auto solution = solver::solve_within(graph.problem, limit, budget, highest);
+    if (!cutoff || !solution || solution->cost >= *cutoff) return solution;
+    budget.work *= kFirstTry;
+    return solver::solve_within(graph.problem, limit, budget, highest);
+  }
+
+  // If no selection keeps the limit, the solution of one graph says nothing about the others.
+  void solve_together(std::vector<Plan>& plans) const {
+    std::vector<std::future<std::optional<solver::Solution>>> running;
+    for (const Plan& plan : plans)
+      running.push_back(std::async([&] { return solve(plan.graph, arena_limit_, schedule_->arena_bytes); }));
+    for (std::size_t i = 0; i < plans.size(); ++i) plans[i].solution = running[i].get();
+  }
+  // The solution of a graph bounds the cost of the next one.
+  void solve_in_turn(std::vector<Plan>& plans) const {
+    std::optional<std::int64_t> least_cost;  // of a solution within the limit
+    for (Plan& plan : plans) {
+      plan.solution = solve(plan.graph, arena_limit_, least_cost ? arena_limit_ : schedule_->arena_bytes, least_cost);
+      if (plan.solution && fits(plan.solution->peak))
+        least_cost = std::min(plan.solution->cost, least_cost.value_or(plan.solution->cost));
+    }
   }
 
   // The plans of all strides, best first.
   std::vector<Plan> plans() {
     std::vector<Plan> out;
-    std::optional<std::int64_t> least_cost;  // of a solution within the limit
-    for (const int stride : kStrides) {
-      RecomputeProblem graph = recompute_problem(*schedule_, values_, stride, offload_);
-      auto solution = solve(graph, arena_limit_, least_cost);
-      if (solution && fits(solution->peak)) least_cost = std::min(solution->cost, least_cost.value_or(solution->cost));
-      out.push_back({std::move(graph), std::move(solution)});
-    }
+    for (const int stride : kStrides) out.push_back({recompute_problem(*schedule_, values_, stride, offload_)});
+    if (arena_limit_ < solver::least_peak(out.front().graph.problem))
+      solve_together(out);
+    else
+      solve_in_turn(out);
     std::stable_sort(out.begin(), out.end(), [&](const Plan& one, const Plan& other) {
       if (!one.solution || !other.solution) return one.solution && !other.solution;
       return is_better(static_cast<double>(one.solution->cost), one.solution->peak,
@@ -262,7 +286,7 @@ class Planner {
     std::int64_t limit = arena_limit_;
     for (int i = 0; i < kCorrections && !fits(best.peak) && fits(first.peak); ++i) {
       limit -= best.peak - arena_limit_;
-      const auto solution = solve(graph, limit);
+      const auto solution = solve(graph, limit, arena_limit_);
       if (!solution) break;
       Candidate found = rewritten(graph, *solution);
       if (!is_better(found, best)) break;

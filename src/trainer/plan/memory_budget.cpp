@@ -99,7 +99,8 @@ std::vector<BudgetPoint> BudgetPlanner::curve() {
   const std::int64_t step = (ends[0].held_bytes - ends[1].held_bytes) / kParts;
   std::vector<BudgetPoint> between(step > 0 ? kParts - 1 : 0);
   on_threads(between.size(), [&](std::size_t i) {
-    between[i] = nearest(false, ends[0].held_bytes - static_cast<std::int64_t>(i + 1) * step);
+    const std::size_t point = between.size() - 1 - i;  // the lowest first, because it takes the most time
+    between[point] = nearest(false, ends[0].held_bytes - static_cast<std::int64_t>(point + 1) * step);
   });
   between.push_back(ends[1]);
   std::vector<BudgetPoint> out = {ends[0]};
