@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "tessera/base/cpus.h"
 #include "tessera/base/log.h"
@@ -13,18 +12,26 @@
 namespace tessera::collectives {
 namespace {
 
-// Spinning helps only if every member has its own core.
-bool wait_shortly(const std::atomic<std::uint64_t>& generation, std::uint64_t old, std::size_t members) {
+// Spinning helps only if every member has its own core. It never yields: beside other processes, a thread that yields
+// may wait for several milliseconds, but one that sleeps continues as soon as it is woken.
+bool spins_until(std::size_t members, const auto& is_done) {
   static const auto kCores = static_cast<unsigned>(usable_cpu_count());
-  const int spins = members <= kCores ? 2000 : 0;
+  const int spins = members <= kCores ? 2000 : 1;
   for (int i = 0; i < spins; ++i)
-    if (generation.load(std::memory_order_acquire) != old) return true;
-  for (int i = 0; i < 4; ++i) {
-    if (generation.load(std::memory_order_acquire) != old) return true;
-    std::this_thread::yield();
-  }
+    if (is_done()) return true;
   return false;
 }
+
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
 
 }  // namespace
 
@@ -97,7 +104,8 @@ void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generatio
   const auto begin = Clock::now();
   const std::optional<WaitingTime> own_limit = TimeLimit::current();
   lock.unlock();
-  const bool done = wait_shortly(place.generation, generation, place.world_ranks.size());
+  const bool done = spins_until(place.world_ranks.size(),
+                                [&] { return place.generation.load(std::memory_order_acquire) != generation; });
   lock.lock();
   if (done) return;
   const auto released = [&] {
@@ -207,26 +215,33 @@ void Cluster::check_progress() {
 }
 
 void Cluster::advance(int rank, std::uint64_t progress) {
-  at(ranks_, rank).progress.store(progress, std::memory_order_release);
+  Rank& own = at(ranks_, rank);
+  own.progress.store(progress, std::memory_order_seq_cst);
+  if (own.progress_waiters.load(std::memory_order_seq_cst) == 0) return;
+  { const std::scoped_lock lock(own.progress_mutex); }  // a waiter that has read the progress before now waits
+  own.progressed.notify_all();
 }
 
 void Cluster::await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress,
                              const std::string& group) {
-  constexpr int kSpins = 200;
-  constexpr auto kYielding = std::chrono::milliseconds(1);  // then the rank sleeps, so that others can compute
-  constexpr auto kSleep = std::chrono::microseconds(50);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto lacks = [&](int other) { return at(ranks_, other).progress.load(std::memory_order_acquire) < progress; };
   for (const int other : world_ranks) {
-    for (int i = 0; other != rank && lacks(other); ++i) {
-      if (i < kSpins) continue;
-      const auto waited = std::chrono::steady_clock::now() - begin;
-      if (waited < kYielding)
-        std::this_thread::yield();
-      else
-        std::this_thread::sleep_for(kSleep);
-      check_progress_of(other, rank, progress, group, waited);
-    }
+    const auto has_advanced = [&] { return at(ranks_, other).progress.load(std::memory_order_seq_cst) >= progress; };
+    if (other == rank || spins_until(world_ranks.size(), has_advanced)) continue;
+    sleep_until_progress(other, rank, progress, group);
+  }
+}
+
+void Cluster::sleep_until_progress(int other, int rank, std::uint64_t progress, const std::string& group) {
+  constexpr auto kBetweenChecks = std::chrono::milliseconds(20);
+  const auto begin = std::chrono::steady_clock::now();
+  Rank& awaited = at(ranks_, other);
+  std::unique_lock lock(awaited.progress_mutex);
+  const Counted waiter(awaited.progress_waiters);
+  const auto has_advanced = [&] { return awaited.progress.load(std::memory_order_seq_cst) >= progress; };
+  while (!awaited.progressed.wait_for(lock, kBetweenChecks, has_advanced)) {
+    lock.unlock();
+    check_progress_of(other, rank, progress, group, std::chrono::steady_clock::now() - begin);
+    lock.lock();
   }
 }
 

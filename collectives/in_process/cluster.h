@@ -77,6 +77,9 @@ class Cluster {
     std::string text;
     bool stopped = false;
     std::atomic<std::uint64_t> progress{0};
+    std::atomic<int> progress_waiters{0};  // ranks that sleep until this one advances
+    std::mutex progress_mutex;
+    std::condition_variable progressed;
     mutable std::mutex work_mutex;
     std::string work;  // its activity between collectives
   };
@@ -93,6 +96,7 @@ class Cluster {
   [[nodiscard]] std::vector<int> absent(const Meeting& place) const;
   [[nodiscard]] std::string cause(int rank, const std::vector<int>& awaited) const;
   [[nodiscard]] RankActivity activity(int rank) const;
+  void sleep_until_progress(int other, int rank, std::uint64_t progress, const std::string& group);
   void check_progress_of(int other, int rank, std::uint64_t progress, const std::string& group, WaitingTime waited);
 
   mutable std::mutex mutex_;
