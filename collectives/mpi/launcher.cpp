@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,7 @@ constexpr std::array<std::string_view, 6> kLaunchers = {"mpirun", "mpiexec", "or
 // The first signal makes mpirun wait for its daemons, and a second one within 5 s ends it without them. On a busy host,
 // mpirun may see the two as one.
 constexpr std::array<int, 3> kWaits = {5, 40, 40};  // after each signal, in units of kWait
+constexpr int kMostFiles = 1024;
 constexpr timespec kWait = {.tv_sec = 0, .tv_nsec = 100'000'000};
 
 // The nearest ancestor that is a launcher, because a shell may be in between; 0 if there is none.
@@ -38,22 +40,24 @@ pid_t launcher() {
   return 0;
 }
 
-// Whether no other process of this host has called this for the launcher. The abstract name exists until all processes
-// that have the socket have ended.
-bool is_first_to_end(pid_t id) {
+// A socket with the abstract name of the launcher (-1 if there are no more sockets). Nothing if a process of this host
+// has it already, so that only one process signals the launcher.
+std::optional<int> claim(pid_t id) {
   const std::string name = "tessera-ends-launcher-" + std::to_string(id);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   (void)name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
   const int file = socket(AF_UNIX, SOCK_DGRAM, 0);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return bind(file, reinterpret_cast<const sockaddr*>(&address), length) == 0 || errno != EADDRINUSE;
+  const bool is_taken = bind(file, reinterpret_cast<const sockaddr*>(&address), length) != 0 && errno == EADDRINUSE;
+  return is_taken ? std::nullopt : std::optional(file);
 }
 
 // Runs in a process that was forked from one with threads, so it only makes system calls.
-[[noreturn]] void signal_until_ended(pid_t id) {
+[[noreturn]] void signal_until_ended(pid_t id, int claimed) {
   (void)setsid();  // the launcher ends the sessions of its ranks
-  for (int file = 0; file <= 2; ++file) (void)close(file);
+  for (int file = 0; file < kMostFiles; ++file)
+    if (file != claimed) (void)close(file);
   for (const int waits : kWaits) {
     (void)kill(id, SIGTERM);
     for (int i = 0; i < waits; ++i) {
@@ -69,8 +73,8 @@ bool is_first_to_end(pid_t id) {
 
 void end_launcher() {
   const pid_t id = launcher();
-  if (id == 0 || !is_first_to_end(id)) return;
-  if (fork() == 0) signal_until_ended(id);
+  const std::optional<int> claimed = id == 0 ? std::nullopt : claim(id);
+  if (claimed && fork() == 0) signal_until_ended(id, *claimed);
 }
 
 }  // namespace tessera::collectives
