@@ -36,8 +36,9 @@ def random_case(draw):
     ranks = draw.choice((1, 2))
     if draw.random() < 0.3:
         model = draw.choice(("bert_tiny", "bert_small", "resnet18"))
-        size = ["--image_size", draw.choice((32, 64))] if model == "resnet18" else ["--length", draw.choice((32, 128, 256))]
-        return ["model_step", "--model", model, "--batch", ranks * draw.choice((1, 2, 4)), *size], ranks
+        sizes = {"resnet18": ("--image_size", (32, 64)), "bert_tiny": ("--length", (32, 64)), "bert_small": ("--length", (32, 128, 256))}
+        flag, values = sizes[model]
+        return ["model_step", "--model", model, "--batch", ranks * draw.choice((1, 2, 4)), flag, draw.choice(values)], ranks
     command = ["train_step", "--model", draw.choice(("tiny", "small", "small", "small50k", "gpt2"))]
     most = 1 if command[2] == "gpt2" else 4
     command += ["--batch", min(most, draw.choice((1, 2, 4))), "--block_size", draw.choice((64, 128, 256))]

@@ -9,16 +9,31 @@
 namespace tessera {
 namespace {
 
-// Elementwise ops run in fused groups, so only their results are written.
-double touched_bytes(const OpView& view) {
+std::int64_t array_bytes(const Type& type) {
   std::int64_t bytes = 0;
-  for (const Type& leaf : view.result.leaves())
+  for (const Type& leaf : type.leaves())
     if (leaf.is_array()) bytes += leaf.byte_size();
+  return bytes;
+}
+
+// Elementwise ops run in fused groups, which write only the results that other ops read.
+double touched_bytes(const OpView& view, bool is_written) {
+  std::int64_t bytes = is_written ? array_bytes(view.result) : 0;
   if (!view.op.elementwise)
-    for (const Type& operand : view.operands)
-      for (const Type& leaf : operand.leaves())
-        if (leaf.is_array()) bytes += leaf.byte_size();
+    for (const Type& operand : view.operands) bytes += array_bytes(operand);
   return static_cast<double>(bytes);
+}
+
+// By instruction: whether its result is written to memory.
+std::vector<bool> written_results(const Computation& computation) {
+  std::vector<bool> out(computation.instructions.size(), false);
+  at(out, computation.root) = true;
+  for (const Instruction& instruction : computation.instructions)
+    if (!instruction.op->elementwise)
+      for (const Id operand : instruction.operands) at(out, operand) = true;
+  for (Id id = 0; id < computation.size(); ++id)
+    if (!computation[id].op->elementwise) at(out, id) = true;
+  return out;
 }
 
 }  // namespace
@@ -30,14 +45,17 @@ double modelled_seconds(const Program& scheduled, const MachineModel& machine) {
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     double once = 0;
     if (at(counts, c) == 0) continue;
-    for (const Instruction& instruction : program[c].instructions) {
+    const std::vector<bool> is_written = written_results(program[c]);
+    for (Id id = 0; id < program[c].size(); ++id) {
+      const Instruction& instruction = program[c][id];
       if (instruction.op->role == Role::kCollective)
         once += collective_seconds(program, program[c], instruction, machine.links());
       if (instruction.op->role != Role::kPlain || is_rematerializable(program[c], instruction)) continue;
       const OpView view = view_of(program, program[c], instruction);
       if (view.op.file_transfer != FileTransfer::kNone)
         once += static_cast<double>(view.result.byte_size()) / machine.file_bytes_per_second();
-      once += work_seconds(view, factor_map(view), {}, flops_of(view), touched_bytes(view), machine);
+      once +=
+          work_seconds(view, factor_map(view), {}, flops_of(view), touched_bytes(view, at(is_written, id)), machine);
     }
     sum += once * at(counts, c);
   }

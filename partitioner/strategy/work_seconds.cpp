@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tessera/base/text.h"
+#include "tessera/ops/attention.h"
 
 namespace tessera {
 namespace {
@@ -44,8 +45,8 @@ WorkClass work_class(const FactorMap& map, const Strategy& strategy) {
 
 double work_seconds(const OpView& view, const FactorMap& map, const Strategy& strategy, double flops, double bytes,
                     const MachineModel& machine) {
-  return flops / machine.flops_per_second(work_type(view), work_class(map, strategy)) +
-         bytes / machine.memory_bytes_per_second();
+  const WorkClass kind = is_attention(view.op) ? WorkClass::kWideProduct : work_class(map, strategy);
+  return flops / machine.flops_per_second(work_type(view), kind) + bytes / machine.memory_bytes_per_second();
 }
 
 }  // namespace tessera

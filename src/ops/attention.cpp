@@ -272,6 +272,8 @@ const OpDef kAttentionBackward{.name = "attention-backward",
 
 }  // namespace rows
 
+bool is_attention(const OpDef& op) { return &op == &rows::kAttention || &op == &rows::kAttentionBackward; }
+
 DType attention_sum_type(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 ops::AttentionOperands attention_options(const AttentionForm& form, const std::vector<Value>& operands) {

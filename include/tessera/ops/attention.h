@@ -41,6 +41,8 @@ struct AttentionForm {
 };
 /// Reads the form of an instruction. Throws an Error with the reason if the operands do not fit.
 AttentionForm attention_form(const OpView& view);
+/// Whether the op is attention or its backward pass, whose FLOPs are those of matrix products.
+bool is_attention(const OpDef& op);
 
 namespace ops {
 

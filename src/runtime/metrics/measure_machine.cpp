@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -82,8 +83,20 @@ Workload product(DType dtype, std::int64_t rows, std::int64_t summed, std::int64
                   [](const std::vector<Value>& x) { return ops::matmul(x[0], x[1]); });
 }
 
+// FLOP/s over several shapes, because products whose sizes are powers of two may be slow.
+double wide_product_rate(ProcessGroup& world, DType dtype, double budget) {
+  constexpr std::array<std::array<std::int64_t, 3>, 4> kShapes = {
+      {{512, 512, 512}, {256, 768, 768}, {640, 320, 960}, {192, 1024, 384}}};
+  double operations = 0;
+  double seconds = 0;
+  for (const auto& [rows, summed, columns] : kShapes) {
+    operations += 2.0 * static_cast<double>(rows * summed * columns);
+    seconds += seconds_of_workload(world, budget / kShapes.size(), product(dtype, rows, summed, columns));
+  }
+  return operations / seconds;
+}
+
 MachineModel::Rates rates_of(ProcessGroup& world, DType dtype, double budget) {
-  constexpr std::int64_t kWide = 512;
   constexpr std::int64_t kLong = 4096;
   constexpr std::int64_t kNarrow = 24;
   constexpr std::int64_t kElements = 1 << 18;
@@ -94,10 +107,9 @@ MachineModel::Rates rates_of(ProcessGroup& world, DType dtype, double budget) {
         for (int i = 0; i < kSteps; ++i) out = i % 2 == 0 ? ops::multiply(out, x[1]) : ops::subtract(out, x[0]);
         return out;
       });
-  const double wide = seconds_of_workload(world, budget, product(dtype, kWide, kWide, kWide));
   const double narrow = seconds_of_workload(world, budget, product(dtype, kLong, kNarrow, kNarrow));
   const double other = seconds_of_workload(world, budget, chain);
-  return {2.0 * kWide * kWide * kWide / wide, 2.0 * kLong * kNarrow * kNarrow / narrow,
+  return {wide_product_rate(world, dtype, budget), 2.0 * kLong * kNarrow * kNarrow / narrow,
           1.0 * kSteps * kElements / other};
 }
 
