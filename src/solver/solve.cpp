@@ -20,8 +20,8 @@ constexpr double kRelativeError = 1e-9;         // of a bound, from rounding
 // If no assignment within a limit was found, the next limit is what the nearest one needs, but it rises by these shares.
 constexpr double kLeastRaise = 0.02;  // at first; doubled with each limit
 constexpr double kMostRaise = 0.06;
-constexpr int kEstimate =
-    4;  // part of the work for the sum of the least usages: it mostly only shows the nearest assignment
+// The part of the work for the sum of the least usages: that search mostly only shows the nearest assignment.
+constexpr int kEstimate = 4;
 
 /// What is known about the model.
 struct Result {

@@ -23,6 +23,7 @@ for progress in 0 1; do
   [ $code -eq 77 ] && { echo "$out"; exit 77; }
   seconds=$(($(date +%s) - begin))
   ok=yes
+  # 124: `timeout` ended the job. 137 is also the status if a rank had to kill mpirun; the check of the seconds finds the timeout.
   [ $code -ne 0 ] && [ $code -ne 124 ] || ok="status $code"
   [ $seconds -lt 45 ] || ok="took $seconds s"
   for text in "all_reduce %17 over {data}, as long as TESSERA_COLLECTIVE_TIMEOUT allows; " "on another node (host node"; do
