@@ -15,6 +15,7 @@
 #include "reshard_insertion/resharder.h"
 #include "reshard_insertion/split_reductions.h"
 #include "reshard_insertion/split_scans.h"
+#include "reshard_insertion/split_sorts.h"
 #include "reshard_insertion/split_top_k.h"
 #include "strategy/op_decisions.h"
 #include "tessera/base/text.h"
@@ -370,7 +371,7 @@ Program insert_reshards(const Program& propagated, const MachineModel& machine, 
 
 Program insert_reshards(const Program& propagated, const MachineModel& machine, const OpChoices& choices,
                         DecisionMemo& memo) {
-  const Program reduced = split_top_k(split_reductions(propagated));
+  const Program reduced = split_sorts(split_top_k(split_reductions(propagated)));
   const Program program = choices.scans_by_parts ? split_scans(reduced) : reduced;
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
@@ -391,8 +392,7 @@ Program insert_reshards(const Program& propagated, const MachineModel& machine, 
       at(new_ids, c) = out.add(with_new_callees(at(program.computations, c), new_ids));
       continue;
     }
-    Computation done = Inserter(common, c, new_ids, out).run();
-    at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
+    at(new_ids, c) = out.add(std::make_shared<const Computation>(Inserter(common, c, new_ids, out).run()));
   }
   return out.finish(at(new_ids, program.entry));
 }

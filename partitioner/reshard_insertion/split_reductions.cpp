@@ -103,8 +103,8 @@ class ReductionSplitter : Splitter {
  public:
   using Splitter::Splitter;
   Computation run() {
-    const auto plan = [&](const Instruction& reduce) {
-      Dims dims = split_dims(program_, old_, reduce);
+    const auto plan = [&](Id id) {
+      Dims dims = split_dims(program_, old_, old_[id]);
       return dims.empty() ? std::nullopt : std::optional(std::move(dims));
     };
     return Splitter::run(plan, [&](Instruction reduce, const Dims& dims) { return split(std::move(reduce), dims); });
@@ -198,10 +198,7 @@ class ReductionSplitter : Splitter {
       operands[count + i] = neutral_init(reduce, count + i, dtype).id;
       const Value array =
           evened(builder_.value(operands[i]), builder_.value(operands[count + i]), given, dims, reduce.notes);
-      const Value cut = ops::reshape(array, to.dims);
-      builder_.set_sharding(cut, make_sharding(to.sharding));
-      builder_.set_notes(cut, for_another_op(reduce.notes));
-      operands[i] = cut.id;
+      operands[i] = marked(ops::reshape(array, to.dims), reduce, to.sharding).id;
       parts.push_back(Type::array(dtype, part_dims));
     }
     const Type part_type = count == 1 ? parts.front() : Type::tuple(parts);

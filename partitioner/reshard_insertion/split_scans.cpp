@@ -61,17 +61,11 @@ class ScanSplitter : Splitter {
  public:
   using Splitter::Splitter;
   Computation run() {
-    return Splitter::run([&](const Instruction& i) { return scan_of(program_, old_, i); },
+    return Splitter::run([&](Id id) { return scan_of(program_, old_, old_[id]); },
                          [&](const Instruction& scan, const Scan& how) { return split(scan, how); });
   }
 
  private:
-  Value marked(Value value, const Instruction& scan, const Sharding& sharding) {
-    builder_.set_sharding(value, make_sharding(sharding));
-    builder_.set_notes(value, for_another_op(scan.notes));
-    return value;
-  }
-
   // The same reduction over another window.
   Value windowed(const Instruction& scan, Value array, int dim, WindowDim window, Dims dims, const Sharding& sharding) {
     Instruction made = scan;
@@ -125,24 +119,19 @@ class ScanSplitter : Splitter {
   Id split(const Instruction& scan, const Scan& how) {
     const int d = how.dim;
     const Value array = filled_up(scan, how);
-    Sharding cut = array.instruction().sharding->front();
-    for (auto& dim : cut.dims) dim.open = true;
-    cut.dims.insert(cut.dims.begin() + d + 1, DimSharding{{}, true, {}});
     const std::int64_t length = array.type().dim(d) / how.tiles;
-    Dims dims = array.type().dims();
-    dims.insert(dims.begin() + d + 1, length);
-    at(dims, d) = how.tiles;
+    const auto [dims, tiled] = tiled_dim(array.type(), array.instruction().sharding->front(), d, how.tiles);
 
     const auto along = [&](std::int64_t size) {
       return WindowDim{.size = size, .low = how.from_end ? 0 : size - 1, .high = how.from_end ? size - 1 : 0};
     };
-    const Value parts = marked(ops::reshape(array, dims), scan, cut);
-    const Value within = windowed(scan, parts, d + 1, along(length), dims, cut);
+    const Value parts = marked(ops::reshape(array, dims), scan, tiled);
+    const Value within = windowed(scan, parts, d + 1, along(length), dims, tiled);
 
     // The totals of all parts, except for the part that no other follows.
     const std::int64_t last = how.from_end ? 0 : length - 1;
-    const Value sums = marked(ops::slice_dim(within, d + 1, last, last + 1), scan, cut);
-    Sharding whole = cut;
+    const Value sums = marked(ops::slice_dim(within, d + 1, last, last + 1), scan, tiled);
+    Sharding whole = tiled;
     at(whole.dims, d).axes.clear();
     const std::int64_t first = how.from_end ? 1 : 0;
     const Value others = marked(ops::slice_dim(sums, d, first, first + how.tiles - 1), scan, whole);
@@ -158,8 +147,8 @@ class ScanSplitter : Splitter {
     Dims kept;
     for (int i = 0; i < isize(dims); ++i)
       if (i != d + 1) kept.push_back(i);
-    const Value spread = marked(ops::broadcast(offsets, dims, kept), scan, cut);
-    const Value sum = how.from_end ? combined(scan, within, spread, cut) : combined(scan, spread, within, cut);
+    const Value spread = marked(ops::broadcast(offsets, dims, kept), scan, tiled);
+    const Value sum = how.from_end ? combined(scan, within, spread, tiled) : combined(scan, spread, within, tiled);
 
     Value out = ops::reshape(sum, array.type().dims());
     if (const std::int64_t size = scan.type.dim(d); size != array.type().dim(d)) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reshard_insertion/split_top_k.h"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <limits>
 #include <optional>
 
@@ -38,39 +40,21 @@ std::optional<Selection> split_of(const Program& program, const Computation& com
   const std::int64_t size = array.type.dims().back();
   const std::int64_t tiles = sharding.tiles(array.type.ndim() - 1);
   if (tiles < 2 || ceil_div(size, tiles) < top->k) return std::nullopt;
-  const std::int64_t gathered = top->k * tiles * (dtype_size(dtype) + dtype_size(DType::kS32));
-  // Resharding to other dims may cost less than a gather.
-  if (2 * gathered > size * dtype_size(dtype)) return std::nullopt;
+  const std::int64_t bytes = dtype_size(dtype);
+  if (!split_receives_less(array.type, sharding, array.type.ndim() - 1, top->k, bytes, bytes + dtype_size(DType::kS32)))
+    return std::nullopt;
   return Selection{top->k, top->largest, tiles};
-}
-
-// The value that is ordered last; for floats the NaN at that end of their order.
-Literal last_of_all(DType dtype, bool largest) {
-  return visit_dtype(dtype, [&]<class T>() {
-    if constexpr (is_float(kDTypeOf<T>)) {
-      const double nan = std::numeric_limits<double>::quiet_NaN();
-      return Literal::scalar<T>(static_cast<T>(largest ? -nan : nan));
-    } else {
-      return Literal::scalar<T>(largest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
-    }
-  });
 }
 
 class TopKSplitter : Splitter {
  public:
   using Splitter::Splitter;
   Computation run() {
-    return Splitter::run([&](const Instruction& i) { return split_of(program_, old_, i); },
+    return Splitter::run([&](Id id) { return split_of(program_, old_, old_[id]); },
                          [&](const Instruction& top, const Selection& how) { return split(top, how); });
   }
 
  private:
-  Value marked(Value value, const Instruction& top, const Sharding& sharding) {
-    builder_.set_sharding(value, make_sharding(sharding));
-    builder_.set_notes(value, for_another_op(top.notes));
-    return value;
-  }
-
   // The same selection on another array: its values and positions.
   std::pair<Value, Value> selected(const Instruction& top, Value array, std::int64_t k, const Sharding& sharding) {
     Dims dims = array.type().dims();
@@ -91,7 +75,7 @@ class TopKSplitter : Splitter {
     const std::int64_t more = ceil_div(size, how.tiles) * how.tiles - size;
     if (more == 0) return array;
     const Sharding sharding = array.instruction().sharding->front();
-    const Value last = marked(ops::constant(builder_, last_of_all(array.type().dtype(), how.largest)), top,
+    const Value last = marked(ops::constant(builder_, last_in_order(array.type().dtype(), how.largest)), top,
                               Sharding::replicated(sharding.mesh, 0));
     std::vector<PaddingDim> padding(static_cast<std::size_t>(array.type().ndim()));
     padding.back().high = more;
@@ -121,30 +105,26 @@ class TopKSplitter : Splitter {
   Id split(const Instruction& top, const Selection& how) {
     const Value array = filled_up(top, how);
     const int last = array.type().ndim() - 1;
-    Sharding cut = array.instruction().sharding->front();
-    for (auto& dim : cut.dims) dim.open = true;
-    Sharding whole = cut;
-    whole.dims.back().axes.clear();
-    cut.dims.push_back(DimSharding{{}, true, {}});
     const std::int64_t length = array.type().dims().back() / how.tiles;
-    Dims dims = array.type().dims();
-    dims.back() = how.tiles;
-    dims.push_back(length);
+    auto [dims, tiled] = tiled_dim(array.type(), array.instruction().sharding->front(), last, how.tiles);
+    Sharding gathered = tiled;
+    gathered.dims.pop_back();
+    gathered.dims.back().axes.clear();
 
-    const Value parts = marked(ops::reshape(array, dims), top, cut);
-    const auto [values, places] = selected(top, parts, how.k, cut);
+    const Value parts = marked(ops::reshape(array, dims), top, tiled);
+    const auto [values, places] = selected(top, parts, how.k, tiled);
     dims.back() = how.k;
-    const Value part = marked(ops::iota(builder_, Type::array(DType::kS32, dims), last), top, cut);
+    const Value part = marked(ops::iota(builder_, Type::array(DType::kS32, dims), last), top, tiled);
     const Value size = marked(ops::constant(builder_, Literal::scalar<std::int32_t>(static_cast<std::int32_t>(length))),
-                              top, Sharding::replicated(cut.mesh, 0));
-    const Value lengths = marked(ops::broadcast(size, dims, {}), top, cut);
-    const Value begins = marked(ops::multiply(part, lengths), top, cut);
-    const Value absolute = marked(ops::add(places, begins), top, cut);
+                              top, Sharding::replicated(tiled.mesh, 0));
+    const Value lengths = marked(ops::broadcast(size, dims, {}), top, tiled);
+    const Value begins = marked(ops::multiply(part, lengths), top, tiled);
+    const Value absolute = marked(ops::add(places, begins), top, tiled);
 
     Dims flat = array.type().dims();
     flat.back() = how.tiles * how.k;
-    const auto [first, chosen] = selected(top, marked(ops::reshape(values, flat), top, whole), how.k, whole);
-    const Value found = looked_up(top, marked(ops::reshape(absolute, flat), top, whole), chosen, whole);
+    const auto [first, chosen] = selected(top, marked(ops::reshape(values, flat), top, gathered), how.k, gathered);
+    const Value found = looked_up(top, marked(ops::reshape(absolute, flat), top, gathered), chosen, gathered);
     const Value out = ops::tuple(builder_, {first, found});
     builder_.set_sharding(out, top.sharding);
     builder_.set_notes(out, for_another_op(top.notes));
@@ -154,6 +134,36 @@ class TopKSplitter : Splitter {
 };
 
 }  // namespace
+
+bool split_receives_less(const Type& array, const Sharding& sharding, int dim, std::int64_t k,
+                         std::int64_t operand_bytes, std::int64_t result_bytes) {
+  const std::int64_t tiles = sharding.tiles(dim);
+  const std::int64_t others = (tiles - 1) * ceil_div(array.dim(dim), tiles);  // elements of a line on other devices
+  std::int64_t lines = 1;                                                     // on a device
+  for (int d = 0; d < array.ndim(); ++d)
+    if (d != dim) lines *= ceil_div(array.dim(d), sharding.tiles(d));
+  std::int64_t least = lines * others * operand_bytes;  // a gather of the dim
+  for (int d = 0; d < array.ndim(); ++d) {
+    const std::int64_t size = ceil_div(array.dim(d), sharding.tiles(d));
+    if (d == dim || size < 2) continue;
+    const std::int64_t moved = lines / size * ceil_div(size, tiles);  // lines that the device has after an all-to-all
+    least = std::min(least, moved * others * (operand_bytes + result_bytes));
+  }
+  return lines * (tiles - 1) * k * result_bytes < least;
+}
+
+Literal last_in_order(DType dtype, bool descending) {
+  return visit_dtype(dtype, [&]<class T>() {
+    if constexpr (is_float(kDTypeOf<T>)) {
+      std::array<unsigned char, sizeof(T)> bits{};
+      bits.fill(0xff);  // of all NaNs, the one at the end of the order
+      if (!descending) bits.back() = 0x7f;
+      return Literal::scalar<T>(std::bit_cast<T>(bits));
+    } else {
+      return Literal::scalar<T>(descending ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max());
+    }
+  });
+}
 
 Program split_top_k(const Program& program) {
   ProgramBuilder names("");

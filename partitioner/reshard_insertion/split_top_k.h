@@ -9,11 +9,21 @@
 #pragma once
 
 #include "tessera/ir/program.h"
+#include "tessera/sharding/sharding.h"
+#include "tessera/tensor/literal.h"
 
 namespace tessera {
 
-/// Takes a program in which every value has a sharding. Applies if at most half the bytes of gathering the dim are
-/// moved. Equal elements keep their order; parts of an uneven dim are padded with values that are ordered last.
+/// Takes a program in which every value has a sharding. Applies if split_receives_less(). Equal elements keep their order; parts of an uneven dim are padded with values that are ordered last.
 Program split_top_k(const Program& program);
+
+/// Whether devices receive fewer bytes if they gather the first k elements of each tile of a sharded dim than if they
+/// gather the dim, or move it to another dim and the results back. `operand_bytes` and `result_bytes`: of an element
+/// along the dim.
+bool split_receives_less(const Type& array, const Sharding& sharding, int dim, std::int64_t k,
+                         std::int64_t operand_bytes, std::int64_t result_bytes);
+
+/// The scalar that no other scalar follows in ascending or descending order. Floats have the total order.
+Literal last_in_order(DType dtype, bool descending);
 
 }  // namespace tessera

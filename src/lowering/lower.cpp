@@ -75,7 +75,7 @@ Program lower(const Program& program, int ranks, const LoweringOptions& options)
   Program out = expand_reductions(with_groups_of_devices(make_synchronous(with_simple_control_flow(program))), ranks);
   if (options.prefetch_nodes)
     if (auto ahead = prefetch_in_loops(out, *options.prefetch_nodes)) out = *std::move(ahead);
-  if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
+  if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(sort_by_keys(out))), options);
   if (options.memory_budget > 0) out = rematerialize(out, options.memory_budget, options.offload);
   out.lowered = true;
   verify(out, "invalid program after lowering");

@@ -52,6 +52,12 @@ Program expand_reductions(const Program& program, int world_size);
 /// memory at the same time. `nodes` as in ScheduleOptions. nullopt if there is no such gather.
 std::optional<Program> prefetch_in_loops(const Program& program, const std::vector<int>& nodes);
 
+/// Sorts by keys that are computed for all elements, instead of calling a comparator for every pair. Applies to
+/// comparators that compare a function of the elements of one side with the same function of the other side, as those of
+/// JAX for floats, or several such functions one after the other. Compares integers, and floats in the total order.
+/// Applies to all computations.
+Program sort_by_keys(const Program& program);
+
 /// Computes the same values with fewer reads and writes of memory. In gradients of slices, a sum of padded parts
 /// becomes a concatenation. In gradients of lookups, a scatter into zeros that is added to another value becomes a
 /// scatter into that value. The sign of a zero and the order of sums may change. Like all passes below, it rewrites
