@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the include lines against the table of layers, and that no code outside src/ops compares the names of ops.
-Prints each line that breaks a rule.
+"""Checks the include lines against the table of layers, that no code outside src/ops compares the names of ops, and that
+every test is in a CMakeLists.txt. Prints each line that breaks a rule.
 """
 import pathlib
 import re
@@ -124,6 +124,12 @@ def check_op_names(path, line, names):
     return None
 
 
+def tests_that_are_not_built(root):
+    listed = "".join(file.read_text() for file in (root / "tests").rglob("CMakeLists.txt"))
+    tests = [file for pattern in ("*_test.cpp", "*_test.py") for file in sorted((root / "tests").rglob(pattern))]
+    return [f"{file.relative_to(root).as_posix()}: no CMakeLists.txt names this test" for file in tests if file.name not in listed]
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     complaints, files, names = [], 0, op_names(root)
@@ -142,6 +148,7 @@ def main():
                 complaint = match and check_include(path, module, match.group(2)) or check_op_names(path, line, names)
                 if complaint:
                     complaints.append(f"{path}:{number}: {complaint}")
+    complaints += tests_that_are_not_built(root)
     print("\n".join(complaints) if complaints else f"layers: {files} files keep to the table")
     return 1 if complaints or not files else 0
 

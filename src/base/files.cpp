@@ -177,6 +177,15 @@ void check_writable(const std::string& path) {
   if (error != 0) fail_io("write", path, error);
 }
 
+bool create_new_file(const std::string& path) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0 && errno == EEXIST) return false;
+  if (descriptor < 0) fail_io("write", path, errno);
+  close(descriptor);
+  return true;
+}
+
 void append_file(const std::string& path, std::string_view content) {
   const int error = put_content(path, O_APPEND, content);
   if (error != 0) fail_io("write", path, error);

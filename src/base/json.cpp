@@ -2,6 +2,7 @@
 #include "tessera/base/json.h"
 
 #include <algorithm>
+#include <atomic>
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value_stack.hpp>
@@ -15,12 +16,16 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
 
 namespace json = boost::json;
+
+constexpr std::size_t kEscapeSize = 6;  // of `\uXXXX`
 
 // The words of Python's writer for numbers that JSON does not have.
 struct Word {
@@ -60,6 +65,44 @@ struct WithoutWords {
   }
   std::string text;  // empty if there are no words
   std::unordered_map<std::size_t, double> values;
+};
+
+// The number of the escape `\uXXXX` at byte `i`; nullopt if there is none.
+std::optional<unsigned> escaped_unit(std::string_view text, std::size_t i) {
+  const std::string_view escape = text.substr(std::min(i, text.size()), kEscapeSize);
+  if (escape.size() < kEscapeSize || !escape.starts_with("\\u")) return std::nullopt;
+  unsigned out = 0;
+  const char* end = escape.data() + escape.size();
+  const auto [last, code] = std::from_chars(escape.data() + 2, end, out, 16);
+  return code == std::errc() && last == end ? std::optional(out) : std::nullopt;
+}
+
+bool is_high_surrogate(unsigned unit) { return unit >= 0xD800 && unit < 0xDC00; }
+bool is_low_surrogate(unsigned unit) { return unit >= 0xDC00 && unit < 0xE000; }
+
+// Replaces escapes of surrogates that are not in pairs, such as `ab\ud800`, by that of U+FFFD, which is as long. Boost.JSON
+// refuses them. Returns "" if there are none.
+std::string without_lone_surrogates(std::string_view text) {
+  std::string out;
+  for (std::size_t i = text.find('\\'); i < text.size(); i = text.find('\\', i)) {
+    const auto unit = escaped_unit(text, i);
+    if (!unit) {
+      i += 2;  // another escape, such as that of a backslash
+      continue;
+    }
+    const bool is_pair = is_high_surrogate(*unit) && is_low_surrogate(escaped_unit(text, i + kEscapeSize).value_or(0));
+    if (!is_pair && (is_high_surrogate(*unit) || is_low_surrogate(*unit))) {
+      if (out.empty()) out = text;
+      out.replace(i, kEscapeSize, "\\ufffd");
+    }
+    i += is_pair ? 2 * kEscapeSize : kEscapeSize;
+  }
+  return out;
+}
+
+// Whether this rank has been warned of a lone surrogate.
+struct SurrogateWarning {
+  std::atomic<bool> is_printed = false;
 };
 
 enum class Keys { kMayRepeat, kUnique };  // in one object
@@ -170,7 +213,15 @@ json::value parse_json(std::string_view text, std::string_view origin) {
 }
 
 json::value parse_line_of_json(std::string_view line, std::string_view place) {
-  return parse_text(line, place, Keys::kMayRepeat, Places::kColumn);
+  const std::string replaced = without_lone_surrogates(line);
+  if (replaced.empty()) return parse_text(line, place, Keys::kMayRepeat, Places::kColumn);
+  json::value out = parse_text(replaced, place, Keys::kMayRepeat, Places::kColumn);
+  if (!RankContext::current().get<SurrogateWarning>().is_printed.exchange(true))
+    log_shared_warning(
+        "{}: has half of a surrogate pair, such as \\ud800, which is no character; it is read as U+FFFD, here and in "
+        "other lines",
+        place);
+  return out;
 }
 
 json::value parse_json_with_unique_keys(std::string_view text, std::string_view origin) {

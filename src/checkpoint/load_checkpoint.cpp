@@ -52,6 +52,17 @@ std::vector<Checkpoint::Entry> Checkpoint::entries() const {
   return out;
 }
 
+std::map<std::string, Checkpoint::Group> Checkpoint::groups() const {
+  std::map<std::string, Group> out;
+  for (const Entry& entry : entries()) {
+    Group& group = out[entry.group];
+    ++group.tensors;
+    group.elements += entry.type.element_count();  // the sums fit: CheckpointManifest::from_folder()
+    group.bytes += entry.type.byte_size();
+  }
+  return out;
+}
+
 std::map<std::string, std::uint64_t> Checkpoint::files() const {
   std::map<std::string, std::uint64_t> out;
   for (const auto& [name, file] : manifest_->files) out[name] = file.bytes;
@@ -111,13 +122,17 @@ LoadStateResult Checkpoint::load(const std::string& group, const StateDict& stat
 }
 
 void Checkpoint::load_now(const std::string& group, const StateDict& state) const {
+  set_numbers(state, read_tensors(group, state));
+}
+
+std::vector<int> Checkpoint::read_tensors(const std::string& group, const StateDict& state) const {
   LoadStateResult ignored;
   const auto reader = [&](std::shared_ptr<PieceFiles> files, const std::string& name) {
     return collective_reader(std::move(files), manifest_, name);
   };
-  const auto sources = set_readers(group, state, {}, ignored, reader);
+  auto sources = set_readers(group, state, {}, ignored, reader);
   read_now(state);
-  set_numbers(state, sources);
+  return sources;
 }
 
 void Checkpoint::check_fit(const std::string& group, const StateDict& state) const {
@@ -212,6 +227,31 @@ std::string lack_of(const Checkpoint& checkpoint, const std::map<std::string, St
   return "";
 }
 
+// The values of states, which get them back if no checkpoint can be loaded. Large values are not kept, because they would be
+// in memory beside those of the checkpoint.
+class KeptValues {
+ public:
+  explicit KeptValues(const std::map<std::string, StateDict>& states) {
+    std::int64_t bytes = 0;
+    for (const auto& [group, state] : states) bytes += bytes_in_memory(state);
+    constexpr std::int64_t kMost = std::int64_t{16} << 20;
+    keeps_ = bytes <= kMost;
+    if (!keeps_) return;
+    for (const auto& [group, state] : states) restorers_.push_back(restorer_of(state));
+  }
+  // Call it if a checkpoint could not be read to its end.
+  void restore() {
+    for (const auto& restorer : restorers_) restorer();
+    is_lost_ = !keeps_;
+  }
+  [[nodiscard]] bool is_lost() const { return is_lost_; }
+
+ private:
+  bool keeps_ = true;
+  bool is_lost_ = false;
+  std::vector<std::function<void()>> restorers_;
+};
+
 // The outcome of loading a checkpoint.
 struct Attempt {
   std::optional<Checkpoint> loaded;
@@ -219,8 +259,23 @@ struct Attempt {
   std::string lack;    // the checkpoint is undamaged, but does not contain all states
 };
 
+// Loads all states, or gives them back the values of `kept`. Returns false in the latter case.
+bool load_all(const Checkpoint& checkpoint, const std::map<std::string, StateDict>& states, KeptValues& kept,
+              const std::function<bool(const std::function<void()>&)>& succeeds) {
+  std::vector<std::vector<int>> sources;
+  const bool is_read = succeeds([&] {
+    checkpoint.verify_documents();
+    for (const auto& [group, state] : states) sources.push_back(checkpoint.read_tensors(group, state));
+  });
+  if (!is_read)
+    kept.restore();
+  else
+    for (auto next = sources.begin(); const auto& [group, state] : states) set_numbers(state, *next++);
+  return is_read;
+}
+
 // If the checkpoint does not fit the states, throws an Error.
-Attempt try_load(const std::string& folder, const std::map<std::string, StateDict>& states) {
+Attempt try_load(const std::string& folder, const std::map<std::string, StateDict>& states, KeptValues& kept) {
   Attempt out;
   std::optional<Checkpoint> opened;
   const std::string problem = problem_of(folder);
@@ -238,11 +293,7 @@ Attempt try_load(const std::string& folder, const std::map<std::string, StateDic
   out.lack = lack_of(*opened, states);
   if (!out.lack.empty()) return out;
   for (const auto& [group, state] : states) opened->check_fit(group, state);
-  const bool is_read = succeeds([&] {
-    opened->verify_documents();
-    for (const auto& [group, state] : states) opened->load_now(group, state);
-  });
-  if (is_read) out.loaded = std::move(opened);
+  if (load_all(*opened, states, kept, succeeds)) out.loaded = std::move(opened);
   return out;
 }
 
@@ -273,16 +324,18 @@ std::string damage_of(const std::string& folder) {
 
 Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states) {
   on_all_ranks("cannot load a checkpoint", [&] { require_manifest(folder); });
-  Attempt attempt = try_load(folder, states);
+  KeptValues kept(states);
+  Attempt attempt = try_load(folder, states, kept);
   if (!attempt.loaded) throw Error(attempt.damage + attempt.lack);
   return *std::move(attempt.loaded);
 }
 
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states) {
+  KeptValues kept(states);
   std::vector<std::string> lacks;  // from the newest checkpoint on
   for (const std::string& name : newest_first(folder)) {
-    Attempt attempt = try_load((fs::path(folder) / name).string(), states);
+    Attempt attempt = try_load((fs::path(folder) / name).string(), states, kept);
     const bool is_first = RankContext::current().rank() == 0;
     if (is_first && !attempt.damage.empty()) log_warning("{}; the next older checkpoint is tried", attempt.damage);
     if (!attempt.lack.empty()) lacks.push_back(attempt.lack);
@@ -291,6 +344,11 @@ std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
       if (is_first) log_warning("{}; {} is loaded", lack, attempt.loaded->folder());
     return std::move(attempt.loaded);
   }
+  require(
+      !kept.is_lost(),
+      "all checkpoints in {} are damaged, and the states have lost the values that they had before; load checkpoints "
+      "into states without values, or with less than 16 MiB of them",
+      folder);
   if (!lacks.empty()) fail("no checkpoint in {} can continue its run: {}", folder, lacks.front());
   return std::nullopt;
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "save_after_error.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -28,13 +26,6 @@ bool is_there(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-bool create_new(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);  // NOLINT: of POSIX
-  if (descriptor < 0) return false;
-  close(descriptor);
-  return true;
-}
-
 void wait_until(const std::function<bool()>& is_over, Clock::time_point deadline) {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
   while (!is_over() && Clock::now() < deadline) std::this_thread::sleep_for(kBetweenLooks);
@@ -54,11 +45,20 @@ std::vector<int> ranks_without_file(const std::string& partial, int ranks) {
 
 bool has_ended(const std::string& partial) { return !is_there(partial) || is_there(fs::path(partial) / kGivenUp); }
 
+// Returns false if another rank has declared it, also if it has completed the save, so that the folder has got its name.
+bool declare(const std::string& partial, const char* file) {
+  try {
+    return create_new_file(fmt::format("{}/{}", partial, file));
+  } catch (const FileError&) {
+    if (!is_there(partial)) return false;
+    throw;
+  }
+}
+
 }  // namespace
 
 bool take_over(const std::string& partial) {
-  const std::string own = fmt::format("{}/{}", partial, kTakenOver);
-  if (!create_new(own)) return false;
+  if (!declare(partial, kTakenOver)) return false;
   // Also true of the old folder of this name while the new one replaces it.
   if (!is_there(fmt::format("{}/{}", partial, kManifestFile))) return true;
   hand_back(partial);
@@ -70,7 +70,13 @@ void hand_back(const std::string& partial) {
   fs::remove(fs::path(partial) / kTakenOver, ignored);
 }
 
-void give_up(const std::string& partial) { (void)create_new(fmt::format("{}/{}", partial, kGivenUp)); }
+void give_up(const std::string& partial) {
+  try {
+    (void)declare(partial, kGivenUp);
+  } catch (const FileError& error) {  // such as a full disk, which may be why it is given up
+    log_warning("other ranks cannot be told that the save is given up: {}", error.what());
+  }
+}
 
 AfterError wait_after_error(const std::string& partial, int ranks, std::chrono::milliseconds patience) {
   const auto deadline = Clock::now() + patience;

@@ -15,11 +15,13 @@ namespace tessera {
 inline constexpr const char* kTakenOver = "taken_over";  // one rank completes the save
 inline constexpr const char* kGivenUp = "given_up";      // no rank completes it
 
-/// Declares that the calling rank completes the save. Returns false if another rank does, or has done so.
+/// Declares that the calling rank completes the save. Returns false if another rank does, or has done so. FileError if the rank
+/// cannot declare it, for example because the disk is full.
 bool take_over(const std::string& partial);
 /// Ends what take_over() declared. Call it when the manifest is written, which keeps others from taking over.
 void hand_back(const std::string& partial);
-/// Declares that the save is not completed, because a file cannot be written or must not be used.
+/// Declares that the save is not completed, because a file cannot be written or must not be used. If that cannot be declared
+/// either, prints a warning.
 void give_up(const std::string& partial);
 
 /// What the calling rank must do after an error.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "files/partial_file.h"
 #include "files/read_elements.h"
 #include "on_all_ranks.h"
 #include "tessera/base/error.h"
@@ -27,14 +28,15 @@ namespace fs = std::filesystem;
 // A file that gets its name when it is complete. Deleted unless that happens.
 class NewFile {
  public:
-  NewFile(const std::string& path, SafetensorsHeader header) : NewFile(path, std::move(header), Opened()) {
+  NewFile(const std::string& path, SafetensorsHeader header)
+      : NewFile(path, std::move(header), create_partial_file(path)) {
     out_.resize(header_.file_bytes());
     const std::string text = header_.str();
     out_.write(0, std::as_bytes(std::span(text)));
   }
   ~NewFile() {
     std::error_code ignored;
-    if (!is_published_) fs::remove(partial(), ignored);
+    if (!is_published_) fs::remove(partial_, ignored);
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -44,17 +46,20 @@ class NewFile {
   }
   void publish() {
     out_.finish();
-    commit_rename(partial(), path_);
+    commit_rename(partial_, path_);
     is_published_ = true;
   }
 
  private:
-  struct Opened {};  // a constructor of its own, so that the destructor runs if the other one fails
-  NewFile(const std::string& path, SafetensorsHeader header, Opened /*unused*/)
-      : path_(path), header_(std::move(header)), out_(partial(), OutputFile::Mode::kCreate) {}
-  [[nodiscard]] std::string partial() const { return path_ + ".partial"; }
+  // A constructor of its own, so that the destructor runs if the other one fails.
+  NewFile(const std::string& path, SafetensorsHeader header, std::string partial)
+      : path_(path),
+        partial_(std::move(partial)),
+        header_(std::move(header)),
+        out_(partial_, OutputFile::Mode::kExisting) {}
 
   std::string path_;
+  std::string partial_;
   SafetensorsHeader header_;
   OutputFile out_;
   bool is_published_ = false;

@@ -72,12 +72,35 @@ void save_state(const StateDict& state, const std::string& folder, const SavePre
   }
 }
 
+namespace {
+
+// PyTorch's name of the element type to which Hugging Face's libraries convert all parameters when they load them.
+std::string torch_dtype_of(const nn::PretrainedModel& model) {
+  std::optional<DType> common;
+  for (const Tensor& parameter : model.parameters()) {
+    const DType dtype = parameter.dtype();
+    const bool has_double = dtype == DType::kF64 || common == DType::kF64;
+    if (!common || common == dtype)
+      common = dtype;
+    else
+      common = has_double ? DType::kF64 : DType::kF32;  // which have all values of the others
+  }
+  switch (common.value_or(DType::kF32)) {
+    case DType::kF64: return "float64";
+    case DType::kF16: return "float16";
+    case DType::kBF16: return "bfloat16";
+    default: return "float32";
+  }
+}
+
+}  // namespace
+
 JsonObject config_json(const nn::PretrainedModel& model) {
   JsonObject config = JsonObject::parse(model.config_json(), "config.json");
   config.set("architectures", std::vector<std::string>{std::string(model.class_name())});
-  const auto parameters = model.parameters();
-  const bool is_double = !parameters.empty() && parameters.front().dtype() == DType::kF64;
-  config.set("torch_dtype", is_double ? "float64" : "float32");
+  const std::string dtype = torch_dtype_of(model);
+  config.set("dtype", dtype);        // transformers 5
+  config.set("torch_dtype", dtype);  // earlier versions
   return config;
 }
 

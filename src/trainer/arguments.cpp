@@ -336,6 +336,8 @@ void complete_arguments(TrainingArguments& arguments, const ArgumentParser& pars
   if (arguments.resume_from_checkpoint == "False" || arguments.resume_from_checkpoint == "false")
     arguments.resume_from_checkpoint.clear();
   arguments.has_overrides = parser.has_overrides();
+  // Programs that save nothing by default save in the interval that is given.
+  if (parser.was_given("save_steps") && !parser.was_given("save_strategy")) arguments.save_strategy = "steps";
   settle_arguments(arguments, parser);
   find_named_models(arguments);
   arguments.greater_is_better_is_given = parser.was_given("greater_is_better");

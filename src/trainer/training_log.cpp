@@ -227,11 +227,80 @@ std::optional<Metrics> Trainer::Run::evaluate(const std::string& where) {
   for (const auto& metric : result->others)
     if (metric.first != "accuracy") entry.eval_metrics.push_back(metric);
   add_to_log(entry);
+  if (where.empty()) save_results(entry, seconds_between(start, Clock::now()));
   call(&TrainerCallback::on_evaluate, &entry, &*result);
   window_.start += Clock::now() - start;  // the speed in the log is that of the updates
   read_at_ += Clock::now() - start;
   if (measures) host_.start();
   return result;
+}
+
+// ---- files ----------------------------------------------------------------------------------------------------------------
+
+void Trainer::Run::save_tokenizer(const std::string& folder) const {
+  try {
+    task_.save_tokenizer(folder);
+  } catch (const std::exception& error) {  // the weights matter more
+    log_warning("the tokenizer is not saved in {}: {}", folder, error.what());
+  }
+}
+
+void Trainer::Run::save_arguments() const {
+  try {
+    std::filesystem::create_directories(arguments_.output_dir);
+    TrainingArguments arguments = arguments_;
+    const JobInfo job = job_info();
+    arguments.virtual_ranks = job.is_virtual ? job.ranks : 0;  // launch() has taken the flag
+    arguments.json().save(arguments.output_dir + "/training_args.json");
+  } catch (const std::exception& error) {
+    log_warning("the arguments are not saved in {}: {}", arguments_.output_dir, error.what());
+  }
+}
+
+void Trainer::Run::save_results(const TrainOutput& output) const {
+  if (steps_of_run_ == 0) return;  // the run was complete already
+  const double seconds = seconds_between(start_, Clock::now());
+  const auto updates = static_cast<double>(steps_of_run_);
+  const auto rows = static_cast<double>(rows_ * arguments_.gradient_accumulation_steps);
+  save_results("train", [&](JsonObject& to) {
+    to.set("epoch", state_.epoch);
+    to.set("total_flos", state_.total_flos);
+    to.set("train_loss", output.training_loss);
+    to.set("train_runtime", seconds);
+    to.set("train_samples", loader_.samples_per_epoch());
+    to.set("train_samples_per_second", updates * rows / seconds);
+    to.set("train_steps_per_second", updates / seconds);
+  });
+}
+
+void Trainer::Run::save_results(const LogEntry& evaluation, double seconds) const {
+  const std::int64_t samples = std::min(task_.held_out(), arguments_.max_eval_samples.value_or(task_.held_out()));
+  const std::int64_t batches = ceil_div(samples, arguments_.eval_batch_rows(setup_.data_shards));
+  save_results("eval", [&](JsonObject& to) {
+    const auto add = [&](const std::string& name, double value) {
+      if (std::isfinite(value)) to.set(name, value);
+    };
+    to.set("epoch", evaluation.epoch);
+    add("eval_loss", *evaluation.eval_loss);
+    if (evaluation.eval_accuracy) add("eval_accuracy", *evaluation.eval_accuracy);
+    for (const auto& [name, value] : evaluation.eval_metrics) {
+      add("eval_" + name, value);
+      if (name == "perplexity") add(name, value);  // the key of Hugging Face's run_clm
+    }
+    to.set("eval_runtime", seconds);
+    to.set("eval_samples", samples);
+    to.set("eval_samples_per_second", static_cast<double>(samples) / seconds);
+    to.set("eval_steps_per_second", static_cast<double>(batches) / seconds);
+  });
+}
+
+void Trainer::Run::save_results(const std::string& split, const std::function<void(JsonObject&)>& set) const {
+  if (!is_master_ || arguments_.output_dir.empty() || stop_signal_ != 0) return;
+  try {
+    write_results(arguments_.output_dir, split, set);
+  } catch (const std::exception& error) {
+    log_warning("the results are not saved in {}: {}", arguments_.output_dir, error.what());
+  }
 }
 
 // Shows the progress if the progress bar is on, and ends the work after a signal.

@@ -81,7 +81,7 @@ int Trainer::Run::execute() {
   print(peak_line(peak_));
   print(sharding_report(setup_));
   const CommunicationSeconds before = communication_seconds();
-  if (arguments_.do_train) train();
+  if (arguments_.do_train) save_results(train());
   bar_.finish();
   report_work();
   if (const std::string line = overlap_line(before); !line.empty()) print(line);
@@ -202,26 +202,6 @@ void Trainer::Run::follow_update(double rate, double epoch_before) {
   if (std::floor(state_.epoch) > std::floor(epoch_before)) {
     call(&TrainerCallback::on_epoch_end);
     if (!ends) call(&TrainerCallback::on_epoch_begin);
-  }
-}
-
-void Trainer::Run::save_tokenizer(const std::string& folder) const {
-  try {
-    task_.save_tokenizer(folder);
-  } catch (const std::exception& error) {  // the weights matter more
-    log_warning("the tokenizer is not saved in {}: {}", folder, error.what());
-  }
-}
-
-void Trainer::Run::save_arguments() const {
-  try {
-    std::filesystem::create_directories(arguments_.output_dir);
-    TrainingArguments arguments = arguments_;
-    const JobInfo job = job_info();
-    arguments.virtual_ranks = job.is_virtual ? job.ranks : 0;  // launch() has taken the flag
-    arguments.json().save(arguments.output_dir + "/training_args.json");
-  } catch (const std::exception& error) {
-    log_warning("the arguments are not saved in {}: {}", arguments_.output_dir, error.what());
   }
 }
 

@@ -76,6 +76,10 @@ class Trainer::Run {
   void begin_output();
   void save_arguments() const;
   void save_tokenizer(const std::string& folder) const;
+  // train_results.json, eval_results.json and all_results.json, unless a signal has stopped the run.
+  void save_results(const TrainOutput& output) const;
+  void save_results(const LogEntry& evaluation, double seconds) const;
+  void save_results(const std::string& split, const std::function<void(JsonObject&)>& set) const;
   void save_run();
   void finish_save_after_error();
   void resume();

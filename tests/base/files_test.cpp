@@ -76,6 +76,19 @@ TEST(CommitRename, ReplacesAFolderButNotOneThatContainsTheNewOne) {
   EXPECT_NE(why_unreadable(folder.file("new/a")), "");
 }
 
+TEST(OutputFiles, ANewFileReplacesNothingAndOtherErrorsAreNamed) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.file("new");
+  EXPECT_TRUE(create_new_file(path));
+  EXPECT_EQ(read_file(path), "");
+  write_file(path, "mine");
+  EXPECT_FALSE(create_new_file(path));
+  EXPECT_FALSE(create_new_file(folder.path()));
+  EXPECT_EQ(read_file(path), "mine");
+  EXPECT_EQ(testing::error_of([&] { (void)create_new_file(path + "/in_a_file"); }),
+            "cannot write " + path + "/in_a_file: Not a directory");
+}
+
 // A pipe without a writer would block here.
 TEST(OutputFiles, SymbolicLinksStayAndTheirTargetsAreReplaced) {
   const testing::TemporaryFolder folder;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "support/temporary_folder.h"
+#include "tessera/base/rank_context.h"
 
 namespace tessera {
 namespace {
@@ -122,6 +123,35 @@ TEST(JsonObject, WritesDoublesThatReadBackUnchanged) {
   for (const char* text : {R"({"a": NaNs})", R"({"a": -NaN})", R"({"a": Infinity5})", R"({"a": +Infinity})",
                            R"({"a": 5NaN})", R"({"a": 0.NaN})", R"({NaN: 1})"})
     EXPECT_THROW((void)JsonObject::parse(text), Error) << text;
+}
+
+// Python's json.dumps writes them, and its json.loads reads them.
+TEST(JsonObject, HalvesOfSurrogatePairsAreReplacedInLines) {
+  RankContext context(0, 1);
+  const RankScope scope(context);
+  const auto read = [](const std::string& text) {
+    return JsonObject::parse_line("{\"t\": \"" + text + "\"}", "x.jsonl, line 3").text("t");
+  };
+  const std::string unknown = "\xef\xbf\xbd";    // U+FFFD
+  const std::string smile = "\xf0\x9f\x98\x80";  // U+1F600
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(read(R"(\ud83d\ude00 \uD83D\uDE00)"), smile + " " + smile);
+  EXPECT_EQ(read(R"(a\\ud800 \\\\udc00 \u00e9)"), "a\\ud800 \\\\udc00 \xc3\xa9") << "a backslash before them";
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(read(R"(ab\ud800)"), "ab" + unknown);
+  EXPECT_EQ(read(R"(\udfffb)"), unknown + "b");
+  EXPECT_EQ(read(R"(\\\ud800\\)"), "\\" + unknown + "\\");
+  EXPECT_EQ(read(R"(\ud800\ud83d\ude00)"), unknown + smile) << "two high ones and a low one";
+  EXPECT_EQ(read(R"(\ud83d\ude00\ude00)"), smile + unknown);
+  EXPECT_EQ(read(R"(\ud800\n\uDBFFx\ud800\u0041)"), unknown + "\n" + unknown + "x" + unknown + "A");
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "warning: x.jsonl, line 3: has half of a surrogate pair, such as \\ud800, which is no character; it is read "
+      "as U+FFFD, here and in other lines\n");
+  for (const char* wrong : {R"(\ud80)", R"(\ud800\u12)", R"(\ud800\x)", R"(\ud800\)"})
+    EXPECT_NE(error_of([&] { (void)read(wrong); }).find("x.jsonl, line 3: not JSON at column "), std::string::npos)
+        << wrong;
 }
 
 }  // namespace

@@ -163,6 +163,20 @@ TEST(BackgroundSaves, OneRankEndsASaveAfterErrors) {
   EXPECT_EQ(files_in(partial).count("taken_over"), 0U);
 }
 
+// As on a disk without space for another file.
+TEST(BackgroundSaves, ASaveThatCannotBeTakenOverNamesTheReason) {
+  const TemporaryFolder folder;
+  const std::string partial = folder.write("c.partial", "no folder");
+  const std::string reason = "cannot write " + partial + "/taken_over: Not a directory";
+  EXPECT_EQ(testing::error_of([&] { (void)take_over(partial); }), reason);
+  EXPECT_EQ(testing::error_of([&] { (void)wait_after_error(partial, 2, std::chrono::milliseconds(1)); }), reason);
+  ::testing::internal::CaptureStderr();
+  give_up(partial);  // does not throw, because it is called after an error
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: other ranks cannot be told that the save is given up: cannot write " + partial +
+                "/given_up: Not a directory\n");
+}
+
 TEST(BackgroundSaves, ADroppedSaveGetsNoName) {
   const TemporaryFolder folder;
   ::testing::internal::CaptureStderr();

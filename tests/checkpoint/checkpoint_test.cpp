@@ -165,7 +165,7 @@ std::string with_checksum(const std::string& text) {
   Checksum sum;
   sum.add(std::as_bytes(std::span(content)));
   all.get_object()["xxh3"] = sum.text();
-  return boost::json::serialize(all);
+  return boost::json::serialize(all) + "\n";
 }
 
 // A manifest may come from anywhere: with any content it is read, or an Error names it.

@@ -4,6 +4,7 @@
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <ctime>
 #include <span>
 #include <string>
 
@@ -25,7 +26,7 @@ std::string manifest_with_checksum(const std::string& text) {
   Checksum sum;
   sum.add(std::as_bytes(std::span(content)));
   all.get_object()["xxh3"] = sum.text();
-  return boost::json::serialize(all);
+  return boost::json::serialize(all) + "\n";
 }
 
 class CraftedManifest : public ::testing::Test {
@@ -41,8 +42,19 @@ class CraftedManifest : public ::testing::Test {
     const FreshRank rank;
     return ::tessera::testing::error_of([&] { const Checkpoint read(folder_.file("checkpoint-1")); });
   }
+  // Adds a tensor whose parts are all in the file of rank 0.
+  void add_tensor(const std::string& name, const boost::json::array& shape, const boost::json::array& parts) const {
+    boost::json::value all = boost::json::parse(read_file(path_));
+    all.at("tensors").as_object()[name] = {{"dtype", "f32"}, {"shape", shape}, {"parts", parts}};
+    write_file(path_, manifest_with_checksum(boost::json::serialize(all)));
+  }
   const ::tessera::testing::TemporaryFolder folder_;
+  const std::string path_ = folder_.file("checkpoint-1/manifest.json");
 };
+
+boost::json::object part_of(const boost::json::array& start, const boost::json::array& shape) {
+  return {{"file", "state-00001-of-00002.safetensors"}, {"start", start}, {"shape", shape}};
+}
 
 // As many elements as in the tensor, but some twice and others not at all.
 TEST_F(CraftedManifest, PartsThatOverlapAreRefused) {
@@ -78,6 +90,52 @@ TEST_F(CraftedManifest, VerificationComparesTheTensorsInTheFiles) {
   const FreshRank rank;
   const std::string damage = damage_of(folder_.file("checkpoint-1"));
   EXPECT_NE(damage.find(file + " does not contain " + name + "_of_another"), std::string::npos) << damage;
+}
+
+// A comparison of all pairs takes minutes.
+TEST_F(CraftedManifest, ManyPartsWithoutElementsAreReadInLittleTime) {
+  boost::json::array parts;
+  for (int i = 0; i < 100'000; ++i) parts.push_back(part_of({i % 10, 0}, {1, 0}));
+  add_tensor("model/empty", {10, 0}, parts);
+  const std::clock_t before = std::clock();
+  EXPECT_EQ(error(), "no error");
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 60);
+}
+
+TEST_F(CraftedManifest, SumsOfBytesThat64BitsDoNotHoldAreRefused) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 58;  // 2^60 bytes, the most of an array
+  const auto add = [&](int i) { add_tensor("model/" + std::to_string(i), {kElements}, {part_of({0}, {kElements})}); };
+  for (int i = 0; i < 7; ++i) add(i);
+  EXPECT_EQ(error(), "no error");
+  {
+    const FreshRank rank;
+    EXPECT_GE(Checkpoint(folder_.file("checkpoint-1")).groups().at("model").bytes, 7 * 4 * kElements);
+  }
+  add(7);
+  EXPECT_EQ(error(), path_ + ": tensors: all together have more than 2^63 - 1 bytes");
+  boost::json::value all = boost::json::parse(read_file(path_));
+  for (int i = 0; i < 8; ++i) all.at("tensors").as_object().erase("model/" + std::to_string(i));
+  for (const char* name : {"one", "two"})
+    all.at("files").as_object()[name] = {{"bytes", std::int64_t{1} << 62}, {"xxh3", ""}};
+  write_file(path_, manifest_with_checksum(boost::json::serialize(all)));
+  EXPECT_EQ(error(), path_ + ": files: all together have more than 2^63 - 1 bytes");
+}
+
+// The last byte is a line end, which JSON does not need.
+TEST_F(CraftedManifest, AMissingOrAddedByteIsFound) {
+  const std::string text = read_file(path_);
+  const std::string size = std::to_string(text.size());
+  const auto damage = [&](std::size_t bytes) {
+    return path_ + ": damaged: its " + std::to_string(bytes) + " bytes are not the " + size + " bytes that were saved";
+  };
+  write_file(path_, text.substr(0, text.size() - 1));
+  EXPECT_EQ(error(), damage(text.size() - 1));
+  write_file(path_, text + "\n");
+  EXPECT_EQ(error(), damage(text.size() + 1));
+  write_file(path_, text.substr(0, text.size() - 1) + " ");
+  EXPECT_EQ(error(), damage(text.size()));
+  write_file(path_, text);
+  EXPECT_EQ(error(), "no error");
 }
 
 TEST_F(CraftedManifest, AManifestThatListsATensorTwiceIsRefused) {

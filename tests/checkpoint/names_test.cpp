@@ -2,11 +2,15 @@
 // Errors of save, load, rendezvous and optimizer_step.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "checkpoint/small_gpt2.h"
+#include "files/partial_file.h"
 #include "frontend/on_ranks.h"
 #include "support/system_limits.h"
 #include "support/temporary_folder.h"
@@ -27,14 +31,13 @@ StateDict one_tensor(double value) {
   return out;
 }
 
-TEST(Save, AnErrorIsOneOfAllRanksAndKeepsTheOldFile) {
+TEST(Save, AnErrorIsOneOfAllRanks) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("x.safetensors");
-  fs::create_directories(path + ".partial/in_the_way");
+  const std::string path = folder.file("no_folder/x.safetensors");
   on_ranks(3, [&](int) {
     const std::string error = testing::error_of([&] { save(one_tensor(2), path); });
     EXPECT_NE(error.find("cannot save " + path + ": rank 0 on host"), std::string::npos) << error;
-    EXPECT_NE(error.find("Is a directory"), std::string::npos) << error;
+    EXPECT_NE(error.find("No such file or directory"), std::string::npos) << error;
   });
   EXPECT_FALSE(fs::exists(path));
 }
@@ -51,6 +54,29 @@ TEST(Save, AFullDiskKeepsTheOldFileAndLeavesNoOther) {
   }
   EXPECT_EQ(read_file(path), before);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.file("")), {}), 1);
+}
+
+TEST(Save, FilesOfTheUserAndOfRunningProcessesStay) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  const std::string path = folder.file("x.safetensors");
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  std::set<std::string> kept = {path + ".partial", path + ".partial-notes", partial_file_name(path, 1, 0),
+                                partial_file_name(path, getpid(), 0), partial_file_name(path, child, 0) + ".txt"};
+  for (const std::string& name : kept) write_file(name, "kept");
+  const std::string left = partial_file_name(path, child, 3);
+  write_file(left, "left by a save that was killed");
+  ::testing::internal::CaptureStderr();
+  save(one_tensor(2), path);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: deleted " + left + ", which an interrupted save left\n");
+  for (const std::string& name : kept) EXPECT_EQ(read_file(name), "kept") << name;
+  kept.insert(path);
+  std::set<std::string> found;
+  for (const auto& entry : fs::directory_iterator(folder.path())) found.insert(entry.path().string());
+  EXPECT_EQ(found, kept);
 }
 
 TEST(Save, AFolderIsNotReplaced) {

@@ -112,6 +112,7 @@ TEST(Pretrained, FilesHaveHuggingFacesNamesAndLayouts) {
   const JsonObject config = JsonObject::from_file(folder.file("m/config.json"));
   std::string type;
   EXPECT_TRUE(config.read("model_type", type) && type == "gpt2");
+  EXPECT_TRUE(config.read("dtype", type) && type == "float32");
   const JsonObject index = JsonObject::from_file(folder.file("m/model.safetensors.index.json"));
   JsonObject map;
   ASSERT_TRUE(index.read("weight_map", map));
@@ -125,6 +126,28 @@ TEST(Pretrained, FilesHaveHuggingFacesNamesAndLayouts) {
   EXPECT_EQ(read.metadata.at("format"), "pt");
   for (const auto& entry : fs::directory_iterator(folder.file("m")))
     EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos) << entry.path();
+}
+
+// transformers 5 converts the weights to "dtype" when it loads them, earlier versions to "torch_dtype". A folder of
+// transformers 5 names the type of its own weights.
+TEST(Pretrained, TheConfigurationHasTheTypeOfTheSavedWeights) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  save_pretrained(nn::GPT2LMHeadModel(small_gpt2()), folder.file("a"));
+  JsonObject config = JsonObject::from_file(folder.file("a/config.json"));
+  config.set("dtype", "bfloat16");
+  write_file(folder.file("a/config.json"), config.str());
+  for (const auto& [dtype, name] :
+       {std::pair{DType::kF32, "float32"}, {DType::kF64, "float64"}, {DType::kBF16, "bfloat16"}}) {
+    const auto model = from_pretrained<nn::GPT2LMHeadModel>(folder.file("a"));
+    model->to(dtype);
+    save_pretrained(*model, folder.file("b"));
+    const JsonObject saved = JsonObject::from_file(folder.file("b/config.json"));
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      std::string type;
+      EXPECT_TRUE(saved.read(key, type) && type == name) << key << " " << type;
+    }
+  }
 }
 
 // The file of GPT2Model has no prefix, masks that nothing needs, and may have 16-bit floats.

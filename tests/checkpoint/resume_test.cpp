@@ -273,6 +273,53 @@ TEST_F(OddCheckpoints, AMissingManifestIsToldInOneSentence) {
   EXPECT_EQ(damage_of(path(2)), expected);
 }
 
+// A run that finds only damaged checkpoints starts from its initial values, or keeps the values that it has.
+TEST_F(OddCheckpoints, DamagedOnesLeaveTheStatesAsTheyAre) {
+  run_.steps(0, 2);
+  save(1, run_.states());
+  const std::string file = path(1) + "/state-00001-of-00001.safetensors";
+  std::string bytes = read_file(file);
+  bytes.back() ^= 1;
+  write_file(file, bytes);
+  for (const int steps : {0, 1}) {
+    std::map<std::string, Literal> values[2];  // without and with a try to load
+    for (const bool loads : {false, true}) {
+      manual_seed(9);
+      ResumedRun run(kAdamWCase, 1, 9);
+      run.steps(0, steps);
+      if (loads) {
+        EXPECT_FALSE(load_newest_checkpoint(folder_.file(""), run.states()));
+      }
+      run.steps(steps, 3);
+      values[loads ? 1 : 0] = run.values();
+    }
+    EXPECT_TRUE(values[0] == values[1]) << steps;
+  }
+}
+
+// A second copy of large values would need too much memory.
+TEST_F(OddCheckpoints, DamagedOnesThatReplaceLargeStatesAreAnError) {
+  const auto filled = [](double value) {
+    StateDict out;
+    out.add({"weight", Tensor::full(Type::array(DType::kF64, {2100, 1050}), value), {}});
+    mark_step();
+    return out;
+  };
+  for (const int step : {1, 2}) save(step, {{"model", filled(2)}});
+  const auto damage = [&](int step) {
+    const std::string file = path(step) + "/state-00001-of-00001.safetensors";
+    std::string bytes = read_file(file);
+    bytes.back() ^= 1;
+    write_file(file, bytes);
+  };
+  const StateDict now = filled(3);
+  damage(2);
+  EXPECT_TRUE(load_newest_checkpoint(folder_.file(""), {{"model", now}}));
+  EXPECT_EQ(mean(now.find("weight")->tensor).item(), 2);
+  damage(1);
+  EXPECT_NE(error({{"model", now}}).find("the states have lost the values that they had before"), std::string::npos);
+}
+
 TEST_F(OddCheckpoints, TheStateOfAnotherOptimizerIsNamedFirst) {
   save(1, run_.states());
   EXPECT_EQ(Checkpoint(path(1)).class_name("optimizer"), "AdamW");

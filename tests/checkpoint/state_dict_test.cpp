@@ -4,19 +4,13 @@
 
 #include "checkpoint/small_gpt2.h"
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera {
 namespace {
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::error_of;
 
 TEST(StateDicts, AModelTakesTheValuesOfAnother) {
   const FreshRank rank;

@@ -114,6 +114,33 @@ TEST(ImageFolder, ClassesAreTheSortedSubFolders) {
             "the folder " + folder.file("eel") + " has no sub-folders; each class of images must have one");
 }
 
+TEST(ImageFolder, SuffixesMayBeInUpperCaseAndOtherFilesAreNamed) {
+  const TemporaryFolder folder;
+  const std::string image = png_of(1, 1, PNG_FORMAT_GRAY, {7});
+  for (const char* name : {"cat/1.PNG", "cat/2.Png", "dog/1.png", "cat/.hidden/3.png", "cat/._1.png"})
+    (void)folder.write(name, image);
+  std::filesystem::create_directory(folder.file(".ipynb_checkpoints"));
+  const auto read = [&] {
+    ::testing::internal::CaptureStderr();
+    const ImageFolder images(folder.path(), 1);
+    EXPECT_EQ(images.classes(), (std::vector<std::string>{"cat", "dog"}));
+    EXPECT_EQ(images.size(), 3);
+    EXPECT_EQ(images.path(0), folder.file("cat/1.PNG"));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(read(), "");
+  const std::string photo = folder.write("dog/x.jpg", "a photo");
+  EXPECT_EQ(read(),
+            "warning: " + photo + " is not a PNG or PPM image and is left out; if it is an image, convert it\n");
+  (void)folder.write("dog/y.JPEG", "a photo");
+  EXPECT_EQ(read(), "warning: 2 files are not PNG or PPM images and are left out, for example " + photo +
+                        "; if they are images, convert them\n");
+  std::filesystem::remove(folder.file("dog/1.png"));
+  EXPECT_EQ(error_of([&] { ImageFolder(folder.path()); }), "the folder " + folder.file("dog") +
+                                                               " has no *.png, *.ppm or *.pgm; if files such as " +
+                                                               photo + " are images, convert them");
+}
+
 TEST(ImageFolder, ReadsTheImagesOfFashionMnist) {
   const ImageDataset wanted = read_mnist(std::string(kFashionMnistFolder), "t10k");
   const TemporaryFolder folder;

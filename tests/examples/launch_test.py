@@ -19,6 +19,8 @@ import unittest
 TESSERA, RUN_CLM, MPIEXEC = sys.argv[1:4]
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="tessera_launch_test"))
 STEPS = 40
+# The manifest of a checkpoint without content
+EMPTY = '{"format":"tessera-checkpoint","version":2,"files":{},"tensors":{},"xxh3":"aeb5301419c723a9"}'
 MODEL = {"model_type": "gpt2", "n_head": 3, "n_embd": 12, "n_layer": 2, "n_positions": 15, "vocab_size": 257}
 
 
@@ -97,7 +99,6 @@ def is_alive(process):
         return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
 
 class LaunchTest(unittest.TestCase):
     def setUp(self):
@@ -182,7 +183,7 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("does not start again: 3 starts in a row made no newer checkpoint (--crash-loop)", err)
 
     def test_restarts_are_bounded(self):
-        program = self.program("n=$(ls $1 | wc -l); mkdir -p $1/checkpoint-$n; echo {} > $1/checkpoint-$n/manifest.json; kill -SEGV $$")
+        program = self.program("n=$(ls $1 | wc -l); mkdir -p $1/checkpoint-$n; echo '%s' > $1/checkpoint-$n/manifest.json; kill -SEGV $$" % EMPTY)
         code, _, err = Job("-np", 1, "--max-restarts", 4, "--checkpoints", self.folder / "made", *program, self.folder / "made").end()
         self.assertEqual(code, 128 + signal.SIGSEGV, err)
         self.assertIn("was killed by SIGSEGV", err)
@@ -198,7 +199,7 @@ class LaunchTest(unittest.TestCase):
             self.assertIn(f"does not start again: exit code {code} means that {reason}", err)
 
     def test_resume_words_are_added(self):
-        program = self.program('echo "words $*"; n=$((TESSERA_RESTART + 1)); mkdir -p $1/checkpoint-$n; echo {} > $1/checkpoint-$n/manifest.json\n'
+        program = self.program(f"echo \"words $*\"; n=$((TESSERA_RESTART + 1)); mkdir -p $1/checkpoint-$n; echo '{EMPTY}' > $1/checkpoint-$n/manifest.json\n"
                                'if [ $n -lt 3 ]; then exit 7; fi')
         code, out, err = Job("--num_cores=1", "--checkpoints", self.folder / "made", "--resume-args", "--from {checkpoint}", *program,
                              self.folder / "made").end()
@@ -210,7 +211,7 @@ class LaunchTest(unittest.TestCase):
         made = self.folder / "made"
         for step in (2, 9):
             (made / f"checkpoint-{step}").mkdir(parents=True)
-            (made / f"checkpoint-{step}/manifest.json").write_text("{}")
+            (made / f"checkpoint-{step}/manifest.json").write_text(EMPTY + "\n")
         program = self.program('echo "$4"; if [ $TESSERA_RESTART = 0 ]; then exit 7; fi')
         code, out, err = Job("-np", 1, *program, "--output_dir", made, "--resume_from_checkpoint", made / "checkpoint-2").end()
         self.assertEqual((code, out.splitlines()), (0, 2 * [str(made / "checkpoint-2")]), err)
@@ -218,7 +219,7 @@ class LaunchTest(unittest.TestCase):
     def test_checkpoints_from_before_the_job_are_named(self):
         made = self.folder / "made/checkpoint-3"
         made.mkdir(parents=True)
-        (made / "manifest.json").write_text("{}")
+        (made / "manifest.json").write_text(EMPTY + "\n")
         _, _, err = Job("-np", 1, "--checkpoints", made.parent, *self.program("[ $TESSERA_RESTART = 1 ]")).end()
         self.assertIn(f"from the beginning: {made.parent} has only checkpoints from before this job, from which --resume-first continues\n", err)
 

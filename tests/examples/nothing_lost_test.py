@@ -333,6 +333,41 @@ class NothingLost(unittest.TestCase):
         self.assertEqual(self.content("out/trainer_state.json"), before)
         self.tessera("checkpoint", "verify", "out/checkpoint-2")
 
+    def test_an_evaluation_of_an_older_checkpoint_keeps_the_newer_ones(self):
+        self.run_clm(max_steps="4", save_steps="2", output_dir="out")
+        for folder in ("out", "other"):
+            self.run_clm("--do_train", "false", "--resume_from_checkpoint", "out/checkpoint-2", output_dir=folder)
+        self.assertEqual(sorted(path.name for path in (self.folder / "out").glob("checkpoint-*")), ["checkpoint-2", "checkpoint-4"])
+
+    def test_a_checkpoint_of_another_step_is_not_resumed_as_the_newest_one(self):
+        self.run_clm(max_steps="4", save_steps="2", output_dir="out")
+        (self.folder / "out/checkpoint-50").symlink_to("checkpoint-2")
+        result = self.run_clm("--resume_from_checkpoint", "true", max_steps="6", save_steps="2", output_dir="out", status=1)
+        self.assertIn("out/checkpoint-50 contains the state after step 2; rename it to checkpoint-2, or give", result.stderr)
+        self.assertTrue((self.folder / "out/checkpoint-4").exists())
+
+    # A program fails once. The next start of tessera launch continues from a checkpoint whose files are as they were written.
+    def launch_after_damage(self, steps):
+        damage = "for n in %s; do printf x | dd of=$PWD/out/checkpoint-$n/state-00001-of-00001.safetensors bs=1 seek=5000 conv=notrunc; done" % steps
+        run = " ".join([RUN_CLM, *words({**FLAGS, "save_steps": "2"}), '"$@"'])
+        (self.folder / "job.sh").write_text(f'#!/bin/bash\nif [ $TESSERA_RESTART = 1 ]; then exec {run} --max_steps 6; fi\n'
+                                            f"{run} --max_steps 4; {damage} 2>/dev/null; exit 7\n")
+        (self.folder / "job.sh").chmod(0o755)
+        return self.tessera("launch", "-np", "1", "--", "./job.sh", "--output_dir", "out")
+
+    def test_a_restart_continues_from_the_newest_undamaged_checkpoint(self):
+        result = self.launch_after_damage("4")
+        self.assertIn("out/checkpoint-4 is damaged", result.stderr)
+        self.assertIn("restart 1 of at most 100 with 1 rank, from out/checkpoint-2\n", result.stderr)
+        self.assertIn("out/checkpoint-2: step 2 of 6\n", result.stdout)
+        self.tessera("checkpoint", "verify", "out/checkpoint-6")
+
+    def test_a_restart_starts_over_if_all_checkpoints_are_damaged(self):
+        result = self.launch_after_damage("2 4")
+        self.assertIn("renamed out/checkpoint-4 to out/checkpoint-4.replaced, because the job has no undamaged checkpoint", result.stderr)
+        self.assertIn("restart 1 of at most 100 with 1 rank, from the beginning", result.stderr)
+        self.tessera("checkpoint", "verify", "out/checkpoint-6")
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -89,7 +89,7 @@ def configurations():
     expect(base(n_emdb=3), 'changed.json: unknown key "n_emdb"; did you mean "n_embd"?')
     expect(base(n_head=5), "changed.json: n_embd 12 is not a multiple of n_head 5")
     expect(base(n_layer="two"), 'changed.json: n_layer must be an integer, got "two"')
-    expect(base(n_layer=-1), "changed.json: n_layer must be from 1 to 1073741824, got -1")
+    expect(base(n_layer=-1), "changed.json: n_layer must be from 1 to 10000, got -1")
     expect(base(activation_function="gelu_new_"), 'changed.json: unknown activation_function "gelu_new_"; did you mean "gelu_new"?')
     expect(base(vocab_size=200), "the tokenizer bytes has 256 tokens, but the model's vocab_size is 200; make it 256 or more in changed.json, or with --config_overrides vocab_size=256")
     expect([*base(), "--block_size", 32], "--block_size 32 is more than the 16 positions of changed.json")

@@ -5,6 +5,7 @@ a pretrained model in the folder stays.
     run_end_test.py RUN_CLM TESSERA
 """
 import json
+import math
 import os
 import pathlib
 import re
@@ -44,6 +45,23 @@ class RunEnd(unittest.TestCase):
         self.assertTrue(many.stdout.endswith("\nsaved      many: the model, 6 checkpoints from checkpoint-1 to checkpoint-6\n"), many.stdout[-300:])
         for words in ([], ["--output_dir", "few", "--do_train", "false"]):
             self.assertNotIn("saved  ", self.run_clm("--max_steps", 1, *words).stdout)
+
+    def test_the_results_are_in_files(self):
+        def results(folder, split):
+            return json.loads((self.folder / folder / f"{split}_results.json").read_text())
+
+        self.run_clm("--output_dir", "out", "--max_steps", 4)
+        train, evaluation = results("out", "train"), results("out", "eval")
+        state = json.loads((self.folder / "out/trainer_state.json").read_text())
+        self.assertEqual(evaluation["eval_loss"], state["log_history"][-1]["eval_loss"])
+        self.assertAlmostEqual(math.exp(evaluation["eval_loss"]), evaluation["perplexity"], 6)
+        self.assertAlmostEqual(train["train_samples_per_second"], 4 * train["train_steps_per_second"], 6)
+        self.assertEqual((train["epoch"], train["total_flos"]), (state["epoch"], state["total_flos"]))
+        self.assertEqual(results("out", "all"), {**train, **evaluation})
+        self.run_clm("--output_dir", "evaluated", "--do_train", "false", "--model_name_or_path", "out", "--max_eval_samples", 3)
+        alone = results("evaluated", "all")
+        self.assertEqual(alone["eval_samples"], 3)
+        self.assertNotIn("train_loss", alone)
 
     def test_evaluations_have_the_width_of_the_log(self):
         result = self.run_clm("--max_steps", 12, "--logging_steps", 4, "--eval_strategy", "steps")

@@ -10,6 +10,7 @@
 #include "harness.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/files.h"
+#include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/nn/layers.h"
@@ -60,7 +61,21 @@ std::string with_checksum(std::string_view text) {
   all.get_object().erase("xxh3");
   const std::string content = boost::json::serialize(all);
   all.get_object()["xxh3"] = checksum_text(checksum_of(std::as_bytes(std::span(content))));
-  return boost::json::serialize(all);
+  return boost::json::serialize(all) + "\n";
+}
+
+// What `tessera checkpoint inspect` does: the sums over the tensors and files.
+void inspect(const Checkpoint& checkpoint) {
+  std::int64_t tensors = 0;
+  for (const auto& [name, group] : checkpoint.groups()) {
+    demand(group.elements >= 0 && group.bytes >= group.elements, "a group of less than no bytes");
+    (void)checkpoint.class_name(name);
+    tensors += group.tensors;
+  }
+  demand(tensors == isize(checkpoint.entries()), "a tensor is in no group");
+  std::int64_t bytes = 0;
+  for (const auto& [name, size] : checkpoint.files()) bytes += static_cast<std::int64_t>(size);
+  demand(bytes >= 0, "files of less than no bytes");
 }
 
 }  // namespace
@@ -69,6 +84,7 @@ bool check_manifest(std::string_view text) {
   write_file(folders().checkpoint() + "/manifest.json", with_checksum(text));
   std::optional<Checkpoint> read;
   if (!reads([&] { read.emplace(folders().checkpoint()); })) return false;
+  must("a manifest that was read", [&] { inspect(*read); });
   reads([&] { read->verify(); });
   reads([&] { demand(differences_of(*read, *read).empty(), "a checkpoint differs from itself"); });
   reads([&] {

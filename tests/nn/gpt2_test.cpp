@@ -93,6 +93,7 @@ TEST(GPT2, ConfigurationErrorsNameTheKey) {
   expect(R"({"n_embd": 12.0})", "n_embd must be an integer, got 12.0");
   expect(R"({"n_layer": true})", "n_layer must be an integer, got true");
   expect(R"({"n_head": 0})", "n_head must be from 1 to 1073741824, got 0");
+  expect(R"({"n_layer": 1000000})", "n_layer must be from 1 to 10000, got 1000000");
   expect(R"({"vocab_size": 5000000000})", "vocab_size must be from 1 to 1073741824, got 5000000000");
   expect(R"({"attn_pdrop": 1})", "attn_pdrop must be in [0, 1), got 1");
   expect(R"({"n_emdb": 8})", R"(unknown key "n_emdb"; did you mean "n_embd"?)");

@@ -152,7 +152,7 @@ TEST(QwenConfigs, ErrorsNameTheKey) {
                                       "use_sliding_window": true, "sliding_window": null})"),
             "Qwen3 configuration: " + no_window);
   EXPECT_EQ(error_in<Qwen2Config>(R"({"num_hidden_layers": -2, "layer_types": ["full_attention"]})"),
-            head + "num_hidden_layers must be from 1 to 1073741824, got -2");
+            head + "num_hidden_layers must be from 1 to 10000, got -2");
   EXPECT_EQ(error_in<Qwen2Config>(R"({"num_attention_heads": 14, "hidden_size": 28})"),
             head + "num_attention_heads 14 is not a multiple of num_key_value_heads 32");
   EXPECT_EQ(error_in<Qwen2Config>(R"({"use_mrope": true})"),

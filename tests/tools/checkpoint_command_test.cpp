@@ -161,7 +161,86 @@ TEST_F(TesseraCommand, AConsolidationThatFailsLeavesNothing) {
   const auto limited = run("checkpoint consolidate " + folder + " -o " + path("m"), "ulimit -f 8; exec");
   EXPECT_EQ(limited.code, 1);
   EXPECT_NE(limited.error.find("model.safetensors.partial: File too large"), std::string::npos) << limited.error;
+  EXPECT_FALSE(fs::exists(path("m")) || fs::exists(path("m.partial")));
+  fs::create_directory(path("m"));
+  EXPECT_EQ(run("checkpoint consolidate " + folder + " -o " + path("m"), "ulimit -f 8; exec").code, 1);
   EXPECT_TRUE(fs::is_empty(path("m")));
+}
+
+// A command that runs `then` when a consolidation has written the file `written`, and kills the consolidation after that.
+std::string killed_at(const std::string& written, const std::string& then = "true") {
+  return fmt::format(
+      " & pid=$!; n=0; while [ ! -e {0} ] && [ $n -lt 1000 ]; do sleep 0.1; n=$((n + 1)); done; {1}; kill -9 $pid; "
+      "wait "
+      "$pid; test -e {0}",
+      written, then);
+}
+constexpr const char* kSlowRenames = "TESSERA_RENAME_DELAY=60000";
+
+TEST_F(TesseraCommand, AKilledConsolidationCanBeRepeated) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {{"config", config_json(model)}}});
+  save_checkpoint(path("other"), {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const std::string partial = path("m.partial");
+  const std::string from[] = {folder, path("other")};
+  for (const bool is_empty : {false, true})
+    for (int i = 0; i < 2; ++i) {
+      if (is_empty) fs::create_directory(path("m"));
+      const std::string command = "checkpoint consolidate " + from[i] + " -o " + path("m");
+      EXPECT_EQ(run(command + killed_at(partial + "/model.safetensors.partial"), kSlowRenames).code, 0);
+      EXPECT_EQ(fs::exists(path("m")), is_empty) << "a folder with weights would not be complete";
+      const auto again = run(command);
+      EXPECT_EQ(again.code, 0) << again.error;
+      EXPECT_EQ(again.error, "warning: deleted " + partial + ", which an interrupted consolidation left\n");
+      EXPECT_FALSE(fs::exists(partial) || fs::exists(path("m/unfinished_by_tessera")));
+      EXPECT_TRUE(fs::exists(path("m/model.safetensors")));
+      EXPECT_EQ(fs::exists(path("m/config.json")), i == 0);
+      fs::remove_all(path("m"));
+    }
+}
+
+TEST_F(TesseraCommand, AConsolidationDeletesOnlyItsOwnFiles) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const std::string command = "checkpoint consolidate " + folder + " -o " + path("m");
+  const std::string partial = path("m.partial");
+  fs::create_directory(partial);
+  (void)file("m.partial/model.safetensors", "of the user");
+  const std::string expected =
+      "tessera checkpoint consolidate: " + partial +
+      " exists, and no consolidation has left it; the model is written under this name first, so "
+      "move it away\n";
+  EXPECT_EQ(run(command).error, expected);
+  EXPECT_EQ(content(partial + "/model.safetensors"), "of the user");
+  (void)file("m.partial/notes.txt", "of the user");
+  (void)file("m.partial/unfinished_by_tessera", "");
+  EXPECT_NE(run(command).error.find(expected), std::string::npos);
+  EXPECT_EQ(content(partial + "/notes.txt"), "of the user");
+  fs::remove_all(partial);
+  // A consolidation that still runs.
+  const auto second =
+      run(command + killed_at(partial + "/model.safetensors.partial", fmt::format("'{}' {}", TESSERA_COMMAND, command)),
+          kSlowRenames);
+  EXPECT_EQ(second.code, 0);
+  const std::string busy = "another process is writing " + partial + "; wait for its end, or give another folder\n";
+  EXPECT_TRUE(second.error.starts_with("tessera checkpoint consolidate: " + busy)) << second.error;
+}
+
+// The current folder cannot be replaced.
+TEST_F(TesseraCommand, AConsolidationIntoTheCurrentFolderCanBeRepeated) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  save_checkpoint(path("checkpoint-3"), {.states = {{"model", model.state_dict()}}, .documents = {}});
+  fs::create_directory(path("m"));
+  const std::string command = "checkpoint consolidate " + path("checkpoint-3") + " -o .";
+  const std::string there = "cd " + path("m") + " && ";
+  EXPECT_EQ(run(command + killed_at("model.safetensors.partial"), "cd " + path("m") + "; " + kSlowRenames).code, 0);
+  const auto again = run(command, there);
+  EXPECT_EQ(again.code, 0) << again.error;
+  EXPECT_TRUE(again.error.ends_with("/m, which an interrupted consolidation left\n")) << again.error;
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("m")), {}), 1);
+  EXPECT_TRUE(fs::exists(path("m/model.safetensors")));
 }
 
 TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {

@@ -13,6 +13,14 @@ namespace {
 using ::tessera::testing::TemporaryFolder;
 using FlagWords = std::vector<std::string>;
 
+// The manifest of a checkpoint without content.
+constexpr const char* kManifest =
+    "{\"format\":\"tessera-checkpoint\",\"version\":2,\"files\":{},\"tensors\":{},\"xxh3\":\"aeb5301419c723a9\"}\n";
+
+std::string newest(const CheckpointWatch& watch) {
+  return watch.newest([](const std::string& text) { ADD_FAILURE() << text; });
+}
+
 TEST(ProgramFlags, TheLastOutputFolderCounts) {
   EXPECT_EQ(output_folder({"p", "--output_dir", "a", "--seed", "1", "--output_dir", "b"}, ""), "b");
   EXPECT_EQ(output_folder({"p", "--output_dir=a", "--output-dir", "b", "--output_dir=c"}, "in"), "in/c");
@@ -47,23 +55,43 @@ TEST(CheckpointWatch, ThoseWithoutAStateOfTheRunDoNotCount) {
   const TemporaryFolder folder;
   CheckpointWatch watch(folder.path(), false);
   for (const char* name : {"manifest.json", "trainer_state.json"})
-    (void)folder.write(std::string("checkpoint-5/") + name, "{}");
+    (void)folder.write(std::string("checkpoint-5/") + name, kManifest);
   EXPECT_FALSE(watch.has_new());
-  EXPECT_EQ(watch.newest(), "");
+  EXPECT_EQ(newest(watch), "");
   for (const char* name : {"manifest.json", "trainer_state.json", "run_state.json"})
-    (void)folder.write(std::string("checkpoint-3/") + name, "{}");
+    (void)folder.write(std::string("checkpoint-3/") + name, kManifest);
   EXPECT_TRUE(watch.has_new());
-  EXPECT_EQ(watch.newest(), folder.file("checkpoint-3"));
+  EXPECT_EQ(newest(watch), folder.file("checkpoint-3"));
   EXPECT_TRUE(watch.is_last(folder.file("checkpoint-3")));
 }
 
 TEST(CheckpointWatch, OneOfAnotherRunMayHaveAHigherNumber) {
   const TemporaryFolder folder;
-  (void)folder.write("checkpoint-9/manifest.json", "{}");
+  (void)folder.write("checkpoint-9/manifest.json", kManifest);
   CheckpointWatch watch(folder.path(), false);
-  (void)folder.write("checkpoint-3/manifest.json", "{}");
-  EXPECT_EQ(watch.newest(), folder.file("checkpoint-3"));
-  EXPECT_FALSE(watch.is_last(watch.newest()));
+  (void)folder.write("checkpoint-3/manifest.json", kManifest);
+  EXPECT_EQ(newest(watch), folder.file("checkpoint-3"));
+  EXPECT_FALSE(watch.is_last(newest(watch)));
+}
+
+// The last one is renamed too if no checkpoint is undamaged, so that a program can start over.
+TEST(CheckpointWatch, DamagedOnesDoNotCount) {
+  const TemporaryFolder folder;
+  const CheckpointWatch watch(folder.path(), false);
+  FlagWords said;
+  const auto say = [&](const std::string& text) { said.push_back(text); };
+  (void)folder.write("checkpoint-3/manifest.json", kManifest);
+  (void)folder.write("checkpoint-7/manifest.json", "{}");
+  EXPECT_EQ(watch.newest(say), folder.file("checkpoint-3"));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_TRUE(said[0].starts_with(folder.file("checkpoint-7") + " is damaged: ")) << said[0];
+  (void)folder.write("checkpoint-3/manifest.json", "");
+  said.clear();
+  EXPECT_EQ(watch.newest(say), "");
+  ASSERT_EQ(said.size(), 4U);
+  EXPECT_EQ(said[3], "renamed " + folder.file("checkpoint-3") + " to " + folder.file("checkpoint-3.replaced") +
+                         ", because the job has no undamaged checkpoint");
+  EXPECT_EQ(watch.newest(say), "");
 }
 
 }  // namespace

@@ -52,6 +52,20 @@ TEST_F(TesseraCommand, TokenizeNamesWhatIsWrong) {
             std::string::npos);
 }
 
+TEST_F(TesseraCommand, TokenizeReadsHalvesOfSurrogatePairsAndNamesTheFirstLine) {
+  const std::string lines = file("b.jsonl", "{\"text\": \"a\"}\n{\"text\": \"ab\\ud800\"}\n{\"text\": \"\\udc00\"}\n");
+  const auto outcome = run(fmt::format("tokenize {} -o {}", lines, path("o.tokens")));
+  EXPECT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_EQ(outcome.out.find(path("o.tokens") + ": 3 documents, 9 tokens (u16)"), 0U)
+      << outcome.out;  // U+FFFD: 3 bytes
+  EXPECT_EQ(outcome.error, "warning: " + lines +
+                               ", line 2: has half of a surrogate pair, such as \\ud800, which is no character; it is "
+                               "read as U+FFFD, here and in other lines\n");
+  const std::string wrong = file("c.jsonl", "{\"text\": \"ab\\ud80\"}\n");
+  EXPECT_NE(run(fmt::format("tokenize {} -o {}", wrong, path("c.tokens"))).error.find("line 1: not JSON at column"),
+            std::string::npos);
+}
+
 TEST_F(TesseraCommand, TokenizeReadsATextOnStandardInput) {
   const std::string text = file("a.txt", "In the beginning");
   const auto outcome = run(fmt::format("tokenize - -o {} < {}", path("o.tokens"), text));

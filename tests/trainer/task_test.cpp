@@ -152,6 +152,12 @@ TrainingArguments read_image_flags(const std::vector<std::string>& flags) {
   return *parse_training_arguments(static_cast<int>(words.size()), words.data(), words[0], "", image_defaults());
 }
 
+TEST(ProgramFlags, AnIntervalOfSavesIsAStrategy) {
+  EXPECT_EQ(read_image_flags({"--fake_data"}).save_strategy, "no");
+  EXPECT_EQ(read_image_flags({"--fake_data", "--save_steps", "3"}).save_strategy, "steps");
+  EXPECT_EQ(read_image_flags({"--fake_data", "--save_steps", "3", "--save_strategy", "no"}).save_strategy, "no");
+}
+
 TEST(Metrics, AGivenDirectionReplacesThatOfTheMetric) {
   const ::tessera::testing::TemporaryFolder folder;
   for (const auto& [metric, more, is_greater] :

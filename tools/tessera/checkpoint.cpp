@@ -19,23 +19,6 @@
 namespace tessera::command {
 namespace {
 
-struct Group {
-  std::int64_t tensors = 0;
-  std::int64_t elements = 0;
-  std::int64_t bytes = 0;
-};
-
-std::map<std::string, Group> groups_of(const Checkpoint& checkpoint) {
-  std::map<std::string, Group> out;
-  for (const auto& entry : checkpoint.entries()) {
-    Group& group = out[entry.group];
-    ++group.tensors;
-    group.elements += entry.type.element_count();
-    group.bytes += entry.type.byte_size();
-  }
-  return out;
-}
-
 std::vector<std::int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
 
 JsonObject json_of(const Checkpoint::Entry& entry) {
@@ -58,7 +41,7 @@ JsonObject json_of(const std::map<std::string, std::uint64_t>& files) {
 
 JsonObject summary(const Checkpoint& checkpoint) {
   JsonObject groups;
-  for (const auto& [name, group] : groups_of(checkpoint)) {
+  for (const auto& [name, group] : checkpoint.groups()) {
     JsonObject one;
     one.set("tensors", group.tensors);
     one.set("elements", group.elements);
@@ -83,7 +66,7 @@ int inspect(const Arguments& arguments) {
     return kGood;
   }
   std::string out = fmt::format("{:<14}{:>8}{:>14}{:>16}\n", "group", "tensors", "elements", "bytes");
-  for (const auto& [name, group] : groups_of(checkpoint)) {
+  for (const auto& [name, group] : checkpoint.groups()) {
     const std::string own = checkpoint.class_name(name);
     out += fmt::format("{:<14}{:>8}{:>14}{:>16}{}\n", escape_controls(name), group.tensors, group.elements, group.bytes,
                        own.empty() ? "" : "  " + escape_controls(own));

@@ -44,6 +44,8 @@ std::string target_of_links(const std::string& path);
 void write_file(const std::string& path, std::string_view content);
 /// Checks that write_file() would succeed now, and leaves no file. Errors: those of write_file().
 void check_writable(const std::string& path);
+/// Creates an empty file. Returns false if there is anything of this name already. Other errors name the rank and the path.
+[[nodiscard]] bool create_new_file(const std::string& path);
 /// Appends to a file, and creates it if it does not exist. Errors name the rank and the path.
 void append_file(const std::string& path, std::string_view content);
 /// Writes `text` to standard output in one write. The error gives the reason, such as a full disk.

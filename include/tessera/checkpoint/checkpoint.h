@@ -86,7 +86,7 @@ class PieceFiles;           // src/checkpoint/files/pieces.h
 
 class Checkpoint {
  public:
-  /// Reads the manifest. Error, with its path, if it is missing, truncated or not valid.
+  /// Reads the manifest. Error, with its path, if it is missing, truncated by a single byte or not valid.
   explicit Checkpoint(const std::string& folder);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
@@ -102,6 +102,13 @@ class Checkpoint {
     std::int64_t parts = 0;
   };
   [[nodiscard]] std::vector<Entry> entries() const;
+  /// What a group contains.
+  struct Group {
+    std::int64_t tensors = 0;
+    std::int64_t elements = 0;
+    std::int64_t bytes = 0;
+  };
+  [[nodiscard]] std::map<std::string, Group> groups() const;
   /// The class of the object whose state the group is, such as AdamW; "" if the checkpoint does not contain it.
   [[nodiscard]] std::string class_name(const std::string& group) const;
   /// The sizes of all files in bytes, by name.
@@ -117,6 +124,8 @@ class Checkpoint {
   /// The same, but reads the values at once. Collective: if several ranks need the same block of a file, one rank reads
   /// it for all of them. Errors: those of load(), on all ranks.
   void load_now(const std::string& group, const StateDict& state) const;
+  /// The same without the numbers of the state. Returns the sources that set_numbers() takes.
+  std::vector<int> read_tensors(const std::string& group, const StateDict& state) const;
   /// Checks that the group fits the state. Reads no values. Errors: those of load().
   void check_fit(const std::string& group, const StateDict& state) const;
   /// Compares the checksums of the documents.
@@ -125,8 +134,10 @@ class Checkpoint {
   /// reads some of the files. Error, on all ranks, with the file.
   void verify() const;
   /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it
-  /// is a document of the checkpoint. Needs little memory: data is copied in pieces. Not collective. Error if the folder
-  /// exists and is not empty.
+  /// is a document of the checkpoint. Needs little memory: data is copied in pieces. The folder is FOLDER.partial until it is
+  /// complete. If FOLDER cannot be replaced (it is mounted, for example), the files are written into it, the weights last.
+  /// What an interrupted call has left is deleted first, with a warning. Not collective. Error if the folder exists and is
+  /// not empty.
   void consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const;
 
   /// Writes the same checkpoint to a new folder with `count` files. File k has the rows [k*L, (k+1)*L) of each tensor
@@ -166,8 +177,9 @@ std::string weights_in(const std::string& folder);
 /// Whether a checkpoint of a training program was written with --save_only_model, so that no run can be continued from it.
 bool holds_only_model(const std::string& checkpoint);
 /// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged or lacks a group,
-/// prints a warning and tries the previous checkpoint. Nullopt if there is none, or if all are damaged. Collective.
-/// Errors: those of Checkpoint::load(); there are undamaged checkpoints, but all of them lack a group.
+/// prints a warning and tries the previous checkpoint. Nullopt if there is none, or if all are damaged; the states then
+/// have their values of before. Collective. Errors: those of Checkpoint::load(); there are undamaged checkpoints, but all
+/// of them lack a group; all are damaged, and the states had more than 16 MiB of values in memory, which are lost.
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states);
 /// The same for one folder. Error, on all ranks, if it is damaged.

@@ -69,13 +69,14 @@ class Trainer {
   /// from a checkpoint. Locks --output_dir. Errors, on all ranks: the folder already holds a run or a model, and neither
   /// --overwrite_output_dir nor --resume_from_checkpoint is given; another run uses it.
   TrainOutput train();
-  /// Evaluates the held-out samples, prints the metrics and adds them to the log. Nullopt if a signal ended the
+  /// Evaluates the held-out samples, prints the metrics, adds them to the log, and writes eval_results.json and
+  /// all_results.json to --output_dir. Nullopt if a signal ended the
   /// evaluation. Error if there are no held-out samples.
   std::optional<Metrics> evaluate();
   /// Writes a model folder to `folder`; "" means --output_dir.
   void save_model(const std::string& folder = "");
-  /// Runs a training program: prints the banner, then calls train(), loads the best model if requested, and calls
-  /// save_model() and evaluate(). Returns the exit status.
+  /// Runs a training program: prints the banner, then calls train(), writes train_results.json and all_results.json,
+  /// loads the best model if requested, and calls save_model() and evaluate(). Returns the exit status.
   int run();
   [[nodiscard]] const TrainerState& state() const;
   [[nodiscard]] Task& task() const;

@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <filesystem>
-#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "disjoint_parts.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/checksum.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -82,36 +83,22 @@ TensorPart part_of(const json::value& value, const Type& type) {
   return out;
 }
 
-// The dim in which most parts start at different places, so that few parts have to be compared.
-std::size_t most_sharded_dim(const StoredTensor& tensor) {
-  std::size_t best = 0;
-  std::size_t most = 0;
-  for (std::size_t d = 0; d < tensor.type.dims().size(); ++d) {
-    std::set<std::int64_t> starts;
-    for (const TensorPart& part : tensor.parts) starts.insert(part.region.dims[d].start);
-    if (starts.size() > most) best = d, most = starts.size();
-  }
-  return best;
-}
-
 // Parts that overlap have the elements of others missing, although the number of elements is correct.
 void check_disjoint(const StoredTensor& tensor) {
-  if (tensor.parts.size() < 2) return;  // such as a scalar
-  const std::size_t dim = most_sharded_dim(tensor);
-  std::vector<const TensorPart*> sorted;
-  for (const TensorPart& part : tensor.parts) sorted.push_back(&part);
-  std::stable_sort(sorted.begin(), sorted.end(), [&](const TensorPart* a, const TensorPart* b) {
-    return a->region.dims[dim].start < b->region.dims[dim].start;
-  });
-  for (auto one = sorted.begin(); one != sorted.end(); ++one)
-    for (auto next = one + 1; next != sorted.end(); ++next) {
-      const Region& a = (*one)->region;
-      const Region& b = (*next)->region;
-      if (b.dims[dim].start >= a.dims[dim].limit) break;
-      require(
-          intersection(a, b).element_count() == 0, "two parts, in {} and {}, have the same elements",
-          [&] { return escape_controls((*one)->file); }, [&] { return escape_controls((*next)->file); });
-    }
+  const auto found = parts_in_common(tensor.parts);
+  if (!found) return;
+  fail("two parts, in {} and {}, have the same elements", escape_controls(found->first->file),
+       escape_controls(found->second->file));
+}
+
+// Tensors that do not exist, or files that are larger than any disk. Their sums are printed and compared.
+void check_sums(const CheckpointManifest& manifest) {
+  Checked of_tensors = 0;
+  for (const auto& [name, tensor] : manifest.tensors) of_tensors += tensor.type.byte_size();
+  require(of_tensors.fits(), "tensors: all together have more than 2^63 - 1 bytes");
+  Checked of_files = 0;
+  for (const auto& [name, file] : manifest.files) of_files += static_cast<std::int64_t>(file.bytes);
+  require(of_files.fits(), "files: all together have more than 2^63 - 1 bytes");
 }
 
 StoredTensor tensor_of(const json::value& value) {
@@ -159,6 +146,9 @@ std::string manifest_checksum(json::object all) {
   return sum.text();
 }
 
+// Compact, with a line end, so that each byte that is missing or was added is found.
+std::string text_of_manifest(const json::value& all) { return json::serialize(all) + "\n"; }
+
 template <class Map, class Read>
 void read_members(const json::value& all, const char* key, Map& into, const Read& read_one) {
   const json::value& object = member(all, key);
@@ -197,7 +187,7 @@ std::string CheckpointManifest::str() const {
     for (const auto& [group, name] : classes) class_list[group] = name;
   }
   out[kChecksum] = manifest_checksum(out);
-  return json::serialize(out) + "\n";
+  return text_of_manifest(std::move(out));
 }
 
 void require_manifest(const std::string& folder) {
@@ -218,7 +208,8 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
   require_manifest(folder);
   const std::string path = folder + "/" + kManifestFile;
   (void)InputFile(std::string(path));  // refuses pipes, which would wait for a writer
-  const json::value all = parse_json_with_unique_keys(read_file(path), path);
+  const std::string text = read_file(path);
+  const json::value all = parse_json_with_unique_keys(text, path);
   CheckpointManifest out;
   out.folder = folder;
   try {
@@ -227,6 +218,8 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
     require(version == kVersion, "version {} is not supported; this program reads version {}", version, kVersion);
     require(text_of(all, kChecksum) == manifest_checksum(all.get_object()),
             "damaged: its content does not match its checksum");
+    const std::string saved = text_of_manifest(all);
+    require(text == saved, "damaged: its {} bytes are not the {} bytes that were saved", text.size(), saved.size());
     read_members(all, "files", out.files, file_of);
     for (const auto& [name, file] : out.files) check_file_name(name);
     read_members(all, "tensors", out.tensors, tensor_of);
@@ -236,6 +229,7 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
         require(
             out.files.contains(part.file), "{} is in the file {}, which \"files\" does not list",
             [&, one = name] { return escape_controls(one); }, [&] { return escape_controls(part.file); });
+    check_sums(out);
   } catch (Error& error) {
     throw error.prefix(path + ": ");
   }

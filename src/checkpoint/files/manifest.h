@@ -40,7 +40,7 @@ struct CheckpointManifest {
   [[nodiscard]] std::string str() const;
   /// Of all checksums, names and shapes.
   [[nodiscard]] std::uint64_t hash() const { return hash_text(str()); }
-  /// Error naming the file and the place that is wrong.
+  /// Error naming the file and the place that is wrong. The sums of the bytes of all tensors, and of all files, fit in 64 bits.
   static CheckpointManifest from_folder(const std::string& folder);
 };
 

@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
 
@@ -114,8 +117,44 @@ Literal parse_ppm(std::string_view bytes, const std::string& name, int channels)
 }
 
 bool is_image(const fs::path& path) {
-  const std::string suffix = path.extension().string();
+  std::string suffix = path.extension().string();
+  for (char& c : suffix) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return suffix == ".png" || suffix == ".ppm" || suffix == ".pgm";
+}
+
+// Such as .ipynb_checkpoints and .DS_Store.
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+// The files of a class, sorted by path, without hidden ones.
+struct ClassFiles {
+  std::vector<std::string> images;
+  std::vector<std::string> others;
+};
+
+ClassFiles files_of_class(const fs::path& folder) {
+  ClassFiles out;
+  for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
+    const fs::path& path = entry->path();
+    if (is_hidden(path))
+      entry.disable_recursion_pending();
+    else if (entry->is_regular_file())
+      (is_image(path) ? out.images : out.others).push_back(path.string());
+  }
+  std::sort(out.images.begin(), out.images.end());
+  std::sort(out.others.begin(), out.others.end());
+  require(!out.images.empty(), "the folder {} has no *.png, *.ppm or *.pgm{}", folder.string(), [&] {
+    return out.others.empty() ? "" : fmt::format("; if files such as {} are images, convert them", out.others.front());
+  });
+  return out;
+}
+
+void warn_of_other_files(std::int64_t count, const std::string& first) {
+  if (count == 1)
+    log_shared_warning("{} is not a PNG or PPM image and is left out; if it is an image, convert it", first);
+  if (count > 1)
+    log_shared_warning(
+        "{} files are not PNG or PPM images and are left out, for example {}; if they are images, convert them", count,
+        first);
 }
 
 }  // namespace
@@ -141,19 +180,18 @@ ImageFolder::ImageFolder(const std::string& folder, int channels) : channels_(ch
   require(channels == 1 || channels == 3, "an image has 1 or 3 channels, got {}", channels);
   require(fs::is_directory(folder), "{} is not a folder of images", folder);
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory()) classes_.push_back(entry.path().filename().string());
+    if (entry.is_directory() && !is_hidden(entry.path())) classes_.push_back(entry.path().filename().string());
   require(!classes_.empty(), "the folder {} has no sub-folders; each class of images must have one", folder);
   std::sort(classes_.begin(), classes_.end());
+  std::int64_t other_count = 0;
+  std::string first_other;
   for (std::size_t label = 0; label < classes_.size(); ++label) {
-    const auto first = static_cast<std::ptrdiff_t>(files_.size());
-    const fs::path class_folder = fs::path(folder) / classes_[label];
-    for (const auto& entry : fs::recursive_directory_iterator(class_folder))
-      if (entry.is_regular_file() && is_image(entry.path()))
-        files_.push_back({entry.path().string(), static_cast<std::int32_t>(label)});
-    require(static_cast<std::ptrdiff_t>(files_.size()) > first, "the folder {} has no *.png, *.ppm or *.pgm",
-            class_folder.string());
-    std::sort(files_.begin() + first, files_.end(), [](const File& a, const File& b) { return a.path < b.path; });
+    ClassFiles found = files_of_class(fs::path(folder) / classes_[label]);
+    for (std::string& path : found.images) files_.push_back({std::move(path), static_cast<std::int32_t>(label)});
+    if (first_other.empty() && !found.others.empty()) first_other = found.others.front();
+    other_count += isize(found.others);
   }
+  warn_of_other_files(other_count, first_other);
 }
 
 const std::string& ImageFolder::path(std::int64_t i) const { return at(files_, i).path; }

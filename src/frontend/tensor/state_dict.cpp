@@ -167,6 +167,27 @@ void read_now(const StateDict& state) {
   }
 }
 
+std::int64_t bytes_in_memory(const StateDict& state) {
+  std::int64_t out = 0;
+  for (const NamedTensor& entry : state.entries()) {
+    const TensorImpl& impl = entry.tensor.impl();
+    if ((impl.stack ? impl.stack->node : impl.node)->has_data()) out += entry.tensor.type().byte_size();
+  }
+  return out;
+}
+
+std::function<void()> restorer_of(const StateDict& state) {
+  std::vector<std::pair<Tensor, std::shared_ptr<Node>>> values;
+  for (const NamedTensor& entry : state.entries()) {
+    const TensorImpl& impl = entry.tensor.impl();
+    const Tensor variable = impl.stack ? Tensor(impl.stack) : entry.tensor;
+    values.emplace_back(variable, variable.impl().node);
+  }
+  return [values = std::move(values)] {
+    for (const auto& [variable, node] : values) variable.impl().node = node;
+  };
+}
+
 void set_numbers(const StateDict& state, const std::vector<int>& sources) {
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const Tensor& variable = state.entries()[i].tensor;

@@ -39,7 +39,7 @@ ConfigForm bert_form(std::string_view architecture) {
 void check_bert(const BertConfig& config, const std::string& origin) {
   check_config_size(origin, "vocab_size", config.vocab_size);
   check_config_size(origin, "hidden_size", config.hidden_size);
-  check_config_size(origin, "num_hidden_layers", config.num_hidden_layers);
+  check_config_count(origin, "num_hidden_layers", config.num_hidden_layers);
   check_config_size(origin, "num_attention_heads", config.num_attention_heads);
   check_config_size(origin, "intermediate_size", config.intermediate_size);
   check_config_size(origin, "max_position_embeddings", config.max_position_embeddings);

@@ -64,6 +64,11 @@ void check_config_size(std::string_view origin, std::string_view key, std::int64
   require(value >= 1 && value <= kMost, "{}: {} must be from 1 to {}, got {}", origin, key, kMost, value);
 }
 
+void check_config_count(std::string_view origin, std::string_view key, std::int64_t value) {
+  constexpr std::int64_t kMost = 10'000;  // the modules of each are made one by one
+  require(value >= 1 && value <= kMost, "{}: {} must be from 1 to {}, got {}", origin, key, kMost, value);
+}
+
 void check_config_probability(std::string_view origin, std::string_view key, double value) {
   require(value >= 0 && value < 1, "{}: {} must be in [0, 1), got {}", origin, key, value);
 }

@@ -35,6 +35,8 @@ void check_config_keys(const JsonObject& json, const ConfigForm& form, std::vect
 void check_unchanged_weights(const JsonObject& json);
 /// Error unless `value` is from 1 to 2^30.
 void check_config_size(std::string_view origin, std::string_view key, std::int64_t value);
+/// The same for a number of layers or experts, which is at most 10,000.
+void check_config_count(std::string_view origin, std::string_view key, std::int64_t value);
 /// Error unless `value` is in [0, 1).
 void check_config_probability(std::string_view origin, std::string_view key, double value);
 /// Error, with the nearest name, unless activation() has this function.

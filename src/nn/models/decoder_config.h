@@ -80,7 +80,10 @@ void write_decoder_keys(const Config& config, double default_theta, JsonObject& 
 template <class Config>
 void check_decoder(const Config& config, const std::string& origin) {
   visit_decoder_keys(config, [&]<class T>(const char* key, const T& value) {
-    if constexpr (std::is_same_v<T, std::int64_t>) check_config_size(origin, key, value);
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      const bool is_count = key == std::string_view("num_hidden_layers");
+      is_count ? check_config_count(origin, key, value) : check_config_size(origin, key, value);
+    }
   });
   require(config.head_dim != 0 || config.hidden_size % config.num_attention_heads == 0,
           "{}: hidden_size {} is not a multiple of num_attention_heads {}", origin, config.hidden_size,

@@ -71,15 +71,11 @@ void check_keys(const JsonObject& json) {
 }
 
 void check_values(const GPT2Config& config, const std::string& origin) {
-  for (const auto& [name, value] :
-       std::initializer_list<std::pair<const char*, std::int64_t>>{{"vocab_size", config.vocab_size},
-                                                                   {"n_positions", config.n_positions},
-                                                                   {"n_embd", config.n_embd},
-                                                                   {"n_layer", config.n_layer},
-                                                                   {"n_head", config.n_head}}) {
-    constexpr std::int64_t kMost = 1 << 30;  // a product of two such sizes fits in 64 bits
-    require(value >= 1 && value <= kMost, "{}: {} must be from 1 to {}, got {}", origin, name, kMost, value);
-  }
+  check_config_size(origin, "vocab_size", config.vocab_size);
+  check_config_size(origin, "n_positions", config.n_positions);
+  check_config_size(origin, "n_embd", config.n_embd);
+  check_config_count(origin, "n_layer", config.n_layer);
+  check_config_size(origin, "n_head", config.n_head);
   require(config.n_inner >= 0, "{}: n_inner must not be negative, got {}; 0 or null means 4 n_embd", origin,
           config.n_inner);
   require(config.n_embd % config.n_head == 0, "{}: n_embd {} is not a multiple of n_head {}", origin, config.n_embd,

@@ -28,7 +28,7 @@ void visit_mixtral_keys(Config& config, Visit&& visit) {
 
 void check_mixtral(const MixtralConfig& config, const std::string& origin) {
   check_decoder(config, origin);
-  check_config_size(origin, "num_local_experts", config.num_local_experts);
+  check_config_count(origin, "num_local_experts", config.num_local_experts);
   require(config.num_experts_per_tok >= 1 && config.num_experts_per_tok <= config.num_local_experts,
           "{}: num_experts_per_tok must be from 1 to {}, got {}", origin, config.num_local_experts,
           config.num_experts_per_tok);

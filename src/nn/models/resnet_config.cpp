@@ -37,7 +37,7 @@ void check_resnet(const ResNetConfig& config, const std::string& origin) {
           "{}: hidden_sizes and depths need one entry for each stage, got {} and {} entries", origin,
           config.hidden_sizes.size(), config.depths.size());
   for (const std::int64_t size : config.hidden_sizes) check_config_size(origin, "each of hidden_sizes", size);
-  for (const std::int64_t depth : config.depths) check_config_size(origin, "each of depths", depth);
+  for (const std::int64_t depth : config.depths) check_config_count(origin, "each of depths", depth);
   const bool is_bottleneck = config.layer_type == "bottleneck";
   require(is_bottleneck || config.layer_type == "basic",
           "{}: layer_type must be \"basic\" or \"bottleneck\", got \"{}\"", origin, config.layer_type);

@@ -46,7 +46,7 @@ void check_image_sizes(const ViTConfig& config, const std::string& origin) {
 
 void check_vit(const ViTConfig& config, const std::string& origin) {
   check_config_size(origin, "hidden_size", config.hidden_size);
-  check_config_size(origin, "num_hidden_layers", config.num_hidden_layers);
+  check_config_count(origin, "num_hidden_layers", config.num_hidden_layers);
   check_config_size(origin, "num_attention_heads", config.num_attention_heads);
   check_config_size(origin, "intermediate_size", config.intermediate_size);
   check_config_size(origin, "num_channels", config.num_channels);

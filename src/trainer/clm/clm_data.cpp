@@ -169,10 +169,11 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
   const bool has_text = arguments.do_train || has_training_text(arguments);
   ClmData out = has_text ? data_to_train(arguments, block_size) : data_without_training(arguments);
   if (!arguments.do_train && out.train && out.train->size() == 0) out.train.reset();
-  require(!arguments.do_train || out.train->size() >= 1,
-          "{} gives {} tokens to train on, fewer than the {} of a block; give a longer text or a smaller --block_size",
-          arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, out.train->token_count(),
-          block_size);
+  require(
+      !arguments.do_train || out.train->size() >= 1,
+      "{} gives {} tokens to train on, fewer than the {} of a block; give a longer text or a smaller --block_size",
+      arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file,
+      [&] { return std::to_string(out.train->token_count()); }, block_size);
   if (!arguments.validation_file.empty()) read_validation_file(arguments, block_size, out);
   if (out.validation && out.validation->size() == 0) out.validation.reset();
   require(out.validation || arguments.validation_file.empty(),

@@ -45,6 +45,20 @@ void check_log_files(const TrainingArguments& arguments) {
   });
 }
 
+void write_results(const std::string& folder, const std::string& split, const std::function<void(JsonObject&)>& set) {
+  JsonObject own;
+  set(own);
+  own.save(folder + "/" + split + "_results.json");
+  const std::string path = folder + "/all_results.json";
+  JsonObject all;
+  try {
+    if (std::filesystem::exists(path)) all = JsonObject::from_file(path);
+  } catch (const Error&) {  // not JSON: a new file replaces it
+  }
+  set(all);
+  all.save(path);
+}
+
 void LogFiles::write(const LogEntry& entry) {
   if (!arguments_.logging_dir.empty()) check_flag("--logging_dir: ", [&] { write_files(entry); });
 }

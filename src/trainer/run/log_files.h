@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "run/event_file.h"
+#include "tessera/base/json_object.h"
 #include "tessera/trainer/arguments.h"
 #include "tessera/trainer/trainer_state.h"
 
@@ -18,6 +20,10 @@ namespace tessera::trainer {
 /// On rank 0, creates --logging_dir, and checks that the files of --report_to can be written there. Call it before the
 /// training. Error, with the name of the flag, if they cannot.
 void check_log_files(const TrainingArguments& arguments);
+
+/// Writes SPLIT_results.json in a folder, and adds its values to all_results.json, as the example programs of Hugging
+/// Face do. `set` gives an object the values.
+void write_results(const std::string& folder, const std::string& split, const std::function<void(JsonObject&)>& set);
 
 /// log.jsonl, log.csv and TensorBoard's events in --logging_dir.
 class LogFiles {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "tessera/base/error.h"
@@ -84,7 +85,7 @@ OutputFolder::OutputFolder(const TrainingArguments& arguments) {
       complete.size(), complete.size() == 1 ? "" : "s", folder, [&] { return complete.back(); }, folder);
   make_folder(folder);
   check_writable(folder + "/trainer_state.json");
-  lock(folder);
+  descriptor_ = lock_folder(folder);
   recover(folder);
   for (const std::string& left : remove_partial_checkpoints(folder))
     log_warning("deleted {}, which an interrupted save left", left);
@@ -113,12 +114,18 @@ OutputFolder::~OutputFolder() {
 
 // The lock belongs to the folder itself, so nothing is left of it. The system releases it when the process ends. Some file
 // systems (NFS) have no locks of folders.
-void OutputFolder::lock(const std::string& folder) {
-  descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
-  const bool is_used = descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (!is_used) return;
-  close(descriptor_);
-  fail("another run uses {}; give another --output_dir, or wait for its end", folder);
+int lock_folder(const std::string& folder) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
+  const int error = errno;
+  if (descriptor >= 0 && error == EWOULDBLOCK) {
+    close(descriptor);
+    fail("another run uses {}; give another --output_dir, or wait for its end", folder);
+  }
+  log_warning("{} cannot be locked ({}), so a second run in this folder would not be noticed", folder,
+              std::generic_category().message(error));
+  return descriptor;
 }
 
 }  // namespace tessera::trainer

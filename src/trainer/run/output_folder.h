@@ -22,9 +22,12 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
  private:
-  void lock(const std::string& folder);
   int descriptor_ = -1;
 };
+
+/// Locks a folder until the result is closed, or the process ends. Error if another process has locked it. If it cannot be
+/// locked, as on some network file systems, prints a warning. Returns -1 if the folder cannot be opened.
+int lock_folder(const std::string& folder);
 
 /// The complete checkpoints of a run that this run replaces (--overwrite_output_dir).
 std::vector<std::string> replaced_checkpoints(const TrainingArguments& arguments);

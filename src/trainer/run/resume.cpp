@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/resume.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -90,6 +93,15 @@ Checkpoint loaded_checkpoint(const TrainingArguments& arguments, const std::map<
   return *std::move(newest);
 }
 
+// The newest checkpoint is the one with the highest number, and the run renames those after its step.
+void check_name(const std::string& folder, std::int64_t step) {
+  const std::string expected = fmt::format("checkpoint-{}", step);
+  require(std::filesystem::path(folder).filename() == expected,
+          "--resume_from_checkpoint true: {} contains the state after step {}; rename it to {}, or give "
+          "--resume_from_checkpoint {} to continue from it",
+          folder, step, expected, folder);
+}
+
 // Damaged ones, and those of a run that this run leaves. They would count as the newest ones of this run.
 void set_later_checkpoints_aside(const std::string& folder, std::int64_t step) {
   try {
@@ -122,8 +134,9 @@ std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup,
       loaded_checkpoint(arguments, {{"model", setup.network->state_dict()}, {"optimizer", optimizer}});
   setup.optimizer->set_step_count(static_cast<std::int64_t>(optimizer.find("step")->tensor.item()));
   state = TrainerState::from_json(from.document("trainer_state"));
+  if (arguments.resume_from_checkpoint == "true") check_name(from.folder(), state.global_step);
   run = read_run(from.document("run_state"), run);
-  if (RankContext::current().rank() == 0 && !arguments.output_dir.empty())
+  if (RankContext::current().rank() == 0 && arguments.do_train && !arguments.output_dir.empty())
     set_later_checkpoints_aside(arguments.output_dir, state.global_step);
   return from.folder();
 }

@@ -32,7 +32,7 @@ CheckpointContent checkpoint_of(const TrainingArguments& arguments, const Traini
                                 const TrainerState& state, const ResumeState& run);
 /// `run` contains the seed, the samples and the micro-batches of this run; a warning says if the checkpoint has others.
 /// With --resume_from_checkpoint, gives model, optimizer, random numbers, `state` and `run` the values of the checkpoint,
-/// and returns its folder; else "". Collective.
+/// and returns its folder; else "". If the run trains, renames later checkpoints in its output folder. Collective.
 std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup, TrainerState& state, ResumeState& run);
 
 /// The rows of a micro-batch over all data shards in the run that --resume_from_checkpoint continues. 0 without the flag,

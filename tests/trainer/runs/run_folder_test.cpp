@@ -9,6 +9,7 @@
 #include "frontend/on_ranks.h"
 #include "run/output_folder.h"
 #include "run/run_saver.h"
+#include "support/system_limits.h"
 #include "support/temporary_folder.h"
 
 namespace tessera::trainer {
@@ -51,6 +52,26 @@ TEST(OutputFolder, AConfigurationOrATokenizerIsNoModel) {
   TrainingArguments arguments;
   arguments.output_dir = folder.path();
   EXPECT_EQ(error_of_folder(arguments), "no error");
+}
+
+TEST(OutputFolder, ASecondRunIsRefusedAndAFolderWithoutLockIsNamed) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  TrainingArguments arguments;
+  arguments.output_dir = folder.path();
+  const OutputFolder first(arguments);
+  EXPECT_EQ(error_of_folder(arguments),
+            "another run uses " + folder.path() + "; give another --output_dir, or wait for its end");
+  const std::string other = folder.file("other");
+  std::filesystem::create_directory(other);
+  ::testing::internal::CaptureStderr();
+  {
+    const ::tessera::testing::LoweredLimit limit(RLIMIT_NOFILE, 0);  // as on a file system without locks of folders
+    EXPECT_EQ(lock_folder(other), -1);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: " + other +
+                " cannot be locked (Too many open files), so a second run in this folder would not be noticed\n");
 }
 
 // ---- checkpoints ----------------------------------------------------------------------------------------------------------

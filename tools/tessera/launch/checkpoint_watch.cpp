@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/checkpoint_watch.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "tessera/base/random_access.h"
 #include "tessera/checkpoint/checkpoint.h"
 
 namespace tessera::command {
@@ -34,16 +38,24 @@ bool CheckpointWatch::has_new() {
   return out;
 }
 
-std::string CheckpointWatch::newest() const {
-  std::string out;
-  if (folder_.empty()) return out;
+std::string CheckpointWatch::newest(const std::function<void(const std::string&)>& say) const {
+  if (folder_.empty()) return "";
   const Found now = found();
-  for (const auto& [step, path] : checkpoints_in(folder_)) {  // by step
+  std::vector<std::string> damaged;
+  auto all = checkpoints_in(folder_);
+  for (auto one = all.rbegin(); one != all.rend(); ++one) {  // the newest one first
+    const std::string& path = one->second;
     const auto it = now.find(path);
     const auto old = old_.find(path);
-    if (it != now.end() && (old == old_.end() || old->second != it->second)) out = path;
+    if (it == now.end() || (old != old_.end() && old->second == it->second)) continue;
+    const std::string damage = damage_of(path);
+    if (damage.empty()) return path;
+    say(damage);
+    damaged.push_back(path);
   }
-  return out;
+  for (const std::string& path : damaged)
+    say(fmt::format("renamed {} to {}, because the job has no undamaged checkpoint", path, set_aside(path)));
+  return "";
 }
 
 bool CheckpointWatch::is_last(const std::string& checkpoint) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -14,8 +15,9 @@ class CheckpointWatch {
   CheckpointWatch(std::string folder, bool counts_old);
   /// True if there is a checkpoint that the last call did not find, or a new one in its place.
   bool has_new();
-  /// The newest checkpoint of the job; "" if there is none.
-  [[nodiscard]] std::string newest() const;
+  /// The newest undamaged checkpoint of the job; "" if there is none. Reads all its files. Tells `say` which newer ones
+  /// are damaged. If all are, renames them to NAME.replaced, because a program does not start over beside checkpoints.
+  [[nodiscard]] std::string newest(const std::function<void(const std::string&)>& say) const;
   /// Whether no checkpoint in the folder, of this job or not, has a higher number.
   [[nodiscard]] bool is_last(const std::string& checkpoint) const;
   /// Whether there were checkpoints before the job that do not belong to it.

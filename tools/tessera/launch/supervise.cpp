@@ -180,7 +180,7 @@ class Supervisor {
 
   int run() {
     while (true) {
-      const std::string checkpoint = restart_ > 0 || plan_.resumes_first ? checkpoints_.newest() : "";
+      const std::string checkpoint = restart_ > 0 || plan_.resumes_first ? checkpoints_.newest(say) : "";
       if (restart_ > 0) announce(checkpoint);
       std::vector<std::string> words = launcher_words(plan_.launcher, placement_, folder_.path());
       const auto program = restores_first(checkpoint) ? resuming_words() : words_of_program(checkpoint);

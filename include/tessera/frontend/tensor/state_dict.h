@@ -100,6 +100,11 @@ using ShardReader =
 void read_when_needed(const Tensor& variable, ShardReader reader, std::uint64_t content = 0);
 /// Reads the values that read_when_needed() deferred. Not collective.
 void read_now(const StateDict& state);
+/// The bytes of the complete variables whose values are in memory. Others are computed or read when they are needed.
+std::int64_t bytes_in_memory(const StateDict& state);
+/// Returns a function that gives the variables the values that they have now. They stay in memory as long as the function
+/// exists.
+std::function<void()> restorer_of(const StateDict& state);
 /// Gives the numbers of `state` the values of the tensors that stand for them, which are read if they are deferred.
 /// Numbers without a source are left unchanged; `sources`: of match_state().
 void set_numbers(const StateDict& state, const std::vector<int>& sources);
