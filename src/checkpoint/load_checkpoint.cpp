@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -183,13 +184,19 @@ void Checkpoint::verify() const {
   const auto parts = parts_by_file(*manifest_);
   on_all_ranks(folder() + " is damaged", [&] {
     int number = 0;
+    std::vector<std::string> errors;
     for (const auto& [name, file] : manifest_->files) {
       if (number++ % world->size() != world->rank()) continue;
-      verify_file(folder(), name, file);
-      if (!file.has_list) continue;
-      const auto listed = parts.find(name);
-      verify_header(folder() + "/" + name, listed == parts.end() ? std::vector<ListedPart>() : listed->second);
+      try {
+        verify_file(folder(), name, file);
+        if (!file.has_list) continue;
+        const auto listed = parts.find(name);
+        verify_header(folder() + "/" + name, listed == parts.end() ? std::vector<ListedPart>() : listed->second);
+      } catch (const Error& error) {
+        errors.emplace_back(error.what());
+      }
     }
+    if (!errors.empty()) fail("{}", fmt::join(errors, "; "));
   });
 }
 

@@ -340,6 +340,7 @@ void complete_arguments(TrainingArguments& arguments, const ArgumentParser& pars
   if (parser.was_given("save_steps") && !parser.was_given("save_strategy")) arguments.save_strategy = "steps";
   settle_arguments(arguments, parser);
   find_named_models(arguments);
+  use_config_of_checkpoint(arguments);
   arguments.greater_is_better_is_given = parser.was_given("greater_is_better");
   arguments.tokenizer_is_given = parser.was_given("tokenizer_name");
   if (!arguments.tokenizer_is_given)

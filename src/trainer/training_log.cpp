@@ -245,13 +245,17 @@ void Trainer::Run::save_tokenizer(const std::string& folder) const {
   }
 }
 
+JsonObject Trainer::Run::arguments_json() const {
+  TrainingArguments arguments = arguments_;
+  const JobInfo job = job_info();
+  arguments.virtual_ranks = job.is_virtual ? job.ranks : 0;  // launch() has taken the flag
+  return arguments.json();
+}
+
 void Trainer::Run::save_arguments() const {
   try {
     std::filesystem::create_directories(arguments_.output_dir);
-    TrainingArguments arguments = arguments_;
-    const JobInfo job = job_info();
-    arguments.virtual_ranks = job.is_virtual ? job.ranks : 0;  // launch() has taken the flag
-    arguments.json().save(arguments.output_dir + "/training_args.json");
+    arguments_json().save(arguments_.output_dir + "/training_args.json");
   } catch (const std::exception& error) {
     log_warning("the arguments are not saved in {}: {}", arguments_.output_dir, error.what());
   }
@@ -280,7 +284,7 @@ void Trainer::Run::save_results(const LogEntry& evaluation, double seconds) cons
     const auto add = [&](const std::string& name, double value) {
       if (std::isfinite(value)) to.set(name, value);
     };
-    to.set("epoch", evaluation.epoch);
+    if (state_.global_step > 0) to.set("epoch", evaluation.epoch);
     add("eval_loss", *evaluation.eval_loss);
     if (evaluation.eval_accuracy) add("eval_accuracy", *evaluation.eval_accuracy);
     for (const auto& [name, value] : evaluation.eval_metrics) {

@@ -80,6 +80,9 @@ int Trainer::Run::execute() {
   if (!resumed_from_.empty()) print(resumed_text());
   print(peak_line(peak_));
   print(sharding_report(setup_));
+  if (is_master_ && !arguments_.do_train && arguments_.model_name_or_path.empty() && resumed_from_.empty())
+    log_warning(
+        "the model has random weights: give --model_name_or_path or --resume_from_checkpoint to evaluate others");
   const CommunicationSeconds before = communication_seconds();
   if (arguments_.do_train) save_results(train());
   bar_.finish();
@@ -310,7 +313,9 @@ void Trainer::Run::save_run() {
   run.evaluation_due = evaluation_due_;
   run.save_due = evaluation_due_ && save_due_;
   saved_update_ = state_.global_step;
-  saver_.begin(state_.global_step, checkpoint_of(arguments_, setup_, state_, run), state_.best_model_checkpoint);
+  CheckpointContent content = checkpoint_of(arguments_, setup_, state_, run);
+  content.documents.emplace("training_args", arguments_json());
+  saver_.begin(state_.global_step, content, state_.best_model_checkpoint);
 }
 
 // With several ranks, the others may be in another collective, and would wait for this rank: then ~CheckpointWriter completes the

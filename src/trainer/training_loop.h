@@ -74,6 +74,7 @@ class Trainer::Run {
   void evaluate_missed();
   [[nodiscard]] bool saves_at_early_end() const;
   void begin_output();
+  [[nodiscard]] JsonObject arguments_json() const;  // which can be given as a file of flags
   void save_arguments() const;
   void save_tokenizer(const std::string& folder) const;
   // train_results.json, eval_results.json and all_results.json, unless a signal has stopped the run.

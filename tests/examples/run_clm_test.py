@@ -68,7 +68,8 @@ def pretrained():
     first = run("--config_name", FOLDER / "config.json", *common, "--max_steps", 5, "--output_dir", FOLDER / "trained")
     check(first.returncode == 0, first.stderr)
     names = sorted(path.name for path in (FOLDER / "trained").iterdir())
-    check(names == ["checkpoint-5", "config.json", "model.safetensors", "trainer_state.json", "training_args.json"], names)
+    check(names == ["all_results.json", "checkpoint-5", "config.json", "eval_results.json", "model.safetensors", "train_results.json",
+                     "trainer_state.json", "training_args.json"], names)
     held_out = held_out_loss(first)
     for more in ([], ["--virtual-ranks", 3, "--fsdp", "full_shard", "--mesh", "fsdp=3"]):
         again = run("--model_name_or_path", FOLDER / "trained", *common, "--do_train", "false", *more)

@@ -28,9 +28,9 @@ class RunEnd(unittest.TestCase):
         (self.folder / "m.json").write_text(json.dumps(CONFIG))
         (self.folder / "a.txt").write_text(" ".join(WORDS[(i * i + i // 3) % 8] for i in range(900)))
 
-    def run_clm(self, *arguments, status=0, preexec_fn=None):
+    def run_clm(self, *arguments, status=0, preexec_fn=None, config=True):
         command = [RUN_CLM, "--train_file", "a.txt", "--block_size", "16", "--global_batch_size", "4", "--sample_tokens", "0", "--disable_tqdm",
-                   "--report_to", "none", *([] if "--model_name_or_path" in arguments else ["--config_name", "m.json"]), *map(str, arguments)]
+                   "--report_to", "none", *(["--config_name", "m.json"] if config and "--model_name_or_path" not in arguments else []), *map(str, arguments)]
         result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=100, preexec_fn=preexec_fn)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result
@@ -62,6 +62,19 @@ class RunEnd(unittest.TestCase):
         alone = results("evaluated", "all")
         self.assertEqual(alone["eval_samples"], 3)
         self.assertNotIn("train_loss", alone)
+
+    def test_a_checkpoint_has_the_flags_and_the_configuration_of_its_run(self):
+        self.run_clm("--output_dir", "out", "--max_steps", 4, "--save_steps", 2, "--learning_rate", "1e-3")
+        again = ["--output_dir", "out", "--save_steps", 2, "--resume_from_checkpoint", "true"]
+        self.run_clm(*again, "--max_steps", 6, "--learning_rate", "5e-4")
+        other = self.run_clm("--output_dir", "other", "--max_steps", 6, "--learning_rate", "1e-3", "--resume_from_checkpoint", "out/checkpoint-4")
+        self.assertIn("warning: the run had other flags: --max_steps was 4, now it is 6\n", other.stderr)
+        expected = re.findall("held out: .*", other.stdout)
+        for checkpoint, folder in (("other/checkpoint-6", "evaluated"), ("true", "other")):
+            result = self.run_clm("--do_train", "false", "--output_dir", folder, "--resume_from_checkpoint", checkpoint, config=False)
+            self.assertEqual(re.findall("held out: .*", result.stdout), expected)
+            self.assertNotIn("random weights", result.stderr)
+        self.assertIn("warning: the model has random weights: give --model_name_or_path", self.run_clm("--do_train", "false").stderr)
 
     def test_evaluations_have_the_width_of_the_log(self):
         result = self.run_clm("--max_steps", 12, "--logging_steps", 4, "--eval_strategy", "steps")

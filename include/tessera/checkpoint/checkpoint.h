@@ -131,7 +131,7 @@ class Checkpoint {
   /// Compares the checksums of the documents.
   void verify_documents() const;
   /// Compares the checksums of all files, and the names and types in them, with the manifest. Collective: each rank
-  /// reads some of the files. Error, on all ranks, with the file.
+  /// reads some of the files. Error, on all ranks, with each damaged file.
   void verify() const;
   /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it
   /// is a document of the checkpoint. Needs little memory: data is copied in pieces. The folder is FOLDER.partial until it is

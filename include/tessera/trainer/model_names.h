@@ -23,4 +23,8 @@ void find_named_models(TrainingArguments& arguments);
 /// file must then be the same (load_clm_data()).
 void use_tokenizer_of_model(TrainingArguments& arguments);
 
+/// Gives a text program the configuration in the checkpoint of --resume_from_checkpoint, if there is one and no model is
+/// given.
+void use_config_of_checkpoint(TrainingArguments& arguments);
+
 }  // namespace tessera::trainer

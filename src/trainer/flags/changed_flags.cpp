@@ -65,8 +65,13 @@ std::vector<std::string> changed_flags(const TrainingArguments& arguments, const
 }
 
 void warn_of_changed_flags(const TrainingArguments& arguments, const std::string& checkpoint) {
-  const std::string run = std::filesystem::path(checkpoint + "/").parent_path().parent_path().string();
-  const std::vector<std::string> changed = changed_flags(arguments, run.empty() ? "." : run);
+  std::error_code ignored;
+  std::string folder = checkpoint;
+  if (!std::filesystem::exists(checkpoint + "/training_args.json", ignored)) {  // of an older version
+    folder = std::filesystem::path(checkpoint + "/").parent_path().parent_path().string();
+    if (folder.empty()) folder = ".";
+  }
+  const std::vector<std::string> changed = changed_flags(arguments, folder);
   if (!changed.empty()) log_warning("the run had other flags: {}", fmt::format("{}", fmt::join(changed, "; ")));
 }
 

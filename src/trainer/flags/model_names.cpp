@@ -11,6 +11,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
+#include "tessera/checkpoint/checkpoint.h"
 
 namespace tessera::trainer {
 namespace {
@@ -109,8 +110,22 @@ void use_tokenizer_of_model(TrainingArguments& arguments) {
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
     if (is_there(fs::path(folder) / name)) {
       arguments.tokenizer_name = folder;
-      arguments.derived_flags = {"tokenizer_name"};
+      arguments.derived_flags.emplace_back("tokenizer_name");
+      return;
     }
+}
+
+void use_config_of_checkpoint(TrainingArguments& arguments) {
+  const bool has_model = !arguments.config_name.empty() || !arguments.model_name_or_path.empty();
+  if (arguments.program == TrainingProgram::kImages || has_model || arguments.resume_from_checkpoint.empty()) return;
+  std::string folder = arguments.resume_from_checkpoint;
+  if (folder == "true") {
+    const auto all = checkpoints_in(arguments.output_dir);
+    folder = all.empty() ? "" : all.rbegin()->second;
+  }
+  if (folder.empty() || !is_there(fs::path(folder) / "config.json")) return;
+  arguments.config_name = folder + "/config.json";
+  arguments.derived_flags.emplace_back("config_name");
 }
 
 }  // namespace tessera::trainer
