@@ -9,10 +9,11 @@
 namespace tessera::testing {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr int kSanitizedShare = 6;
+inline constexpr bool kIsSanitized = true;
 #else
-inline constexpr int kSanitizedShare = 1;
+inline constexpr bool kIsSanitized = false;
 #endif
+inline constexpr int kSanitizedShare = kIsSanitized ? 6 : 1;
 /// Returns how many of `count` cases to run.
 constexpr int cases_here(int count) { return (count + kSanitizedShare - 1) / kSanitizedShare; }
 

@@ -177,7 +177,10 @@ void read_shard(Node& node) {
     node.is_abstract = true;
   } else {
     const Sharding sharding = storage_of(node);
-    DeviceArray shard = DeviceArray::zeros(shard_type(node.type, sharding));
+    const Type type = shard_type(node.type, sharding);
+    // The reader writes all elements but those of the padding.
+    const bool has_padding = !sharding.is_tiled() || !is_even(node.type, sharding);
+    DeviceArray shard = has_padding ? DeviceArray::zeros(type) : DeviceArray::uninitialized(type);
     node.reader(node.type, sharding, RankContext::current().rank(), shard.mutable_bytes());
     node.shard = std::move(shard);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "partitioner/reshard_insertion/checked_bytes.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check/check.h"
@@ -12,6 +13,8 @@
 
 namespace tessera {
 namespace {
+
+using testing::checked_bytes;
 
 std::string module_of(const std::string& combine, const std::string& init, const std::string& pad, int devices) {
   return fmt::format(
@@ -27,29 +30,23 @@ ENTRY e {{
       devices, combine, init, pad);
 }
 
-std::int64_t bytes_of(const std::string& text) {
-  const Program program = parse_program(text, op_table());
-  const CheckReport report = check_partition(program);
-  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << "\n" << text;
-  return program_stats(partition(program).program).total_collective_bytes;
-}
-
 // One row of 5 from each other device, in either direction, for all accumulations.
 TEST(SplitScans, OnlyTileTotalsAreExchanged) {
   for (const int devices : {2, 3, 4, 5, 6, 7, 8})
     for (const auto& [combine, init] :
          std::vector<std::pair<std::string, std::string>>{{"add", "0"}, {"maximum", "-inf"}, {"multiply", "1"}})
       for (const std::string pad : {"23_0", "0_23"})
-        EXPECT_LE(bytes_of(module_of(combine, init, pad, devices)), (devices - 1) * 5 * 4) << combine << pad << devices;
+        EXPECT_LE(checked_bytes(module_of(combine, init, pad, devices)), (devices - 1) * 5 * 4)
+            << combine << pad << devices;
 }
 
 // An initial value of 2 would be added once per tile, and a window of 23 leaves out elements. Both cases stay correct.
 TEST(SplitScans, OtherWindowsAreNotSplit) {
-  const std::int64_t split = bytes_of(module_of("add", "0", "23_0", 3));
-  EXPECT_GT(bytes_of(module_of("add", "2", "23_0", 3)), split);
+  const std::int64_t split = checked_bytes(module_of("add", "0", "23_0", 3));
+  EXPECT_GT(checked_bytes(module_of("add", "2", "23_0", 3)), split);
   std::string shorter = module_of("add", "0", "22_0", 3);
   shorter.replace(shorter.find("size=24"), 7, "size=23");
-  EXPECT_GT(bytes_of(shorter), split);
+  EXPECT_GT(checked_bytes(shorter), split);
 }
 
 // Receives the first k of each tile with their positions; no device holds a complete line of 997.
@@ -62,15 +59,15 @@ TEST(SplitTopK, OnlyTheFirstElementsOfEachTileAreExchanged) {
             "ENTRY main {{ x = f32[3,997] parameter(0), sharding={{devices=[1,{0}]<=[{0}]}}\n"
             "ROOT t = (f32[3,{1}], s32[3,{1}]) topk(x), k={1}, largest={2} }}\n",
             devices, k, largest);
-        EXPECT_LE(bytes_of(text), 3 * k * 8 * (devices - 1)) << text;
+        EXPECT_LE(checked_bytes(text), 3 * k * 8 * (devices - 1)) << text;
       }
 }
 
 // 4 of 6 elements from each of two tiles are more bytes than the line.
 TEST(SplitTopK, TheLineIsGatheredIfThatIsLess) {
-  EXPECT_LE(bytes_of("HloModule m, num_partitions=2\n"
-                     "ENTRY main { x = f32[3,12] parameter(0), sharding={devices=[1,2]<=[2]}\n"
-                     "ROOT t = (f32[3,4], s32[3,4]) topk(x), k=4, largest=true }\n"),
+  EXPECT_LE(checked_bytes("HloModule m, num_partitions=2\n"
+                          "ENTRY main { x = f32[3,12] parameter(0), sharding={devices=[1,2]<=[2]}\n"
+                          "ROOT t = (f32[3,4], s32[3,4]) topk(x), k=4, largest=true }\n"),
             3 * 6 * 4);
 }
 

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tessera/ir/text.h"
-#include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check/check.h"
-#include "tessera/partitioner/pipeline/partition.h"
+#include "partitioner/reshard_insertion/checked_bytes.h"
 
 namespace tessera {
 namespace {
+
+using testing::checked_bytes;
 
 constexpr const char* kGreater = "ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER";
 // The comparator of JAX, which orders -0 and 0 as equal.
@@ -34,33 +33,27 @@ ENTRY e {{
                      devices, size, k, comparator, from, k - from);
 }
 
-std::int64_t bytes_of(const std::string& text) {
-  const Program program = parse_program(text, op_table());
-  const CheckReport report = check_partition(program);
-  EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n")) << "\n" << text;
-  return program_stats(partition(program).program).total_collective_bytes;
-}
-
 TEST(SplitSorts, OnlyTheFirstElementsOfEachTileAreExchanged) {
   for (const int devices : {2, 3, 4, 6, 7, 8})
     for (const int k : {1, 3})
       for (const int size : {12 * 7, 101})
-        EXPECT_LE(bytes_of(top_k(devices, size, k, kGreater)), 3 * k * 8 * (devices - 1));
+        EXPECT_LE(checked_bytes(top_k(devices, size, k, kGreater)), 3 * k * 8 * (devices - 1));
 }
 
 // Padding has no place in the order of such a comparator, so the dim must be even.
 TEST(SplitSorts, AnyComparatorIfTheDimIsEven) {
-  for (const int devices : {2, 3, 4}) EXPECT_LE(bytes_of(top_k(devices, 60, 2, kLikeJax)), 3 * 2 * 8 * (devices - 1));
-  EXPECT_GT(bytes_of(top_k(4, 61, 2, kLikeJax)), 3 * 2 * 8 * 3);
+  for (const int devices : {2, 3, 4})
+    EXPECT_LE(checked_bytes(top_k(devices, 60, 2, kLikeJax)), 3 * 2 * 8 * (devices - 1));
+  EXPECT_GT(checked_bytes(top_k(4, 61, 2, kLikeJax)), 3 * 2 * 8 * 3);
 }
 
-TEST(SplitSorts, SlicesMayBeginLater) { EXPECT_LE(bytes_of(top_k(4, 97, 3, kGreater, 2)), 3 * 3 * 8 * 3); }
+TEST(SplitSorts, SlicesMayBeginLater) { EXPECT_LE(checked_bytes(top_k(4, 97, 3, kGreater, 2)), 3 * 3 * 8 * 3); }
 
 // One operand, along the first dim, read up to different limits, in ascending and descending order, integers.
 TEST(SplitSorts, OneOperand) {
   for (const std::string direction : {"LT", "GT"})
     for (const int devices : {3, 5})
-      EXPECT_LE(bytes_of(fmt::format(R"(HloModule m, num_partitions={0}
+      EXPECT_LE(checked_bytes(fmt::format(R"(HloModule m, num_partitions={0}
 f {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = pred[] compare(a, b), direction={1} }}
 ENTRY e {{
   x = s32[76,2] parameter(0), sharding={{devices=[{0},1]<=[{0}]}}
@@ -69,17 +62,17 @@ ENTRY e {{
   three = s32[2,2] slice(s), slice={{[1:4:2],[0:2]}}
   ROOT t = (s32[1,2], s32[2,2]) tuple(one, three)
 }})",
-                                     devices, direction)),
+                                          devices, direction)),
                 2 * 4 * 4 * (devices - 1));
 }
 
 // If all elements are read, or the first elements of all tiles are most of the dim, the dim is gathered.
 TEST(SplitSorts, OtherSortsStay) {
-  EXPECT_LE(bytes_of(top_k(4, 16, 3, kGreater)), 3 * 16 * 4);
+  EXPECT_LE(checked_bytes(top_k(4, 16, 3, kGreater)), 3 * 16 * 4);
   std::string all = top_k(4, 100, 2, kGreater);
   all.replace(all.find("ROOT t = (f32[3,2], s32[3,2]) tuple(kv, kp)"), std::string::npos,
               "ROOT t = (f32[3,2], s32[3,100]) tuple(kv, p)\n}");
-  EXPECT_GE(bytes_of(all), 3 * 75 * 4);
+  EXPECT_GE(checked_bytes(all), 3 * 75 * 4);
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ std::vector<int> match_state(const StateDict& state, const std::vector<NamedType
 LoadStateResult load_state(const StateDict& state, const StateDict& source, std::string_view what,
                            const LoadStateOptions& options = {});
 
-/// Fills the shard of rank `device`: `shard` has the type shard_type(type, sharding), row-major, and contains zeros.
+/// Writes all elements of the shard of rank `device`: `shard` has the type shard_type(type, sharding), row-major. Its
+/// padding contains zeros.
 using ShardReader =
     std::function<void(const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard)>;
 /// Defers the value of a variable: when it is first needed, `reader` reads it, in the sharding that the variable has
