@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "apply_to_arrays.h"
 #include "tessera/base/text.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/lowering/rank_groups.h"
@@ -95,7 +96,8 @@ class Expander {
     const DType dtype = a.type().dtype();
     const DType own = function_.root_type().dtype();
     if (dtype != own) return ops::convert(applied(ops::convert(a, own), ops::convert(b, own)), dtype);
-    if (is_elementwise()) return inlined(a, b);
+    if (is_elementwise())
+      return apply_to_arrays(r_.builder(), function_, {function_.root}, {a, b}, a.type().dims()).front();
     Dims dims(static_cast<std::size_t>(a.type().ndim()));
     std::iota(dims.begin(), dims.end(), 0);
     return r_.builder().emit(rows::kMap, {a, b}, make_attributes(DimensionsAttributes{dims}),
@@ -107,28 +109,6 @@ class Expander {
       const bool is_plain = i.op->role == Role::kPlain && i.op->elementwise && i.called.empty() && !has_side_effect(i);
       return i.type.is_array() && (i.op->role == Role::kParameter || i.op->role == Role::kConstant || is_plain);
     });
-  }
-
-  Value inlined(Value a, Value b) {
-    const Dims& dims = a.type().dims();
-    std::vector<Value> made;
-    for (Id id = 0; id < function_.size(); ++id) {
-      const Instruction& instruction = function_[id];
-      if (instruction.op->role == Role::kParameter) {
-        made.push_back(id == function_.parameters.front() ? a : b);
-        continue;
-      }
-      if (instruction.op->role == Role::kConstant) {
-        const Literal& value = attributes_as<ConstantAttributes>(instruction.attributes).value;
-        made.push_back(ops::splat(ops::constant(r_.builder(), value), dims));
-        continue;
-      }
-      std::vector<Value> operands;
-      for (const Id operand : instruction.operands) operands.push_back(at(made, operand));
-      made.push_back(r_.builder().emit(*instruction.op, operands, instruction.attributes,
-                                       {.type = Type::array(instruction.type.dtype(), dims)}));
-    }
-    return at(made, function_.root);
   }
 
   ComputationRewriter& r_;

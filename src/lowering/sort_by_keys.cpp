@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "apply_to_arrays.h"
 #include "tessera/base/text.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/elementwise.h"
@@ -145,41 +146,30 @@ class KeySorter {
 
   Value sorted(const std::vector<SortKey>& keys) {
     const std::size_t count = arrays_.size();
-    std::vector<int> positions;
-    for (const SortKey& key : keys) positions.push_back(position_of(key.left));
+    const std::vector<int> positions = positions_of(keys);
     for (int k = isize(keys) - 1; k >= 0; --k) sort_by(at(positions, k), at(keys, k).direction);
     arrays_.resize(count);
     return sort_.type.is_tuple() ? ops::tuple(builder_, arrays_) : arrays_.front();
   }
 
  private:
-  // The position of a key among the arrays. Appends the key if it is not an operand.
-  int position_of(Id key) {
-    const Instruction& made = comparator_[key];
-    if (made.op->role == Role::kParameter)
-      return static_cast<int>(attributes_as<ParameterAttributes>(made.attributes).number / 2);
-    arrays_.push_back(array_of(key));
-    return isize(arrays_) - 1;
-  }
-
-  // What the comparator computes from left elements, for all elements.
-  Value array_of(Id id) {
-    const auto known = std::find_if(made_.begin(), made_.end(), [&](const auto& m) { return m.first == id; });
-    if (known != made_.end()) return known->second;
-    const Instruction& instruction = comparator_[id];
-    const Dims& dims = sort_.type.leaves().front().dims();
-    Value out;
-    if (instruction.op->role == Role::kParameter) {
-      out = at(arrays_, attributes_as<ParameterAttributes>(instruction.attributes).number / 2);
-    } else if (instruction.op->role == Role::kConstant) {
-      out = ops::splat(ops::constant(builder_, attributes_as<ConstantAttributes>(instruction.attributes).value), dims);
-    } else {
-      std::vector<Value> operands;
-      for (const Id operand : instruction.operands) operands.push_back(array_of(operand));
-      out = builder_.emit(*instruction.op, operands, instruction.attributes,
-                          {.type = Type::array(instruction.type.dtype(), dims), .notes = for_another_op(sort_.notes)});
+  // The positions of the keys among the arrays. Appends the keys that are not operands.
+  std::vector<int> positions_of(const std::vector<SortKey>& keys) {
+    std::vector<Value> arguments;  // null for elements on the right side
+    for (const Value& array : arrays_) arguments.insert(arguments.end(), {array, Value{}});
+    std::vector<Id> computed;
+    std::vector<int> out;
+    for (const SortKey& key : keys) {
+      const Instruction& made = comparator_[key.left];
+      const bool is_operand = made.op->role == Role::kParameter;
+      out.push_back(is_operand ? static_cast<int>(attributes_as<ParameterAttributes>(made.attributes).number / 2)
+                               : isize(arrays_) + isize(computed));
+      if (!is_operand) computed.push_back(key.left);
     }
-    made_.emplace_back(id, out);
+    const Dims dims = arrays_.front().type().dims();
+    for (const Value& key :
+         apply_to_arrays(builder_, comparator_, computed, arguments, dims, for_another_op(sort_.notes)))
+      arrays_.push_back(key);
     return out;
   }
 
@@ -212,8 +202,7 @@ class KeySorter {
   Builder& builder_;
   const Computation& comparator_;
   const Instruction& sort_;
-  std::vector<Value> arrays_;                 // the operands, then the keys
-  std::vector<std::pair<Id, Value>> made_{};  // by instruction of the comparator
+  std::vector<Value> arrays_;  // the operands, then the keys
 };
 
 }  // namespace

@@ -86,7 +86,7 @@ class PieceFiles;           // src/checkpoint/files/pieces.h
 
 class Checkpoint {
  public:
-  /// Reads the manifest. Error, with its path, if it is missing, truncated by a single byte or not valid.
+  /// Reads the manifest. Error, with its path, if it is missing, truncated (even by one byte) or not valid.
   explicit Checkpoint(const std::string& folder);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;

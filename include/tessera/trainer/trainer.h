@@ -70,8 +70,7 @@ class Trainer {
   /// --overwrite_output_dir nor --resume_from_checkpoint is given; another run uses it.
   TrainOutput train();
   /// Evaluates the held-out samples, prints the metrics, adds them to the log, and writes eval_results.json and
-  /// all_results.json to --output_dir. Nullopt if a signal ended the
-  /// evaluation. Error if there are no held-out samples.
+  /// all_results.json to --output_dir. Nullopt if a signal ended the evaluation. Error if there are no held-out samples.
   std::optional<Metrics> evaluate();
   /// Writes a model folder to `folder`; "" means --output_dir.
   void save_model(const std::string& folder = "");

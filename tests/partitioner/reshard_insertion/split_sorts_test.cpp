@@ -49,6 +49,32 @@ TEST(SplitSorts, AnyComparatorIfTheDimIsEven) {
 
 TEST(SplitSorts, SlicesMayBeginLater) { EXPECT_LE(checked_bytes(top_k(4, 97, 3, kGreater, 2)), 3 * 3 * 8 * 3); }
 
+// The rows are sharded over one axis of a mesh of 2 x 3, the sorted dim over the other one.
+TEST(SplitSorts, RowsMayBeShardedToo) {
+  std::string text = top_k(6, 101, 2, kGreater);
+  text.replace(text.find("[1,6]<=[6]"), 10, "[2,3]<=[6]");
+  EXPECT_LE(checked_bytes(text), 2 * 2 * 8 * 2 + 2 * 2 * 8);  // two of the three rows; the results are replicated
+}
+
+// Padding is ordered after all elements, also after NaNs with any bits: 11 elements in tiles of 4.
+TEST(SplitSorts, NaNsOfAnyKind) {
+  for (const std::string direction : {"LT", "GT"})
+    for (const std::string values : {"nan, -nan, nan, 1, -inf, inf, nan, 0, -0, -nan, nan",
+                                     "nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan",
+                                     "-nan, -nan, -nan, -nan, -nan, -nan, -nan, -nan, -nan, -nan, -nan"})
+      EXPECT_EQ(checked_bytes(fmt::format(R"(HloModule m, num_partitions=3
+g {{ a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3) ROOT r = pred[] compare(a, b), direction={0}, type=TOTALORDER }}
+ENTRY e {{
+  c = f32[11] constant({{{1}}}), sharding={{devices=[3]<=[3]}}
+  i = s32[11] iota(), iota_dimension=0
+  s = (f32[11], s32[11]) sort(c, i), dimensions={{0}}, is_stable=true, to_apply=g
+  p = s32[11] get-tuple-element(s), index=1
+  ROOT k = s32[1] slice(p), slice={{[0:1]}}
+}})",
+                                          direction, values)),
+                2 * 8);
+}
+
 // One operand, along the first dim, read up to different limits, in ascending and descending order, integers.
 TEST(SplitSorts, OneOperand) {
   for (const std::string direction : {"LT", "GT"})
