@@ -90,7 +90,11 @@ class Contender:
             if process.returncode != 0:
                 lines = [line for line in errors.splitlines() if line.strip()]
                 return lines[-1][:160] if lines else f"exit status {process.returncode}"
-        lines = [line for line in outputs[0][0].splitlines() if line.startswith("{")]
+        return self.read_rate(outputs[0][0])
+
+    def read_rate(self, output):
+        """Returns the tokens per second that the first process printed, or a text with the reason why there are none."""
+        lines = [line for line in output.splitlines() if line.startswith("{")]
         if not lines:
             return "printed no result"
         result = json.loads(lines[-1])
@@ -99,6 +103,37 @@ class Contender:
 
 
 COMPILE_MODES = ["default", "reduce-overhead", "max-autotune"]  # of torch.compile
+COMPILE_WARMUP = ["--warmup", "4"]  # the second and third calls may compile again
+
+
+class Torch:
+    """The set-ups of PyTorch: threads, DDP and FSDP on the given cores, with `batch` sequences per core."""
+
+    def __init__(self, python, cores, batch, flags):
+        self.command = [python, str(HERE / "gpt2_torch.py"), *flags]
+        self.cores, self.batch = cores, batch
+
+    def threads(self, count, *flags):
+        cores = self.cores[:count]
+        command = [*self.command, "--batch", str(self.batch * count), "--threads", str(count), *flags]
+        return [(command, ",".join(cores), environment(OMP_NUM_THREADS=count, GOMP_CPU_AFFINITY=" ".join(cores)))]
+
+    def ranks(self, mode, port, *flags):
+        shared = {"WORLD_SIZE": len(self.cores), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+        command = [*self.command, "--batch", str(self.batch), "--mode", mode, *flags]
+        return [(command, core, environment(RANK=rank, LOCAL_RANK=rank, **shared)) for rank, core in enumerate(self.cores)]
+
+    def contenders(self):
+        count = len(self.cores)
+        return [
+            Contender("torch 1 thread", self.threads(1)),
+            Contender(f"torch {count} threads", self.threads(count)),
+            *(Contender(f"torch {count} threads compile {mode}", self.threads(count, "--compile", mode, *COMPILE_WARMUP)) for mode in COMPILE_MODES),
+            Contender(f"torch ddp {count} ranks", self.ranks("ddp", 29571)),
+            *(Contender(f"torch ddp {count} ranks compile {mode}", self.ranks("ddp", 29573 + number, "--compile", mode, *COMPILE_WARMUP))
+              for number, mode in enumerate(COMPILE_MODES)),
+            Contender(f"torch fsdp {count} ranks", self.ranks("fsdp", 29572)),
+        ]
 
 
 def contenders(arguments, model):
@@ -111,19 +146,8 @@ def contenders(arguments, model):
         return ["--batch", str(arguments.batch * n)]
 
     ours = [f"{arguments.bin}/train_step", *common, *batch(1)]
-    torch = [arguments.python, str(HERE / "gpt2_torch.py"), *common]
+    torch = Torch(arguments.python, cores, arguments.batch, common)
     jax = [arguments.python, str(HERE / "gpt2_jax.py"), *common]
-
-    def torch_threads(*flags):
-        return [(torch + batch(count) + ["--threads", str(count), *flags], arguments.cores,
-                 environment(OMP_NUM_THREADS=count, GOMP_CPU_AFFINITY=" ".join(cores)))]
-
-    def torch_ranks(mode, port, *flags):
-        shared = {"WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
-        return [(torch + batch(1) + ["--mode", mode, *flags], core, environment(RANK=rank, LOCAL_RANK=rank, **shared))
-                for rank, core in enumerate(cores)]
-
-    compile_warmup = ["--warmup", "4"]  # the second and third calls may compile again
 
     # Pins each rank to a core, because mpirun's binding does not consider the given cores.
     pin = ["bash", "-c", 'cores=(${CORES//,/ }); exec taskset -c "${cores[$OMPI_COMM_WORLD_RANK]}" "$@"', "pin"]
@@ -134,13 +158,7 @@ def contenders(arguments, model):
         Contender("tessera 1 rank", [(ours, first, environment(OMP_NUM_THREADS=1))]),
         Contender(f"tessera fsdp {count} ranks", [(ranks + ours + ["--fsdp"], arguments.cores, several)]),
         Contender(f"tessera data {count} ranks", [(ranks + ours, arguments.cores, several)]),
-        Contender("torch 1 thread", [(torch + batch(1), first, environment(OMP_NUM_THREADS=1))]),
-        Contender(f"torch {count} threads", torch_threads()),
-        *(Contender(f"torch {count} threads compile {mode}", torch_threads("--compile", mode, *compile_warmup)) for mode in COMPILE_MODES),
-        Contender(f"torch ddp {count} ranks", torch_ranks("ddp", 29571)),
-        *(Contender(f"torch ddp {count} ranks compile {mode}", torch_ranks("ddp", 29573 + number, "--compile", mode, *compile_warmup))
-          for number, mode in enumerate(COMPILE_MODES)),
-        Contender(f"torch fsdp {count} ranks", torch_ranks("fsdp", 29572)),
+        *torch.contenders(),
         Contender("jax 1 core", [(jax + batch(1), first, environment(**single_thread))]),
         Contender(f"jax 1 device {count} threads", [(jax + batch(count), arguments.cores, environment())]),
         Contender(f"jax data {count} devices", [(jax + batch(count) + ["--devices", str(count)], arguments.cores, environment())]),

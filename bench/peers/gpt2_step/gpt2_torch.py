@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-MODELS = {"gpt2": (12, 768, 12, 50257), "small": (4, 256, 8, 256), "small50k": (4, 256, 8, 50257), "tiny": (1, 16, 2, 256)}
+MODELS = {"gpt2": (12, 768, 12, 50257), "small": (4, 256, 8, 256), "small50k": (4, 256, 8, 50257), "demo": (4, 128, 4, 256), "tiny": (1, 16, 2, 256)}
 
 
 class Block(nn.Module):
@@ -90,6 +90,7 @@ def main():
     parser.add_argument("--adamw", choices=["fused", "foreach"], default="fused")
     parser.add_argument("--compile", default="", choices=["", "default", "reduce-overhead", "max-autotune"],
                         help="the mode of torch.compile")
+    parser.add_argument("--max_grad_norm", type=float, default=0, help="clips the norm of the gradients; 0 means no clipping")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     arguments = parser.parse_args()
@@ -110,6 +111,8 @@ def main():
         with torch.autocast("cpu", torch.bfloat16) if narrow else contextlib.nullcontext():
             loss = model(tokens)
         loss.backward()
+        if arguments.max_grad_norm > 0:
+            nn.utils.clip_grad_norm_(model.parameters(), arguments.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return loss.item()
