@@ -90,10 +90,12 @@ class Contender:
             if process.returncode != 0:
                 lines = [line for line in errors.splitlines() if line.strip()]
                 return lines[-1][:160] if lines else f"exit status {process.returncode}"
-        return self.read_rate(outputs[0][0])
+        return self.read_rate(*outputs[0])
 
-    def read_rate(self, output):
-        """Returns the tokens per second that the first process printed, or a text with the reason why there are none."""
+    def read_rate(self, output, _):
+        """Returns the tokens per second that the first process printed (to stdout or stderr), or a text with the reason
+        why there are none.
+        """
         lines = [line for line in output.splitlines() if line.startswith("{")]
         if not lines:
             return "printed no result"

@@ -36,9 +36,9 @@ def read_arguments():
 class RunClm(Contender):
     """run_clm prints the speed of every 20 steps. The first of them contain the compilation."""
 
-    def read_rate(self, output):
+    def read_rate(self, output, errors):
         rates = [float(rate) * {"": 1, "k": 1e3, "M": 1e6}[unit]
-                 for rate, unit in re.findall(r"^step .*?([0-9.]+)([kM]?) tokens/s", output, re.MULTILINE)]
+                 for rate, unit in re.findall(r"^step .*?([0-9.]+)([kM]?) tokens/s", output + errors, re.MULTILINE)]
         return statistics.median(rates[1:]) if len(rates) > 1 else "printed no result"
 
 
