@@ -203,8 +203,9 @@ std::vector<Tolerance> tolerances_of(const Sides& sides, const Inputs& inputs, c
 RoundingModel model_of(const Sides& sides, double relative, const CheckOptions& options) {
   constexpr double kWideAmount = 0x1p-44;
   constexpr double kNoise = 4;
-  if (options.run) return {.amount = 2 * relative_epsilon_of(sides.given), .noise = kNoise};
-  if (!sides.is_wide) return {.amount = 0, .noise = kNoise};
+  if (options.run)
+    return {.amount = 2 * relative_epsilon_of(sides.given), .noise = kNoise, .rounds_partial_sums = true};
+  if (!sides.is_wide) return {.amount = 0, .noise = kNoise, .rounds_partial_sums = true};
   if (rounds(relative)) return {.amount = relative / 4};
   return {.amount = kWideAmount, .noise = 1, .trusts_zero_bits = true};
 }

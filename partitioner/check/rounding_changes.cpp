@@ -6,6 +6,7 @@
 #include <cmath>
 #include <span>
 
+#include "check/summand_magnitudes.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 
@@ -30,6 +31,28 @@ bool may_round(const Program& program, const Computation& computation, const Ins
   if (instruction.op->role == Role::kParameter) return computation.name == program.entry_computation().name;
   if (instruction.op->role != Role::kPlain || instruction.operands.empty()) return false;
   return instruction.op->elementwise || adds_up(view_of(program, computation, instruction));
+}
+
+bool sums_along(const FactorMap& map, int operand, int factor) {
+  return operand < isize(map.operands) &&
+         std::any_of(at(map.operands, operand).begin(), at(map.operands, operand).end(), [&](const DimFactors& dim) {
+           return std::find(dim.begin(), dim.end(), factor) != dim.end();
+         });
+}
+
+// The size of the partial sums of an op that adds up, if their signs are random: the square root of their number times
+// the largest summand. A summand is an element of the operand, or a product of elements of both operands.
+double size_of_partial_sums(const OpView& view, const std::vector<Literal>& operands) {
+  const FactorMap map = view.op.factors(view);
+  double count = 1;
+  bool is_product = false;
+  for (int f = 0; f < isize(map.factors); ++f) {
+    if (at(map.factors, f).kind != FactorKind::kReduce) continue;
+    count *= static_cast<double>(at(map.factors, f).size);
+    is_product = is_product || (sums_along(map, 0, f) && sums_along(map, 1, f));
+  }
+  const double summand = magnitude_of(operands[0].as_reals()) * (is_product ? magnitude_of(operands[1].as_reals()) : 1);
+  return std::sqrt(count) * summand;
 }
 
 template <class T>
@@ -111,6 +134,9 @@ RoundingChanges::RoundingChanges(const Program& program, const RoundingModel& mo
     if (!rounding.empty()) continue;
     for (const Instruction& instruction : computation.instructions) {
       rounding.push_back(may_round(program, computation, instruction));
+      if (model.rounds_partial_sums && rounding.back() && !instruction.operands.empty() &&
+          adds_up(view_of(program, computation, instruction)))
+        sums_.emplace(&instruction, view_of(program, computation, instruction));
       const Role role = instruction.op->role;
       if (role == Role::kCall || role == Role::kWhile || role == Role::kConditional)
         open.insert(open.end(), instruction.called.begin(), instruction.called.end());
@@ -134,6 +160,8 @@ void RoundingChanges::change(const EvaluatedStep& step, int run, std::size_t dev
   const std::size_t seed = seed_of(step, run / 2);
   const bool is_parameter = step.computation[step.id].op->role == Role::kParameter;
   const Literal from = drawn_from.as_reals();
+  const auto sum = sums_.find(&step.computation[step.id]);
+  const double partial = sum == sums_.end() ? 0 : size_of_partial_sums(sum->second, step.operands[device]);
   visit_numbers(result, is_parameter ? std::vector<Literal>{} : step.operands[device],
                 [&]<class T>(std::span<T> numbers, const auto& given) {
                   const double size = model_.amount == 0 ? 2 * unit_of<T>() : model_.amount;
@@ -143,7 +171,8 @@ void RoundingChanges::change(const EvaluatedStep& step, int run, std::size_t dev
                     if (is_exact(value, i, given) || (model_.trusts_zero_bits && ends_in_zeros(value))) continue;
                     const double first = element_as_double(from, static_cast<std::int64_t>(i));
                     const double share = share_of(drawn_for(first, seed, size));
-                    numbers[i] = static_cast<T>(value * (1 + direction * size * share));
+                    const double rounded = std::copysign(std::max(std::fabs(value), partial), value);
+                    numbers[i] = static_cast<T>(value + direction * size * share * rounded);
                   }
                 });
 }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/ir/op_def.h"
 #include "tessera/ir/program.h"
 #include "tessera/ops/evaluate.h"
 
@@ -27,6 +28,8 @@ struct RoundingModel {
   /// Numbers that end in many zero bits were not rounded and do not change: sums of f32 inputs in double precision are
   /// equal in each order. Only for programs in double precision that round to no other type.
   bool trusts_zero_bits = false;
+  /// The change of a sum is relative to its partial sums instead of its result, which may be much smaller.
+  bool rounds_partial_sums = false;
 };
 
 class RoundingChanges {
@@ -52,6 +55,7 @@ class RoundingChanges {
   RoundingModel model_;
   int round_;
   std::unordered_map<const Computation*, std::vector<bool>> rounding_;  // by instruction
+  std::unordered_map<const Instruction*, OpView> sums_;                 // if the model rounds partial sums
 };
 
 }  // namespace tessera

@@ -17,6 +17,9 @@ bool each_to_itself(const PermuteAttributes& permute, std::int64_t devices) {
          std::all_of(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.first == pair.second; });
 }
 
+// Then all devices get zeros.
+bool receives_nothing(const PermuteAttributes& permute) { return permute.source_target_pairs.pairs.empty(); }
+
 bool groups_of_one(const CollectiveAttributes& collective, std::int64_t devices) {
   const auto& groups = collective.replica_groups.groups;
   if (groups.empty()) return devices == 1;
@@ -29,9 +32,10 @@ bool is_alone(std::int64_t among, const Computation& computation, const Instruct
   if (instruction.op->role != Role::kCollective) return false;
   std::vector<Type> given;
   for (const Id operand : instruction.operands) given.push_back(computation[operand].type);
-  if (given.empty() || instruction.type != (given.size() == 1 ? given[0] : Type::tuple(given))) return false;
+  const bool is_unchanged = given.size() == 1 && instruction.type == given[0];
+  if (given.empty() || !(is_unchanged || instruction.type == Type::tuple(given))) return false;
   if (const auto* permute = attributes_if<PermuteAttributes>(instruction.attributes))
-    return each_to_itself(*permute, among);
+    return each_to_itself(*permute, among) || (is_unchanged && receives_nothing(*permute));
   const auto* collective = attributes_if<CollectiveAttributes>(instruction.attributes);
   return collective != nullptr && groups_of_one(*collective, among);
 }
@@ -45,7 +49,19 @@ bool is_over_replicas(const Instruction& instruction) {
 
 using Replaced = std::function<bool(const Computation&, const Instruction&)>;
 
-// Replaces collectives by their operands, and the number of the only device by 0.
+// The value of a collective of one device.
+Value value_of_alone(ComputationRewriter& r, const Instruction& collective) {
+  const auto given = r.mapped(collective.operands);
+  if (collective.type.is_tuple()) return ops::tuple(r.builder(), given);
+  const auto* permute = attributes_if<PermuteAttributes>(collective.attributes);
+  const bool is_zero = permute != nullptr && receives_nothing(*permute);
+  if (!is_zero && !collective.sharding) return given[0];
+  const Value value = is_zero ? ops::full(r.builder(), collective.type, 0) : ops::copy(given[0]);
+  r.builder().set_sharding(value, collective.sharding);
+  return value;
+}
+
+// Replaces collectives by their values, and the number of the only device by 0.
 Program with_operands_for(const Program& program, const Replaced& is_replaced) {
   return rewrite(
       program,
@@ -53,12 +69,7 @@ Program with_operands_for(const Program& program, const Replaced& is_replaced) {
         const Instruction& old = r.from()[id];
         if (!is_replaced(r.from(), old)) return {};
         if (old.op->role == Role::kPartitionId) return ops::constant(r.builder(), Literal(old.type));
-        auto given = r.mapped(old.operands);
-        if (given.size() > 1) return ops::tuple(r.builder(), given);
-        if (!old.sharding) return given[0];
-        const Value annotated = ops::copy(given[0]);
-        r.builder().set_sharding(annotated, old.sharding);
-        return annotated;
+        return value_of_alone(r, old);
       },
       [&](const Computation& computation) {
         return std::any_of(computation.instructions.begin(), computation.instructions.end(),

@@ -102,6 +102,20 @@ TEST(Generation, ATextContinuesFromItsLastHalfWhenTheWindowIsFull) {
   EXPECT_EQ(text, expected);
 }
 
+// The label shift leaves the last position without a label, so its logits are noise.
+TEST(Generation, TheLastPositionIsNotUsed) {
+  const FreshRank rank;
+  manual_seed(5);
+  nn::GPT2LMHeadModel model(small());
+  const auto with_window = [&](std::int64_t window) {
+    return nn::generate(model, {{3, 1, 4}}, {.max_new_tokens = 40}, {.window = window}).front();
+  };
+  EXPECT_EQ(with_window(0), with_window(22));
+  EXPECT_NE(with_window(0), with_window(23));
+  nn::Generator generator(model, {});
+  EXPECT_EQ(generator.generate({{3, 1, 4}}, {.max_new_tokens = 40}).front(), with_window(22));
+}
+
 TEST(Generation, CompilesOneProgramForPromptsAndOneForTokens) {
   const FreshRank rank;
   manual_seed(5);

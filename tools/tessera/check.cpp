@@ -14,11 +14,12 @@ namespace tessera::command {
 namespace {
 
 // Runs on a virtual cluster: one rank for each device, as threads of this process.
-std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
+std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vector<std::vector<Literal>>& arguments,
+                                          std::int64_t trip_limit) {
   std::vector<Literal> results(arguments.size());
   run_virtual_ranks(static_cast<int>(arguments.size()), [&](ProcessGroup& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
-    results[rank] = run_program(program, world, arguments[rank]);
+    results[rank] = run_program(program, world, arguments[rank], {.trip_limit = trip_limit});
   });
   return results;
 }
@@ -33,7 +34,10 @@ CheckOptions check_options(const Arguments& arguments) {
   options.seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0));
   options.trip_limit = arguments.number_or("trip-limit", options.trip_limit);
   const std::string engine = arguments.value_or("engine", "reference");
-  if (engine == "runtime") options.run = run_on_virtual_ranks;
+  if (engine == "runtime")
+    options.run = [limit = options.trip_limit](const Program& program, const auto& inputs) {
+      return run_on_virtual_ranks(program, inputs, limit);
+    };
   if (engine == "lowered") options.rewrite = lowered;
   return options;
 }

@@ -17,6 +17,10 @@ namespace {
 
 std::int64_t length_of(const Tokens& text) { return static_cast<std::int64_t>(text.size()); }
 
+// The last position has no label in training, so its logits are not used: as in Hugging Face's library, where prompts and
+// new tokens together have at most as many tokens as the model has positions.
+std::int64_t default_window(std::int64_t positions) { return std::max(positions - 1, std::min<std::int64_t>(positions, 2)); }
+
 }  // namespace
 
 void check_generation(const GenerationOptions& options) {
@@ -34,7 +38,7 @@ class Generator::State {
   State(CausalLM& model, GeneratorOptions options)
       : model_(model), options_(std::move(options)), sizes_(model.cache_sizes()) {
     const std::int64_t most = sizes_.most_positions;
-    if (options_.window == 0) options_.window = most;
+    if (options_.window == 0) options_.window = default_window(most);
     require(options_.batch > 0 && options_.prompt_chunk > 0,
             "a generator needs a batch and a chunk of at least 1, got {} and {}", options_.batch,
             options_.prompt_chunk);
@@ -217,7 +221,7 @@ std::vector<Tokens> generate(CausalLM& model, const std::vector<Tokens>& prompts
   for (const Tokens& prompt : prompts) longest = std::max(longest, length_of(prompt));
   const std::int64_t most = model.cache_sizes().most_positions;
   const std::int64_t wanted = std::max<std::int64_t>(longest + options.max_new_tokens, 2);
-  if (placement.window == 0) placement.window = most == 0 ? wanted : std::min(most, wanted);
+  if (placement.window == 0) placement.window = most == 0 ? wanted : std::min(default_window(most), wanted);
   placement.batch = std::max<std::int64_t>(isize(prompts), 1);
   return Generator(model, std::move(placement)).generate(prompts, options);
 }

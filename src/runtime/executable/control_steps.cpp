@@ -60,7 +60,9 @@ class CallStep final : public PlanStep {
 class WhileStep final : public PlanStep {
  public:
   WhileStep(CompileContext& context, const Schedule& schedule, const Step& step, const Instruction& instruction)
-      : agreement_(context.world, all_come_to(context, schedule)
+      : name_(instruction.name),
+        trip_limit_(context.options.trip_limit),
+        agreement_(context.world, all_come_to(context, schedule)
                                       ? united_rank_groups(context.program, instruction.called, context.world.size())
                                       : RankGroups()),
         in_(operand_buffers(schedule, instruction)),
@@ -78,15 +80,19 @@ class WhileStep final : public PlanStep {
     std::byte* predicate = frame[scratch_];
     std::byte* arena = predicate + kPredicateBytes;
     const std::vector<std::byte*> verdict = {predicate};
-    while (true) {
+    for (std::int64_t round = 0;; ++round) {
       condition_.run(arena, state, verdict, frame.state);
       agreement_.on({predicate, 1});
       if (*predicate == std::byte{0}) return;
+      require(trip_limit_ == 0 || round < trip_limit_, "while %{}: still running after {} rounds, the trip limit", name_,
+              trip_limit_);
       body_.run(arena, state, state, frame.state);
     }
   }
 
  private:
+  std::string name_;
+  std::int64_t trip_limit_;
   Agreement agreement_;
   std::vector<BufferId> in_;
   std::vector<BufferId> state_;

@@ -303,6 +303,7 @@ ExecutionOptions execution_options(const ExecutableOptions& options, const Proce
 
 std::size_t executable_hash(const Program& program, const ExecutableOptions& options, const ExecutionOptions& how) {
   std::size_t hash = hash_mix(program.hash(), options.reference ? 1U : 0U);
+  hash = hash_mix(hash, static_cast<std::size_t>(options.trip_limit));
   hash = hash_mix(hash_mix(hash, how.hash()), static_cast<std::size_t>(instruction_set()));
   return hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_NUM_THREADS")));
 }

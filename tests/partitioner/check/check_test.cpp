@@ -290,6 +290,30 @@ TEST(Check, NoiseMayBeExactlyZero) {
   EXPECT_GE(ill_conditioned, 8);
 }
 
+// Sums of large numbers of both signs have a larger error than their results.
+TEST(Check, SmallSumsAreRoundedLikeTheirPartialSums) {
+  const auto program = [](const std::string& tail) {
+    return program_of_three(
+        "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+        "ENTRY main { x = f32[97,5] parameter(0), sharding={devices=[3,1]<=[3]}\n"
+        "w = f32[97] parameter(1), sharding={devices=[3]<=[3]} z = f32[] constant(0)\n"
+        "c = f32[5] reduce(x, z), dimensions={0}, to_apply=add r = f32[97,5] reverse(x), dimensions={0}\n"
+        "d = f32[5] reduce(r, z), dimensions={0}, to_apply=add n = f32[5] subtract(c, d)\n" +
+        tail + " }");
+  };
+  int ill_conditioned = 0;
+  for (const std::string tail : {"m = f32[5] multiply(n, n) ROOT y = f32[5] rsqrt(m)", "ROOT y = f32[5] log(n)",
+                                 "k = f32[] constant(1e12) kb = f32[5] broadcast(k), dimensions={} m = f32[5] "
+                                 "multiply(n, kb) ROOT y = s32[5] convert(m)"})
+    for (std::uint64_t seed = 0; seed < 15; ++seed) {
+      const CheckReport report = check_partition(program(tail), {.seed = seed, .run = run_in_own_types});
+      EXPECT_TRUE(report.passed) << tail << ", seed " << seed << "\n"
+                                 << fmt::format("{}", fmt::join(report.failures, "\n"));
+      ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
+    }
+  EXPECT_GE(ill_conditioned, 10);
+}
+
 // ---- constants -----------------------------------------------------------------------------------------------------------
 
 // One of the two programs computes with whole constants, the other with shards that it cuts at run time.

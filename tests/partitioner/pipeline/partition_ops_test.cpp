@@ -145,19 +145,21 @@ TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorResharded) {
 TEST(Partition, CollectivesOverTheOnlyReplicaReturnTheirOperands) {
   const auto module = [](const std::string& collective) {
     return "HloModule m, num_partitions=4\n" + kAdder +
-           "ENTRY main { x = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}\nr = f32[8,6] " + collective +
+           "ENTRY main { x = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}\n" + collective +
            "\nROOT y = f32[8,6] add(r, x) }";
   };
   for (const std::string collective :
-       {"all-reduce(x), replica_groups={}, to_apply=add", "all-reduce(x), replica_groups={{0}}, to_apply=add",
-        "all-gather(x), dimensions={0}, replica_groups={{0}}", "collective-permute(x), source_target_pairs={{0,0}}"}) {
+       {"r = f32[8,6] all-reduce(x), replica_groups={}, to_apply=add", "r = f32[8,6] all-reduce(x), replica_groups={{0}}, to_apply=add",
+        "r = f32[8,6] all-gather(x), dimensions={0}, replica_groups={{0}}", "r = f32[8,6] collective-permute(x), source_target_pairs={{0,0}}",
+        "r = f32[8,6] collective-permute(x), source_target_pairs={}",
+        "t = (f32[8,6]) all-to-all(x), replica_groups={{0}} r = f32[8,6] get-tuple-element(t), index=0"}) {
     const Program program = parse_program(module(collective), op_table());
     const CheckReport report = check_partition(program, {});
     EXPECT_TRUE(report.passed) << collective << ": " << fmt::format("{}", fmt::join(report.failures, "\n"));
     EXPECT_EQ(collective_counts(partition(program).program), (std::map<std::string, std::int64_t>{{"all-gather", 1}}));
   }
-  for (const std::string collective : {"all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, to_apply=add",
-                                       "all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add"})
+  for (const std::string collective : {"r = f32[8,6] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, to_apply=add",
+                                       "r = f32[8,6] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add"})
     EXPECT_THROW(partition(parse_program(module(collective), op_table())), Error) << collective;
 }
 

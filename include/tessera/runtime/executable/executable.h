@@ -27,6 +27,8 @@ struct ExecutableOptions {
   /// Run every op by its reference evaluation, which is slow, in the schedule of the kernels. For checks of lowering and
   /// schedule. The backend REFERENCE uses neither.
   bool reference = false;
+  /// A loop that continues after this number of rounds is an Error. 0: loops have no limit.
+  std::int64_t trip_limit = 0;
 };
 
 /// The memory of an executable in bytes, by use. It is known before the first run.
