@@ -17,9 +17,11 @@ namespace {
 std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vector<std::vector<Literal>>& arguments,
                                           std::int64_t trip_limit) {
   std::vector<Literal> results(arguments.size());
+  ExecutableOptions options;
+  options.trip_limit = trip_limit;
   run_virtual_ranks(static_cast<int>(arguments.size()), [&](ProcessGroup& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
-    results[rank] = run_program(program, world, arguments[rank], {.trip_limit = trip_limit});
+    results[rank] = run_program(program, world, arguments[rank], options);
   });
   return results;
 }
