@@ -116,6 +116,13 @@ std::size_t drawn_for(double value, std::size_t seed, double amount) {
   return hash_mix(seed, std::bit_cast<std::uint64_t>(value) >> (kMantissaBits - kept));
 }
 
+// The relative size of the changes of a run. In the first pair, they are not equally large, so that the size of noise
+// differs as well as its sign.
+double direction_of(int run) {
+  constexpr double kSizes[kChangedRuns] = {1, -0.5, 1, -1};
+  return kSizes[run];
+}
+
 // Between 0.5 and 1, with a random sign.
 double share_of(std::size_t drawn) {
   const double size = 0.5 + static_cast<double>(drawn >> 12) * 0x1p-53;
@@ -156,7 +163,7 @@ std::size_t RoundingChanges::seed_of(const EvaluatedStep& step, int pair) const 
 
 void RoundingChanges::change(const EvaluatedStep& step, int run, std::size_t device, const Literal& drawn_from,
                              Literal& result) const {
-  const double direction = run % 2 == 0 ? 1 : -1;
+  const double direction = direction_of(run);
   const std::size_t seed = seed_of(step, run / 2);
   const bool is_parameter = step.computation[step.id].op->role == Role::kParameter;
   const Literal from = drawn_from.as_reals();
