@@ -44,7 +44,9 @@ double share_of_range(double expected, double actual, bool is_rounded, const Tol
   const double distance = is_above ? actual - seen.high : seen.low - actual;
   const double bound = is_rounded ? tolerance.at(std::isfinite(expected) ? expected : 0) : 0;
   const double width = seen.high - seen.low + bound;
-  return width > 0 ? distance / width : kFailed;
+  const double share = width > 0 ? distance / width : kFailed;
+  // The width says little if some runs gave no number: more runs may extend the range.
+  return seen.kinds == 0 ? share : std::min(share, kFailed);
 }
 
 std::string index_text(const Dims& dims, std::int64_t i) {
