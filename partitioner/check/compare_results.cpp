@@ -31,6 +31,25 @@ struct Seen {
   unsigned kinds;
 };
 
+// Whether the runs say little about the size of a value: it is no number in some of them, or as wide as its values.
+bool is_noise(const Seen& seen) {
+  return seen.kinds != 0 || seen.high - seen.low > std::max(std::fabs(seen.low), std::fabs(seen.high)) / 2;
+}
+
+// The range of the magnitudes of values with one sign; not positive if they or `actual` have the other sign.
+Seen magnitudes_of(const Seen& seen, double actual) {
+  if (actual > 0) return seen;
+  return {-seen.high, -seen.low, 0};
+}
+
+// The distance from positive values that differ by factors, such as exponentials of noise, in logarithms.
+double share_of_factors(double actual, const Seen& seen) {
+  constexpr double kFactor = 2;
+  if (seen.low <= 0 || actual <= 0 || seen.high < kFactor * seen.low) return kFailed;
+  return (actual > seen.high ? std::log(actual / seen.high) : std::log(seen.low / actual)) /
+         std::log(seen.high / seen.low);
+}
+
 // The same for values that exceed the bound: the distance from the values that were seen, relative to the bound plus
 // the width of their range. The range is not multiplied: if it is too small, it should be measured in more runs. Values
 // on the way from a seen number to a seen infinity count as seen.
@@ -45,8 +64,9 @@ double share_of_range(double expected, double actual, bool is_rounded, const Tol
   const double bound = is_rounded ? tolerance.at(std::isfinite(expected) ? expected : 0) : 0;
   const double width = seen.high - seen.low + bound;
   const double share = width > 0 ? distance / width : kFailed;
-  // The width says little if some runs gave no number: more runs may extend the range.
-  return seen.kinds == 0 ? share : std::min(share, kFailed);
+  if (!is_noise(seen)) return share;
+  return std::min(
+      {share, share_of_factors(std::fabs(actual), magnitudes_of(seen, actual)), kFailed});  // more runs may help
 }
 
 std::string index_text(const Dims& dims, std::int64_t i) {

@@ -35,9 +35,8 @@ bool may_round(const Program& program, const Computation& computation, const Ins
 
 bool sums_along(const FactorMap& map, int operand, int factor) {
   return operand < isize(map.operands) &&
-         std::any_of(at(map.operands, operand).begin(), at(map.operands, operand).end(), [&](const DimFactors& dim) {
-           return std::find(dim.begin(), dim.end(), factor) != dim.end();
-         });
+         std::any_of(at(map.operands, operand).begin(), at(map.operands, operand).end(),
+                     [&](const DimFactors& dim) { return std::find(dim.begin(), dim.end(), factor) != dim.end(); });
 }
 
 // The size of the partial sums of an op that adds up, if their signs are random: the square root of their number times

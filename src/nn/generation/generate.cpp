@@ -19,7 +19,9 @@ std::int64_t length_of(const Tokens& text) { return static_cast<std::int64_t>(te
 
 // The last position has no label in training, so its logits are not used: as in Hugging Face's library, where prompts and
 // new tokens together have at most as many tokens as the model has positions.
-std::int64_t default_window(std::int64_t positions) { return std::max(positions - 1, std::min<std::int64_t>(positions, 2)); }
+std::int64_t default_window(std::int64_t positions) {
+  return std::max(positions - 1, std::min<std::int64_t>(positions, 2));
+}
 
 }  // namespace
 

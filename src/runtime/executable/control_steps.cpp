@@ -84,8 +84,8 @@ class WhileStep final : public PlanStep {
       condition_.run(arena, state, verdict, frame.state);
       agreement_.on({predicate, 1});
       if (*predicate == std::byte{0}) return;
-      require(trip_limit_ == 0 || round < trip_limit_, "while %{}: still running after {} rounds, the trip limit", name_,
-              trip_limit_);
+      require(trip_limit_ == 0 || round < trip_limit_, "while %{}: still running after {} rounds, the trip limit",
+              name_, trip_limit_);
       body_.run(arena, state, state, frame.state);
     }
   }

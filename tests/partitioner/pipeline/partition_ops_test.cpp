@@ -151,19 +151,21 @@ TEST(Partition, CollectivesOverTheOnlyReplicaReturnTheirOperands) {
            "\nROOT y = f32[8,6] add(r, x) }";
   };
   for (const std::string collective :
-       {"r = f32[8,6] all-reduce(x), replica_groups={}, to_apply=add", "r = f32[8,6] all-reduce(x), replica_groups={{0}}, to_apply=add",
-        "r = f32[8,6] all-gather(x), dimensions={0}, replica_groups={{0}}", "r = f32[8,6] collective-permute(x), source_target_pairs={{0,0}}",
+       {"r = f32[8,6] all-reduce(x), replica_groups={}, to_apply=add",
+        "r = f32[8,6] all-reduce(x), replica_groups={{0}}, to_apply=add",
+        "r = f32[8,6] all-gather(x), dimensions={0}, replica_groups={{0}}",
+        "r = f32[8,6] collective-permute(x), source_target_pairs={{0,0}}",
         "r = f32[8,6] collective-permute(x), source_target_pairs={}",
         "t = (f32[8,6]) all-to-all(x), replica_groups={{0}} r = f32[8,6] get-tuple-element(t), index=0"}) {
     const Program program = parse_program(module(collective), op_table());
     const CheckReport report = check_partition(program, {});
     EXPECT_TRUE(report.passed) << collective << ": " << fmt::format("{}", fmt::join(report.failures, "\n"));
     const bool is_zero = collective.ends_with("pairs={}");  // then y is x, which stays sharded
-    EXPECT_EQ(collective_counts(partition(program).program),
-              is_zero ? Counts() : (Counts{{"all-gather", 1}}));
+    EXPECT_EQ(collective_counts(partition(program).program), is_zero ? Counts() : (Counts{{"all-gather", 1}}));
   }
-  for (const std::string collective : {"r = f32[8,6] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, to_apply=add",
-                                       "r = f32[8,6] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add"})
+  for (const std::string collective :
+       {"r = f32[8,6] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, to_apply=add",
+        "r = f32[8,6] all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add"})
     EXPECT_THROW(partition(parse_program(module(collective), op_table())), Error) << collective;
 }
 
