@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "tessera/base/argument_parser.h"
+#include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/tessera.h"
 
@@ -112,6 +113,7 @@ int train(int argc, char** argv) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;
   }
+  ts::require(!text_file.empty(), "my_llama needs --train_file, the text to train on");
   const Sizes sizes;
   const ts::Mesh mesh = ts::Mesh::parse(mesh_text, runtime.rank_count());
   ts::set_default_mesh(mesh);

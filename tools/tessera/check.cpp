@@ -5,6 +5,7 @@
 
 #include "input.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ir/op_def.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/custom_call.h"
 #include "tessera/ops/elided_constants.h"
@@ -73,6 +74,8 @@ int run(const Arguments& arguments) {
                         collectives, collectives == 1 ? "" : "s", stats.total_collective_bytes);
     text += nothing_sharded_note(program);
   }
+  if (at(computations_with_effects(program), program.entry))
+    text += "note: results were compared, but not the data that ops with side effects send, such as outfeed\n";
   if (report.input_draws > 1)
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
   for (const auto& loop : report.stopped_loops)

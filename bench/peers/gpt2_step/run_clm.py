@@ -3,7 +3,7 @@
 """The program run_clm with the model and the text of tools/demo.sh on 1, 2 and 4 ranks, compared with PyTorch on the
 same cores. Prints tokens/s and ratios with their spread.
 
-usage: run_clm.py [--bin build/release/bin] [--python PATH] [--train_file build/kjv.txt] [--cores 0,1] [--rounds 3]
+usage: run_clm.py [--bin build/release/bin] [--python PATH] [--train_file build/kjv.txt] [--cores 0,1] [--rounds 3] [--only NAME,..]
 
 run_clm does all that it does in the demo: it reads text, clips, logs, and computes the learning rates. PyTorch trains
 the same model with fused AdamW and clipping on random tokens, without reading text. Each step trains 12 sequences of 64
@@ -29,6 +29,7 @@ def read_arguments():
     parser.add_argument("--cores", default="0,1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--only", default="", help="parts of the names of contenders, joined by commas")
     parser.add_argument("--timeout", type=int, default=600, help="seconds for one run, compilation included")
     return parser.parse_args()
 
@@ -58,12 +59,14 @@ def contenders(arguments, folder):
     flags = ["--model", "demo", "--block_size", str(BLOCK), "--steps", str(arguments.steps), "--max_grad_norm", "1"]
     single = Torch(arguments.python, cores[:1], SEQUENCES, flags)
     several = Torch(arguments.python, cores, SEQUENCES // len(cores), flags)
-    return [
+    everyone = [
         *(run_clm(arguments, ranks, folder) for ranks in (1, 2, 4)),
         Contender("torch 1 thread", single.threads(1)),
         *(Contender(f"torch 1 thread compile {mode}", single.threads(1, "--compile", mode, *COMPILE_WARMUP)) for mode in COMPILE_MODES),
         *several.contenders()[1:],
     ]
+    wanted = [name for name in arguments.only.split(",") if name]
+    return [one for one in everyone if not wanted or any(word in one.name for word in wanted)]
 
 
 def print_ratios(rates):

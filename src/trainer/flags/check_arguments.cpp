@@ -28,7 +28,8 @@ void require_updates(const char* name, double value) {
           value);
 }
 void require_not_negative(const char* name, double value) {
-  require(value >= 0 && std::isfinite(value), "--{} must not be negative, got {}", name, value);
+  require(std::isfinite(value), "--{} must be finite, got {}", name, value);
+  require(value >= 0, "--{} must not be negative, got {}", name, value);
 }
 void require_fraction(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
