@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "normalize/sharding_groups.h"
 
+#include <boost/pending/disjoint_sets.hpp>
 #include <map>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -12,26 +14,6 @@ namespace tessera {
 namespace {
 
 using Member = std::pair<ComputationId, Id>;
-
-/// Maps each group to the smallest group that it shares members with, directly or through other groups.
-class United {
- public:
-  const std::string& find(const std::string& group) {
-    auto& other = first_.try_emplace(group, group).first->second;
-    return other == group ? other : other = find(other);
-  }
-  void unite(const std::string& a, const std::string& b) {
-    const std::string& x = find(a);
-    const std::string& y = find(b);
-    if (x < y)
-      first_[y] = std::string(x);
-    else
-      first_[x] = std::string(y);
-  }
-
- private:
-  std::map<std::string, std::string> first_;
-};
 
 template <class F>
 void for_each_call(const Program& program, F&& f) {
@@ -45,11 +27,18 @@ void for_each_call(const Program& program, F&& f) {
 
 Program with_sharding_groups(const Program& program) {
   std::map<Member, std::string> members;
-  United groups;
+  std::map<std::string, int> ranks;
+  std::map<std::string, std::string> united;
+  boost::disjoint_sets sets(boost::make_assoc_property_map(ranks), boost::make_assoc_property_map(united));
   for_each_call(program, [&](Member, Member operand, const std::string& group) {
-    if (const auto [found, is_new] = members.try_emplace(operand, group); !is_new) groups.unite(found->second, group);
+    if (!united.contains(group)) sets.make_set(group);
+    if (const auto [found, is_new] = members.try_emplace(operand, group); !is_new) sets.union_set(found->second, group);
   });
   if (members.empty()) return program;
+  // After this, `united` maps each group to the smallest one that it shares members with, also through other groups.
+  const auto groups = std::views::keys(united);
+  sets.compress_sets(groups.begin(), groups.end());
+  sets.normalize_sets(groups.begin(), groups.end());
   std::map<ComputationId, Computation> changed;
   const auto changed_one = [&](const Member& member) -> Instruction& {
     const auto& old = program[member.first];
@@ -58,9 +47,9 @@ Program with_sharding_groups(const Program& program) {
   for_each_call(program, [&](Member call, Member, const std::string&) { changed_one(call).operands.clear(); });
   for (const auto& [member, group] : members) {
     Instruction& one = changed_one(member);
-    const std::string& united = groups.find(group);
+    const std::string& smallest = united.at(group);
     one.notes = with_frontend_attribute(one.notes, "tessera.sharding_suffix",
-                                        " shard_as " + united.substr(0, united.find(' ')));
+                                        " shard_as " + smallest.substr(0, smallest.find(' ')));
   }
   Program out = program;
   for (auto& [c, computation] : changed)

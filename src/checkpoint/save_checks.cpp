@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <ranges>
 #include <string_view>
 #include <vector>
 
@@ -60,9 +61,8 @@ std::uint64_t hash_of_tensors(const CheckpointContent& content) {
 }
 
 std::string names_of_documents(const CheckpointContent& content) {
-  std::string out;
-  for (const auto& [name, document] : content.documents) out += (out.empty() ? "" : ", ") + name;
-  return out.empty() ? "no documents" : out;
+  const auto names = std::views::keys(content.documents);
+  return names.empty() ? "no documents" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 bool is_digits(std::string_view text) { return text.find_first_not_of("0123456789") == std::string_view::npos; }

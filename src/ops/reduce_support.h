@@ -17,6 +17,8 @@ inline std::optional<Reduction> known_reduction(const OpView& view) {
   return input_count(view) == 1 ? reduction_of(*view.called[0]) : std::nullopt;
 }
 
+/// The type of input i. Throws an Error unless it has the dims of input 0 and its init is a scalar of its element type.
+const Type& checked_input(const OpView& view, int i);
 /// Throws an Error unless to_apply is (a.., b..) -> (a..) of the inputs' element types.
 void check_to_apply(const OpView& view);
 

@@ -33,13 +33,7 @@ Type infer_reduce_window(const OpView& view) {
   check_window(window, first.ndim());
   std::vector<Type> results;
   for (int i = 0; i < n; ++i) {
-    const Type& x = array_operand(view, i);
-    require(
-        x.dims() == first.dims(), "operand {} has dims {}, operand 0 has {}", i, [&] { return dims_text(x.dims()); },
-        [&] { return dims_text(first.dims()); });
-    const Type& init = scalar_operand(view, n + i, fmt::format("the init of operand {}", i));
-    require(init.dtype() == x.dtype(), "the init of operand {} is {}, its elements are {}", i, init,
-            dtype_name(x.dtype()));
+    const Type& x = checked_input(view, i);
     Dims dims;
     for (int d = 0; d < x.ndim(); ++d) dims.push_back(window_count(at(window.dims, d), x.dim(d), d));
     results.push_back(Type::array(x.dtype(), std::move(dims)));

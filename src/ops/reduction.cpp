@@ -118,6 +118,18 @@ Literal reduction_identity(Reduction reduction, DType dtype) {
   return visit_dtype(dtype, [&]<class T>() { return identity<T>(reduction); });
 }
 
+const Type& rows::checked_input(const OpView& view, int i) {
+  const Type& first = array_operand(view, 0);
+  const Type& x = array_operand(view, i);
+  require(
+      x.dims() == first.dims(), "operand {} has dims {}, operand 0 has {}", i, [&] { return dims_text(x.dims()); },
+      [&] { return dims_text(first.dims()); });
+  const Type& init = scalar_operand(view, input_count(view) + i, fmt::format("the init of operand {}", i));
+  require(init.dtype() == x.dtype(), "the init of operand {} is {}, its elements are {}", i, init,
+          dtype_name(x.dtype()));
+  return x;
+}
+
 void rows::check_to_apply(const OpView& view) {
   require(view.called.size() == 1, "needs one computation, to_apply");
   const Computation& callee = *view.called[0];

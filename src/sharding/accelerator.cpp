@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ranges>
 
 #include "tessera/base/error.h"
 
@@ -63,9 +64,7 @@ std::optional<AcceleratorSlice> AcceleratorSlice::parse(std::string_view name) {
 }
 
 std::string AcceleratorSlice::name_forms() {
-  std::string out;
-  for (const Version& version : kVersions) out += fmt::format("{}{}-N", out.empty() ? "" : ", ", version.name);
-  return out;
+  return fmt::format("{}-N", fmt::join(kVersions | std::views::transform(&Version::name), "-N, "));
 }
 
 std::string AcceleratorSlice::str() const {

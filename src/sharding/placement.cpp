@@ -52,36 +52,6 @@ bool same_intervals(const Type& global, const Sharding& a, const Sharding& b) {
          group_heads(a.mesh, a.manual) == group_heads(b.mesh, b.manual);
 }
 
-// Copies the box `sizes` at `from` of an array of `source_dims` to `to` in one of `target_dims`, row by row.
-struct BoxCopy {
-  const Dims& sizes;
-  const Dims& source_dims;
-  const Dims& from;
-  const Dims& target_dims;
-  const Dims& to;
-  std::int64_t element_size;
-
-  void run(std::span<const std::byte> source, std::span<std::byte> target) const {
-    const int ndim = isize(sizes);
-    if (product(sizes) == 0) return;
-    const Dims source_strides = row_major_strides(source_dims);
-    const Dims target_strides = row_major_strides(target_dims);
-    const auto row = static_cast<std::size_t>((ndim == 0 ? 1 : sizes.back()) * element_size);
-    Dims outer = sizes;
-    if (ndim > 0) outer.back() = 1;
-    for_each_index(outer, [&](const Dims& index) {
-      std::int64_t s = 0;
-      std::int64_t t = 0;
-      for (int d = 0; d < ndim; ++d) {
-        s += (at(from, d) + at(index, d)) * at(source_strides, d);
-        t += (at(to, d) + at(index, d)) * at(target_strides, d);
-      }
-      const auto part = source.subspan(static_cast<std::size_t>(s * element_size), row);
-      std::copy(part.begin(), part.end(), target.begin() + t * element_size);
-    });
-  }
-};
-
 struct Box {
   Dims starts;
   Dims sizes;
@@ -199,15 +169,13 @@ Literal take_shard(const Literal& global, const Sharding& sharding, std::int64_t
   const Placement placement = placement_of(global.type(), sharding);
   const Box box = box_of(placement, device);
   const Dims origin(box.sizes.size(), 0);
-  const auto element_size = dtype_size(local.dtype());
   const bool holds_value =
       !sharding.is_partial() || sharding.mesh.coordinate(sharding.mesh.position_of(device), sharding.partial) == 0;
-  if (holds_value) {
-    BoxCopy{box.sizes, global.type().dims(), box.starts, local.dims(), origin, element_size}.run(global.bytes(), bytes);
-  } else {
-    const Literal identity = filled_box(partial_identity(local.dtype(), sharding.reduction), box.sizes);
-    BoxCopy{box.sizes, box.sizes, origin, local.dims(), origin, element_size}.run(identity.bytes(), bytes);
-  }
+  if (holds_value)
+    copy_part(global, box.starts, out, origin, box.sizes);
+  else
+    copy_part(filled_box(partial_identity(local.dtype(), sharding.reduction), box.sizes), origin, out, origin,
+              box.sizes);
   return out;
 }
 
@@ -227,8 +195,7 @@ Literal assemble(const Type& global, const Sharding& sharding, const std::vector
     ensure(at(shards, device).type() == local, "device {} holds {}, its shard is {}", device, at(shards, device).type(),
            local);
     const Dims origin(box.sizes.size(), 0);
-    BoxCopy{box.sizes, local.dims(), origin, global.dims(), box.starts, dtype_size(global.dtype())}.run(
-        at(shards, device).bytes(), out.mutable_bytes());
+    copy_part(at(shards, device), origin, out, box.starts, box.sizes);
   }
   return out;
 }

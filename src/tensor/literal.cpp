@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <numeric>
 
 #include "tessera/base/error.h"
 #include "tessera/base/memory.h"
@@ -153,6 +154,48 @@ void Literal::check_dtype(DType dtype) const {
 void Literal::check_size(std::size_t count) const {
   require(static_cast<std::int64_t>(count) == type_.element_count(), "{} values given for {}, which has {}", count,
           type_, type_.element_count());
+}
+
+namespace {
+
+struct PartCopy {
+  const Dims& sizes;
+  Dims from_steps, to_steps;  // bytes between neighbors in each dim
+  std::size_t last;           // from this dim on, the box is contiguous in both arrays
+  std::size_t run;            // bytes of each contiguous part
+
+  // `from` and `to` point to the elements of the outer indices.
+  void copy(std::size_t dim, const std::byte* from, std::byte* to) const {
+    if (dim == last) {
+      std::memcpy(to, from, run);
+      return;
+    }
+    for (std::int64_t i = 0; i < sizes[dim]; ++i) copy(dim + 1, from + i * from_steps[dim], to + i * to_steps[dim]);
+  }
+};
+
+}  // namespace
+
+void copy_part(const Literal& from, const Dims& from_start, Literal& to, const Dims& to_start, const Dims& sizes) {
+  const std::byte* source = from.bytes().data();
+  std::byte* target = to.mutable_bytes().data();
+  if (product(sizes) == 0) return;
+  std::size_t last = sizes.size();
+  std::int64_t run = dtype_size(to.type().dtype());
+  const auto steps = [width = run](const Type& type) {
+    Dims out = row_major_strides(type.dims());
+    for (auto& step : out) step *= width;
+    return out;
+  };
+  const auto is_whole = [&](std::size_t dim) {
+    return sizes[dim] == from.type().dims()[dim] && sizes[dim] == to.type().dims()[dim];
+  };
+  while (last > 0 && (last == sizes.size() || is_whole(last))) run *= sizes[--last];
+  const PartCopy part{sizes, steps(from.type()), steps(to.type()), last, static_cast<std::size_t>(run)};
+  const auto offset = [](const Dims& start, const Dims& step) {
+    return std::inner_product(start.begin(), start.end(), step.begin(), std::int64_t{0});
+  };
+  part.copy(0, source + offset(from_start, part.from_steps), target + offset(to_start, part.to_steps));
 }
 
 double element_as_double(const Literal& array, std::int64_t i) {

@@ -84,12 +84,10 @@ TEST_F(TesseraCommand, SeededInputsOfAPerDeviceProgramMustBeEqual) {
   const auto module =
       file("local.hlo", R"(HloModule m, num_partitions=2, frontend_attributes={tessera.partitioned="true"}
 ENTRY e { x = f32[4] parameter(0), sharding={replicated} ROOT y = f32[4] sine(x) })");
-  const std::string tessera = TESSERA_COMMAND;
-  const std::string line = fmt::format("'{}' -np 1 '{}' run '{}' --seed 1 : -np 1 '{}' run '{}' --seed 2 > '{}' 2>&1",
-                                       TESSERA_MPIEXEC, tessera, module, tessera, module, path("out"));
-  EXPECT_NE(std::system(line.c_str()), 0);
-  EXPECT_NE(content(path("out")).find("parameter %x f32[4] is not the same on all ranks"), std::string::npos)
-      << content(path("out"));
+  const auto out = run(fmt::format("run '{0}' --seed 1 : -np 1 '{1}' run '{0}' --seed 2", module, TESSERA_COMMAND),
+                       fmt::format("'{}' -np 1", TESSERA_MPIEXEC));
+  EXPECT_NE(out.code, 0);
+  EXPECT_NE(out.error.find("parameter %x f32[4] is not the same on all ranks"), std::string::npos) << out.error;
 }
 
 TEST_F(TesseraCommand, SumsOfStatsThatAreTooLargeAreLowerBounds) {

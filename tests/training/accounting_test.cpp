@@ -3,6 +3,9 @@
 // scores are computed in chunks.
 #include <gtest/gtest.h>
 
+#include <boost/process/args.hpp>
+#include <boost/process/io.hpp>
+#include <boost/process/system.hpp>
 #include <cstdlib>
 
 #include "frontend/on_ranks.h"
@@ -47,9 +50,10 @@ struct Counts {
   std::int64_t peak_bytes = 0;
   double flops = 0;
 };
-Counts counts_by_command(const std::string& arguments, const std::string& json) {
-  const std::string line = fmt::format("'{}' {} --json '{}' >/dev/null", TESSERA_COMMAND, arguments, json);
-  EXPECT_EQ(std::system(line.c_str()), 0) << line;
+Counts counts_by_command(std::vector<std::string> arguments, const std::string& json) {
+  namespace bp = boost::process;
+  arguments.insert(arguments.end(), {"--json", json});
+  EXPECT_EQ(bp::system(TESSERA_COMMAND, bp::args = arguments, bp::std_out > bp::null), 0) << arguments.front();
   const JsonObject read = JsonObject::from_file(json);
   Counts out;
   EXPECT_TRUE(read.read("peak_bytes_per_device", out.peak_bytes) && read.read("flops_per_device", out.flops));
@@ -88,7 +92,7 @@ TEST_P(Accounting, TheCommandReportsTheMemoryAndFlopsOfTheExecutedStep) {
   const TemporaryFolder folder;
   const RankFigures executed = measure_step(case_on(GetParam())).front();
   const std::string local = folder.write("local.hlo", print_program(executed.program.program));
-  const Counts stats = counts_by_command("stats '" + local + "'", folder.file("stats.json"));
+  const Counts stats = counts_by_command({"stats", local}, folder.file("stats.json"));
   EXPECT_EQ(stats.peak_bytes, executed.program.memory.peak_bytes());
   EXPECT_EQ(stats.flops, executed.flops);
 
@@ -96,14 +100,14 @@ TEST_P(Accounting, TheCommandReportsTheMemoryAndFlopsOfTheExecutedStep) {
   const auto how = ExecutionOptions::for_plan(static_cast<int>(device_count_of(GetParam())));
   const Program lowered = lower(executed.program.program, how.ranks, how.lowering);
   const Counts of_dump =
-      counts_by_command("stats '" + folder.write("run.hlo", print_program(lowered)) + "'", folder.file("run.json"));
+      counts_by_command({"stats", folder.write("run.hlo", print_program(lowered))}, folder.file("run.json"));
   EXPECT_EQ(of_dump.peak_bytes, executed.program.memory.peak_bytes());
   EXPECT_EQ(of_dump.flops, executed.flops);
 
   // The command may choose another partitioning than the front end, so its partitioned program is compiled unchanged.
   const std::string global = folder.write("global.hlo", print_program(executed.program.global));
   const std::string out = folder.file("partitioned.hlo");
-  const Counts parts = counts_by_command(fmt::format("partition '{}' -o '{}'", global, out), folder.file("parts.json"));
+  const Counts parts = counts_by_command({"partition", global, "-o", out}, folder.file("parts.json"));
   const Program partitioned = parse_program(read_file(out), op_table());
   run_virtual_ranks(static_cast<int>(device_count_of(GetParam())), [&](ProcessGroup& world) {
     EXPECT_EQ(parts.peak_bytes, compile(partitioned, world)->memory().peak_bytes());

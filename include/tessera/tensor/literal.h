@@ -89,6 +89,9 @@ class Literal {
   std::string origin_;  // not empty: an array whose elements are elided
 };
 
+/// Copies the box of `sizes` elements at `from_start` of one array to `to_start` of another with the same element type.
+void copy_part(const Literal& from, const Dims& from_start, Literal& to, const Dims& to_start, const Dims& sizes);
+
 /// Returns element i (row-major) of an array as the widest type of its class. pred counts as unsigned.
 double element_as_double(const Literal& array, std::int64_t i);
 std::int64_t element_as_int(const Literal& array, std::int64_t i);

@@ -203,12 +203,11 @@ class Printer {
   void computation(ComputationId id) {
     computation_ = &program_[id];
     out_ += id == program_.entry ? "\nENTRY %" : "\n%";
-    out_ += computation_->name + " (";
-    for (std::size_t k = 0; k < computation_->parameters.size(); ++k) {
-      const Instruction& parameter = (*computation_)[computation_->parameters[k]];
-      out_ += fmt::format("{}{}: {}", k == 0 ? "" : ", ", parameter.name, parameter.type.str());
-    }
-    out_ += fmt::format(") -> {} {{\n", computation_->root_type().str());
+    std::vector<std::string> parameters;
+    for (const Id p : computation_->parameters)
+      parameters.push_back(fmt::format("{}: {}", (*computation_)[p].name, (*computation_)[p].type.str()));
+    fmt::format_to(std::back_inserter(out_), "{} ({}) -> {} {{\n", computation_->name, fmt::join(parameters, ", "),
+                   computation_->root_type().str());
     for (Id i = 0; i < computation_->size(); ++i) {
       out_ += i == computation_->root ? "  ROOT " : "  ";
       line(i);

@@ -63,12 +63,9 @@ BertLayer::BertLayer(const BertConfig& config)
              .dropout = config.attention_probs_dropout_prob,
              .standard_deviation = config.initializer_range,
              .dtype = config.dtype}),
-      attention_dense_(config.hidden_size, config.hidden_size,
-                       {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
-      intermediate_dense_(config.hidden_size, config.intermediate_size,
-                          {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
-      output_dense_(config.intermediate_size, config.hidden_size,
-                    {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
+      attention_dense_(config.hidden_size, config.hidden_size, dense_options(config)),
+      intermediate_dense_(config.hidden_size, config.intermediate_size, dense_options(config)),
+      output_dense_(config.intermediate_size, config.hidden_size, dense_options(config)),
       attention_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       output_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       dropout_(config.hidden_dropout_prob) {
@@ -100,9 +97,7 @@ BertModel::BertModel(const BertConfig& config, const Options& options)
   add_module("embeddings", embeddings_);
   add_module("encoder", encoder_);
   if (!options.pooler) return;
-  pooler_dense_ =
-      std::make_unique<Linear>(config.hidden_size, config.hidden_size,
-                               Linear::Options{.dtype = config.dtype, .standard_deviation = config.initializer_range});
+  pooler_dense_ = std::make_unique<Linear>(config.hidden_size, config.hidden_size, dense_options(config));
   pooler_ = std::make_unique<ModuleGroup>(
       "BertPooler", std::initializer_list<std::pair<const char*, Module*>>{{"dense", pooler_dense_.get()}});
   add_module("pooler", *pooler_);

@@ -77,8 +77,7 @@ BertForMaskedLM::Predictions::Predictions(const BertConfig& config, Tensor word_
 BertForMaskedLM::BertForMaskedLM(const BertConfig& config)
     : config_(config),
       bert_(config, {.pooler = false}),
-      transform_dense_(config.hidden_size, config.hidden_size,
-                       {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
+      transform_dense_(config.hidden_size, config.hidden_size, dense_options(config)),
       transform_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       predictions_(config, bert_.embeddings().word_embeddings().weight(), transform_dense_, transform_norm_),
       head_weight_(predictions_.weight),
@@ -132,8 +131,7 @@ BertForSequenceClassification::BertForSequenceClassification(const BertConfig& c
     : config_(config),
       bert_(config),
       dropout_(config.classifier_dropout.value_or(config.hidden_dropout_prob)),
-      classifier_(config.hidden_size, config.num_labels,
-                  {.dtype = config.dtype, .standard_deviation = config.initializer_range}) {
+      classifier_(config.hidden_size, config.num_labels, dense_options(config)) {
   add_module("bert", bert_);
   add_module("dropout", dropout_);
   add_module("classifier", classifier_);

@@ -15,6 +15,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/json_object.h"
 #include "tessera/frontend/tensor/tensor.h"
+#include "tessera/nn/linear.h"
 
 namespace tessera::nn {
 
@@ -49,6 +50,12 @@ void write_label_count(JsonObject& json, std::int64_t count);
 
 /// Returns x in the element type in which ops use the weight (Module::set_compute_dtype).
 Tensor as_operand_of(const Tensor& weight, const Tensor& x);
+
+/// The options of the linear layers of a model.
+template <class Config>
+Linear::Options dense_options(const Config& config) {
+  return {.dtype = config.dtype, .standard_deviation = config.initializer_range};
+}
 
 /// Reads the keys of for_each_key(). A null leaves the default.
 template <class Config>

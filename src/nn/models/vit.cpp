@@ -54,12 +54,9 @@ ViTLayer::ViTLayer(const ViTConfig& config)
              .dropout = config.attention_probs_dropout_prob,
              .standard_deviation = config.initializer_range,
              .dtype = config.dtype}),
-      attention_dense_(config.hidden_size, config.hidden_size,
-                       {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
-      intermediate_dense_(config.hidden_size, config.intermediate_size,
-                          {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
-      output_dense_(config.intermediate_size, config.hidden_size,
-                    {.dtype = config.dtype, .standard_deviation = config.initializer_range}),
+      attention_dense_(config.hidden_size, config.hidden_size, dense_options(config)),
+      intermediate_dense_(config.hidden_size, config.intermediate_size, dense_options(config)),
+      output_dense_(config.intermediate_size, config.hidden_size, dense_options(config)),
       layernorm_before_(config.hidden_size, config.layer_norm_eps, config.dtype),
       layernorm_after_(config.hidden_size, config.layer_norm_eps, config.dtype),
       dropout_(config.hidden_dropout_prob) {
@@ -102,8 +99,7 @@ Tensor ViTModel::forward(const Tensor& pixel_values) {
 ViTForImageClassification::ViTForImageClassification(const ViTConfig& config)
     : config_(checked_vit(config)),
       vit_(config),
-      classifier_(config.hidden_size, config.num_labels,
-                  {.dtype = config.dtype, .standard_deviation = config.initializer_range}) {
+      classifier_(config.hidden_size, config.num_labels, dense_options(config)) {
   add_module("vit", vit_);
   add_module("classifier", classifier_);
 }

@@ -12,17 +12,8 @@ namespace {
 
 class TileProduct final : public ProductKernel {
  public:
-  explicit TileProduct(const MatrixProduct& p) : product_(p) {
-    args_ = {.m = p.m,
-             .n = p.n,
-             .k = p.k,
-             .a_m = p.lhs_m,
-             .a_k = p.lhs_k,
-             .b_k = p.rhs_k,
-             .b_n = p.rhs_n,
-             .out_stride = p.out_m,
-             .rounds = p.result == DType::kBF16,
-             .accumulates = p.accumulates};
+  explicit TileProduct(const MatrixProduct& p) : product_(p), args_(product_args<kernels::TileProductArgs>(p)) {
+    args_.rounds = p.result == DType::kBF16;
   }
   static bool takes(const MatrixProduct& p) {
     constexpr std::int64_t kFewestLines = 32;

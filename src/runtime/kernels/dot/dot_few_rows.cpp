@@ -17,12 +17,7 @@ class FewRowsProduct final : public ProductKernel {
     return is_f32 && product(p.batch) == 1 && p.m <= kMostRows && p.k * p.n >= kLeast && p.lhs_k == 1 &&
            reads_in_order && p.out_n == 1;
   }
-  explicit FewRowsProduct(const MatrixProduct& p) {
-    args_.m = p.m, args_.n = p.n, args_.k = p.k;
-    args_.a_m = p.lhs_m, args_.a_k = p.lhs_k, args_.b_k = p.rhs_k, args_.b_n = p.rhs_n;
-    args_.out_stride = p.out_m;
-    args_.accumulates = p.accumulates;
-  }
+  explicit FewRowsProduct(const MatrixProduct& p) : args_(product_args<kernels::SgemmArgs>(p)) {}
   void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
     kernels::SgemmArgs args = args_;
     args.a = lhs;

@@ -19,17 +19,8 @@ class PackedProduct final : public ProductKernel {
     const bool is_large = p.m >= kFewestRows && p.n >= kFewestColumns && p.m * p.n * p.k >= kFewest && p.out_n == 1;
     return is_large && p.result == DType::kF32 && (p.operand == DType::kBF16 || is_faster_than_sgemm(p));
   }
-  explicit PackedProduct(const MatrixProduct& p) : product_(p) {
-    args_ = {.m = p.m,
-             .n = p.n,
-             .k = p.k,
-             .a_m = p.lhs_m,
-             .a_k = p.lhs_k,
-             .b_k = p.rhs_k,
-             .b_n = p.rhs_n,
-             .out_stride = p.out_m,
-             .is_bf16 = p.operand == DType::kBF16,
-             .accumulates = p.accumulates};
+  explicit PackedProduct(const MatrixProduct& p) : product_(p), args_(product_args<kernels::SgemmArgs>(p)) {
+    args_.is_bf16 = p.operand == DType::kBF16;
   }
   [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::kernel_set().sgemm_workspace(args_); }
   void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {

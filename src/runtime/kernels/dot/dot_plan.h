@@ -26,6 +26,17 @@ class ProductKernel {
   [[nodiscard]] virtual std::int64_t workspace_bytes() const { return 0; }
 };
 
+/// The arguments of a loop over one product (kernels::SgemmArgs, kernels::TileProductArgs) without its addresses.
+template <class Args>
+Args product_args(const MatrixProduct& p) {
+  Args args;
+  args.m = p.m, args.n = p.n, args.k = p.k;
+  args.a_m = p.lhs_m, args.a_k = p.lhs_k, args.b_k = p.rhs_k, args.b_n = p.rhs_n;
+  args.out_stride = p.out_m;
+  args.accumulates = p.accumulates;
+  return args;
+}
+
 // Calls f(lhs, rhs, out) with the element offsets of every batch element.
 template <class F>
 void for_each_batch(const MatrixProduct& p, F&& f) {
