@@ -53,7 +53,7 @@ TEST(AutoFindBatchSize, TheLargestBatchGrowsWithTheNumberOfDevices) {
   arguments.fsdp = "full_shard";
   std::int64_t bytes = 0;
   std::int64_t before = 0;
-  for (const std::int64_t devices : {1, 2, 4, 8}) {
+  for (const std::int64_t devices : {1, 2, 6}) {
     const BatchPlanner planner = planner_of(arguments, devices);
     if (bytes == 0) bytes = planner.planned(3).held_bytes;
     ASSERT_LE(planner.planned(before + 1).held_bytes, bytes) << devices << " devices, " << before + 1 << " rows";

@@ -85,9 +85,9 @@ TEST(LayoutSearch, LayersThatAreNotTracedCountAsTheTracedOnes) {
 }
 
 TEST(LayoutSearch, LessMemoryTakesTheModesThatNeedLess) {
-  constexpr int kDevices = testing::kSanitizedShare == 1 ? 4 : 2;
+  constexpr int kDevices = 3;
   LayoutSearchOptions options = options_of(kFiveBlocks, kDevices);
-  options.arguments.config_overrides = testing::kSanitizedShare == 1 ? "n_layer=4" : "n_layer=2";
+  options.arguments.config_overrides = "n_layer=2";
   const auto free = find_layouts(options);
   const auto of_mesh = [](const std::vector<LayoutPlan>& plans, std::string_view mesh) {
     return *std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan.layout.mesh() == mesh; });
