@@ -10,7 +10,6 @@
 #include <set>
 #include <string>
 
-#include "support/sanitizers.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 
