@@ -33,7 +33,7 @@ function(tessera_unite target)
   endif()
 endfunction()
 
-# Lets the target use the precompiled header of `kind` (modules, tests or programs) with TESSERA_PRECOMPILE. Each is compiled once.
+# Lets the target use the precompiled header of `kind` (modules or tests) with TESSERA_PRECOMPILE. Each is compiled once.
 function(tessera_precompile target kind)
   if(NOT TESSERA_PRECOMPILE)
     return()
@@ -51,9 +51,6 @@ function(tessera_precompile target kind)
       list(APPEND headers <gtest/gtest.h>)
       target_compile_options(${owner} PRIVATE ${TESSERA_TEST_OPTIONS})
     endif()
-    if(kind STREQUAL "programs")
-      list(APPEND headers <tessera/tessera.h>)
-    endif()
     target_precompile_headers(${owner} PRIVATE ${headers})
   endif()
   # A compiler rejects a header that was precompiled with other flags. Programs differ from libraries in -fPIE; for sources with
@@ -65,11 +62,12 @@ function(tessera_precompile target kind)
   cmake_language(EVAL CODE "cmake_language(DEFER CALL tessera_skip_precompiled ${target})")
 endfunction()
 
-# Lets a program use a precompiled header that includes tessera.h.
+# Lets a program use the precompiled header of the modules, and compiles it with their flag -fPIC.
 function(tessera_precompile_program target)
   if(TESSERA_PRECOMPILE)
-    tessera_precompile(${target} programs tessera::fsdp tessera::optim tessera::data tessera::trainer)
-    set_target_properties(${target} tessera_precompiled_programs PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+    tessera_precompile(${target} modules)
   endif()
 endfunction()
 
