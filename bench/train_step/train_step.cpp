@@ -5,7 +5,7 @@
 //   build/release/bin/train_step --model gpt2 --batch 4 --block_size 256 --dtype float32
 //   mpirun -np 2 --bind-to core build/release/bin/train_step --model gpt2 --fsdp
 //
-// docs/performance.md describes the fields.
+// bench/train_step/output.md describes the fields.
 #include <algorithm>
 #include <cstdio>
 #include <limits>

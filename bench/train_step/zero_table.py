@@ -5,7 +5,7 @@
 usage: bench/train_step/zero_table.py [--model gpt2] [--batch 4] [--ranks 2] [--steps 5] [--rounds 3] [--dtype float32]
 
 Rounds repeat all configurations; speeds are medians of them, memory is that of the last round. "planned" and "measured"
-are planned_peak_bytes and measured_peak_bytes of train_step (README.md): the memory plan of a rank, and the peak of its
+are planned_peak_bytes and measured_peak_bytes of train_step (output.md): the memory plan of a rank, and the peak of its
 process, which also contains the program itself and its libraries.
 """
 import argparse
