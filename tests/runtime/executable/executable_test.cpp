@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "runtime/close.h"
+#include "support/error_of.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/runtime/metrics/metrics.h"
@@ -205,6 +206,18 @@ TEST(Executable, LoopsAreExecutedAndTheirFlopsCounted) {
   executable->run(to_device(values));
   // 5 iterations with 12 and 3 floating-point elements. Integers and predicates do not count.
   EXPECT_EQ(executable->last_run().flops, 5 * (12 + 3));
+}
+
+TEST(Executable, ALoopThatContinuesAfterTheTripLimitIsAnError) {
+  const auto world = make_single_rank_world();
+  const Program program = read(kLoop);
+  const auto values = random_arguments(program, 4);
+  ExecutableOptions options;
+  options.trip_limit = 5;  // its rounds
+  EXPECT_TRUE(close(run_program(program, *world, values, options), evaluate(program, values)));
+  options.trip_limit = 4;
+  EXPECT_EQ(testing::error_of([&] { run_program(program, *world, values, options); }),
+            "while %while: still running after 4 rounds, the trip limit");
 }
 
 TEST(Executable, ALoopThatSwapsItsStateStagesTheCopies) {

@@ -159,6 +159,17 @@ TEST(Dot, SupportsLargeBf16OperandsInEveryOrder) {
     }
 }
 
+// Gradients of weights, whose rows are 2 or 4 KiB apart: on AVX2, the packing loop computes them.
+TEST(Dot, SupportsRowsThatShareASetOfTheCache) {
+  for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{128, 512}, {512, 100}, {97, 1024}})
+    for (const std::int64_t k : {1, 37, 400}) {
+      SCOPED_TRACE(fmt::format("{}x{}x{}", m, n, k));
+      expect_as_reference(
+          {Type::array(DType::kF32, {k, m}), Type::array(DType::kF32, {k, n})},
+          [](Builder&, const std::vector<Value>& v) { return ops::dot(v[0], v[1], {{}, {0}, {}, {0}}); }, 512);
+    }
+}
+
 TEST(Dot, AddsLargeBf16ProductsToExistingValues) {
   const Type sums = Type::array(DType::kF32, {600, 650});
   expect_as_reference(
