@@ -166,7 +166,10 @@ TEST(Dot, SupportsRowsThatShareASetOfTheCache) {
       SCOPED_TRACE(fmt::format("{}x{}x{}", m, n, k));
       expect_as_reference(
           {Type::array(DType::kF32, {k, m}), Type::array(DType::kF32, {k, n})},
-          [](Builder&, const std::vector<Value>& v) { return ops::dot(v[0], v[1], {{}, {0}, {}, {0}}); }, 512);
+          [](Builder&, const std::vector<Value>& v) {
+            return ops::dot(v[0], v[1], {{}, {0}, {}, {0}});
+          },
+          512);
     }
 }
 
