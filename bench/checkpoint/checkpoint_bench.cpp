@@ -3,7 +3,7 @@
 //
 //   mpirun -np 2 --bind-to core build/release/bin/checkpoint_bench --model gpt2 --folder /disk/checkpoints
 //
-// bench/checkpoint/README.md describes the fields.
+// bench/checkpoint/output.md describes the fields.
 #include <fmt/format.h>
 
 #include <algorithm>
