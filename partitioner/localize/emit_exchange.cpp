@@ -179,7 +179,10 @@ Value ExchangeEmitter::selected(Value moved, Value buffer, const PieceRound& rou
 }
 
 Value ExchangeEmitter::emit(const Exchange& exchange, const Dims& result) {
-  const ExchangeLayout layout = layout_of(exchange, result);
+  return emit(exchange, layout_of(exchange, result), result);
+}
+
+Value ExchangeEmitter::emit(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
   switch (layout.form) {
     case ExchangeLayout::Form::kSideBySide: return side_by_side(exchange, layout, result);
     case ExchangeLayout::Form::kRun: return run(exchange, layout, result);

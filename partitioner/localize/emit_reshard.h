@@ -19,6 +19,7 @@ struct ExchangeEmitter {
   const Mesh& mesh;
   std::vector<Value> shards;  // by PieceRound::value
   Value emit(const Exchange& exchange, const Dims& result);
+  Value emit(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result);
 
  private:
   Value piece(const PieceRound& round);

@@ -113,52 +113,67 @@ bool WindowEmitter::is_unsharded(const Halo& halo) const {
 }
 bool WindowEmitter::is_whole(const Halo& halo) const { return is_unsharded(halo) || reshard::is_gathered(halo); }
 
-void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside) {
+reshard::NonzeroRows WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside,
+                                             bool reads_zeros) {
   Value& local = at(context_.operands, halo.operand);
   if (is_whole(halo)) {
     const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
     const reshard::WholeWindow window{*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start),
                                       outside, halo.before.size};
-    if (is_unsharded(halo)) {
-      local = reshard::emit_window(local, halo.dim, window);
-      return;
+    Value all = local;
+    if (!is_unsharded(halo)) {
+      all = ops::all_gather(local, halo.dim, {mesh().groups(halo.axes)}, next_channel_++);
+      context_.builder.set_notes(all, notes_of(halo, source));
     }
-    Value all = ops::all_gather(local, halo.dim, {mesh().groups(halo.axes)}, next_channel_++);
-    context_.builder.set_notes(all, notes_of(halo, source));
     local = reshard::emit_window(all, halo.dim, window);
-    return;
+    return reshard::nonzero_rows(halo, all.type().dim(halo.dim));
   }
   Dims dims = local.type().dims();
   const reshard::Exchange exchange = reshard::exchange_window(mesh(), halo, dims);
   at(dims, halo.dim) = halo.length;
+  const reshard::ExchangeLayout layout = layout_of_window(halo, exchange, dims, reads_zeros);
   local = reshard::ExchangeEmitter{context_.builder, next_channel_, notes_of(halo, source), mesh(), {local}}.emit(
-      exchange, dims);
+      exchange, layout, dims);
+  return reshard::nonzero_rows(mesh(), halo, exchange, layout);
 }
 
-// Fills the positions beyond the ends of the operand with the value that the op reads there.
-void WindowEmitter::fill(const Halo& halo, Value outside) {
+// If the op reads zeros beyond the ends of the operand, the layout with which no mask is needed, if there is one.
+reshard::ExchangeLayout WindowEmitter::layout_of_window(const Halo& halo, const reshard::Exchange& exchange,
+                                                        const Dims& dims, bool reads_zeros) const {
+  reshard::ExchangeLayout layout = reshard::layout_of(exchange, dims);
+  if (!reads_zeros) return layout;
+  const reshard::ExchangeLayout with_zeros = reshard::with_zeros_on_idle_devices(exchange, layout, dims);
+  const auto [below, above] =
+      reshard::ends_with_values(halo, reshard::nonzero_rows(mesh(), halo, exchange, with_zeros));
+  return below || above ? layout : with_zeros;
+}
+
+// Fills the positions beyond the ends of the operand with the value that the op reads there. `rows`: the positions that
+// may differ from zero.
+void WindowEmitter::fill(const Halo& halo, Value outside, const reshard::NonzeroRows& rows) {
   Builder& builder = context_.builder;
   Value& local = at(context_.operands, halo.operand);
   const Dims& dims = local.type().dims();
-  if (is_zero(outside) && reshard::fills_with_zeros(halo)) return;
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> limit;
   for (std::size_t tile = 0; tile < halo.start.size(); ++tile) {
     first.push_back(halo.kept[tile].start - halo.start[tile]);
     limit.push_back(halo.kept[tile].limit - halo.start[tile]);
   }
+  reshard::MaskedEnds masked{*std::max_element(first.begin(), first.end()) > 0,
+                             *std::min_element(limit.begin(), limit.end()) < halo.length};
+  if (is_zero(outside)) masked = reshard::ends_with_values(halo, rows);
+  if (!masked.below && !masked.above) return;
   const Value index = ops::iota(builder, Type::array(DType::kS32, dims), halo.dim);
   const auto bound = [&](const std::vector<std::int64_t>& places, CompareDirection direction) {
     return ops::compare(index, ops::splat(by_tile(halo.axes, places), dims), direction);
   };
   Value inside{};
-  const bool zeros_first = is_zero(outside) && reshard::begins_with_zeros(halo);
-  if (!zeros_first && *std::max_element(first.begin(), first.end()) > 0) inside = bound(first, CompareDirection::kGe);
-  if (*std::min_element(limit.begin(), limit.end()) < halo.length) {
+  if (masked.below) inside = bound(first, CompareDirection::kGe);
+  if (masked.above) {
     const Value below = bound(limit, CompareDirection::kLt);
     inside = inside.is_null() ? below : ops::logical_and(inside, below);
   }
-  if (inside.is_null()) return;
   local = ops::select(inside, local, ops::splat(outside, dims));
 }
 
@@ -172,8 +187,10 @@ void WindowEmitter::widen_operands(const std::function<const Instruction&(int op
   for (const Halo& halo : halos) {
     const bool fills = halo.reads_outside && outside.contains(halo.operand) && !outside.at(halo.operand).is_null();
     const bool by_padding = fills && is_whole(halo) && keeps_all(halo);
-    exchange(halo, source(halo.operand), by_padding ? outside.at(halo.operand) : Value{});
-    if (fills && !by_padding) fill(halo, outside.at(halo.operand));
+    const Value padding = by_padding ? outside.at(halo.operand) : Value{};
+    const bool reads_zeros = fills && !by_padding && is_zero(outside.at(halo.operand));
+    const reshard::NonzeroRows rows = exchange(halo, source(halo.operand), padding, reads_zeros);
+    if (fills && !by_padding) fill(halo, outside.at(halo.operand), rows);
     context_.windows.push_back({halo.operand, halo.dim, halo.low, halo.high});
   }
   for (int i = 0; i < isize(map_.results); ++i)

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "localize/halo_content.h"
 #include "localize/sharded_concatenate.h"
 #include "pipeline/leaves.h"
 #include "strategy/windows.h"
@@ -31,8 +32,12 @@ class WindowEmitter {
   /// Whether each device holds all elements along the dim, without or after a gather.
   [[nodiscard]] bool is_unsharded(const Halo& halo) const;
   [[nodiscard]] bool is_whole(const Halo& halo) const;
-  void exchange(const Halo& halo, const Instruction& source, Value outside);
-  void fill(const Halo& halo, Value outside);
+  /// Replaces the operand by its window. Returns the positions that may differ from zero. `outside`: the value beyond
+  /// the ends of an unsharded dim; null if they are filled later. `reads_zeros`: whether they are then filled with zeros.
+  reshard::NonzeroRows exchange(const Halo& halo, const Instruction& source, Value outside, bool reads_zeros);
+  [[nodiscard]] reshard::ExchangeLayout layout_of_window(const Halo& halo, const reshard::Exchange& exchange,
+                                                         const Dims& dims, bool reads_zeros) const;
+  void fill(const Halo& halo, Value outside, const reshard::NonzeroRows& rows);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] Remedy remedy_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] const Mesh& mesh() const { return context_.result_shardings.front().mesh; }

@@ -317,4 +317,22 @@ ExchangeLayout layout_of(const Exchange& exchange, const Dims& result) {
                                                                                                          : over;
 }
 
+ExchangeLayout with_zeros_on_idle_devices(const Exchange& exchange, ExchangeLayout layout, const Dims& result) {
+  if (layout.form != ExchangeLayout::Form::kRun) return layout;
+  // Pieces of permutes are zeros on an idle device. It takes what follows the last local piece.
+  std::int64_t end = at(layout.margin, layout.dim);
+  std::int64_t zeros = end;
+  for (const PlacedRound& placed : layout.rounds) {
+    const PieceRound& round = at(exchange.rounds, placed.round);
+    end += at(round.sizes, layout.dim);
+    if (round.is_local()) zeros = end;
+  }
+  for (auto& start : layout.run) {
+    if (start) continue;
+    start = zeros;
+    at(layout.buffer, layout.dim) = std::max(at(layout.buffer, layout.dim), zeros + at(result, layout.dim));
+  }
+  return layout;
+}
+
 }  // namespace tessera::reshard

@@ -58,22 +58,6 @@ bool is_gathered(const Halo& halo) {
 
 RowCount count_window(const Halo& halo) { return is_gathered(halo) ? count_gather(halo) : count_permutes(halo); }
 
-bool fills_with_zeros(const Halo& halo) {
-  if (halo.before.length == 0 || !have_equal_offsets(halo) || halo.before.size % halo.before.length != 0) return false;
-  for (std::int64_t tile = halo.before.size / halo.before.length; tile < isize(halo.start); ++tile) {
-    const Interval& kept = at(halo.kept, tile);
-    if (kept.start > at(halo.start, tile) || kept.limit < at(halo.start, tile) + halo.length) return false;
-  }
-  return true;
-}
-
-bool begins_with_zeros(const Halo& halo) {
-  if (halo.before.length == 0 || !have_equal_offsets(halo)) return false;
-  for (std::int64_t tile = ceil_div(halo.before.size, halo.before.length); tile < isize(halo.start); ++tile)
-    if (at(halo.kept, tile).start > at(halo.start, tile)) return false;
-  return true;
-}
-
 Exchange exchange_window(const Mesh& mesh, const Halo& halo, const Dims& locals) {
   Exchange out;
   for (const Round& round : rounds_of(halo))

@@ -13,11 +13,6 @@ namespace tessera::reshard {
 bool is_gathered(const Halo& halo);
 /// The messages that fill a halo, and the rows along its dim that one device receives.
 RowCount count_window(const Halo& halo);
-/// Whether an exchange leaves zeros in all positions without elements: adjacent complete shards (empty ones at the end
-/// are never read), and permutes deliver zeros to devices that receive nothing.
-bool fills_with_zeros(const Halo& halo);
-/// The same for positions before 0, which no tile's padding reaches.
-bool begins_with_zeros(const Halo& halo);
 /// `locals`: the current dims of the operand on a device. The sharding gives the device's position along halo.axes.
 Exchange exchange_window(const Mesh& mesh, const Halo& halo, const Dims& locals);
 

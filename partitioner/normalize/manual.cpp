@@ -87,4 +87,18 @@ std::vector<AxisRef> manual_axes(const Program& program, const Instruction& inst
   return text == nullptr ? Axes{} : parse_sdy_shardings(*text, program.meshes).front().manual;
 }
 
+BorderShardings border_shardings(const Sharding& placement, Sharding inside, const Type& global, const Type& local) {
+  Sharding outside = placement;
+  for (int d = 0; d < placement.ndim(); ++d) {
+    auto& inner = at(inside.dims, d).axes;
+    const auto& outer = at(placement.dims, d).axes;
+    const bool is_even = global.dim(d) == local.dim(d) * axes_size(outer) && local.dim(d) % axes_size(inner) == 0;
+    if (!outer.empty() && !is_even) inner.clear();
+    auto& both = at(outside.dims, d).axes;
+    both.insert(both.end(), inner.begin(), inner.end());
+    both = merged_axes(both);
+  }
+  return {std::move(inside), std::move(outside)};
+}
+
 }  // namespace tessera

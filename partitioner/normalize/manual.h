@@ -28,6 +28,13 @@ bool has_manual_regions(const Program& program);
 /// computation that is called from different regions is copied for each. Evaluation and partitioning both use this
 /// form.
 Program normalize_manual(const Program& program);
+/// The shardings of a value inside and outside of a region.
+struct BorderShardings {
+  Sharding inside, outside;
+};
+/// Outside, the axes of the border's placement precede those that shard the value inside. These do not shard a dim whose
+/// global tiles would then have uneven sizes. `inside`: the sharding that the value should have inside.
+BorderShardings border_shardings(const Sharding& placement, Sharding inside, const Type& global, const Type& local);
 /// Whether a value of a normalized program belongs to a region.
 bool is_manual(const Instruction& instruction);
 /// After propagation: moves manual axes from the shardings to kManualAxesAttribute.

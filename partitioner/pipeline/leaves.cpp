@@ -50,6 +50,18 @@ Value put_together(Builder& builder, const Type& type, const LeafValues& leaves)
   return put_together_from(builder, type, leaves, next);
 }
 
+std::vector<Value> operands_of_leaves(Builder& builder, const Computation& old, const Instruction& instruction,
+                                      const LeafValues& leaves) {
+  std::vector<Value> out;
+  auto next = leaves.begin();
+  for (const Id operand : instruction.operands) {
+    const auto count = old[operand].type.leaf_count();
+    out.push_back(put_together(builder, old[operand].type, {next, next + count}));
+    next += count;
+  }
+  return out;
+}
+
 LeafValues element_of(const Type& tuple, std::int64_t index, const LeafValues& leaves) {
   const int first = tuple.leaf_offset(index);
   const int count = at(tuple.elements(), index).leaf_count();

@@ -15,6 +15,9 @@ using LeafValues = std::vector<Value>;
 LeafValues take_apart(Value value);
 /// A value of `type` from its leaves: the leaf itself, or a (nested) tuple.
 Value put_together(Builder& builder, const Type& type, const LeafValues& leaves);
+/// The operands of an instruction of the old computation, from the new leaves of all its operands.
+std::vector<Value> operands_of_leaves(Builder& builder, const Computation& old, const Instruction& instruction,
+                                      const LeafValues& leaves);
 /// Selects the leaves of element `index` from the leaves of a tuple.
 LeafValues element_of(const Type& tuple, std::int64_t index, const LeafValues& leaves);
 /// The index of a get-tuple-element or parameter.

@@ -34,4 +34,17 @@ Program with_rewritten(const Program& program,
   return out;
 }
 
+ComputationRef with_new_callees(const ComputationRef& computation, const std::vector<ComputationId>& new_ids) {
+  const auto& all = computation->instructions;
+  const bool is_same = std::all_of(all.begin(), all.end(), [&](const Instruction& instruction) {
+    return std::all_of(instruction.called.begin(), instruction.called.end(),
+                       [&](ComputationId called) { return at(new_ids, called) == called; });
+  });
+  if (is_same) return computation;
+  auto copy = std::make_shared<Computation>(*computation);
+  for (auto& instruction : copy->instructions)
+    for (auto& called : instruction.called) called = at(new_ids, called);
+  return copy;
+}
+
 }  // namespace tessera

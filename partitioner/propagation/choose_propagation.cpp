@@ -242,6 +242,7 @@ class Chooser final : public Alternatives {
     if (!(choices == OpChoices{})) return;
     if (has_scans_to_split(outcome.result.program)) outcome.other_ways.push_back({.scans_by_parts = false});
     if (memo_.differs_without_copies) outcome.other_ways.push_back({.known_copies = false});
+    if (memo_.differs_with_later_copies) outcome.other_ways.push_back({.later_copies = true});
     if (memo_.differs_with_least_work) outcome.other_ways.push_back({.least_work = true});
   }
 

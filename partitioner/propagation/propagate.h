@@ -87,6 +87,9 @@ Propagated propagate_at_least_cost(const Program& program, const MachineModel& m
 /// on scalars and stay unchanged.
 std::vector<bool> partitioned_computations(const Program& program);
 
+/// The same computation if its callees keep their numbers, so that equal ops of several programs have equal callees.
+ComputationRef with_new_callees(const ComputationRef& computation, const std::vector<ComputationId>& new_ids);
+
 /// Replaces each partitioned computation that contains an instruction for which `concerns` is true by `made(c)`.
 Program with_rewritten(const Program& program,
                        const std::function<bool(const Computation&, const Instruction&)>& concerns,

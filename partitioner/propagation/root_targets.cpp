@@ -9,12 +9,13 @@
 #include "tessera/ir/op_def.h"
 
 namespace tessera {
-namespace {
 
 Shardings closed(Shardings leaves) {
   for (auto& leaf : leaves) leaf = leaf.closed().without_partial();
   return leaves;
 }
+
+namespace {
 
 template <class F>
 void for_each_caller(const Program& program, const std::vector<bool>& used, F&& f) {

@@ -10,6 +10,8 @@
 
 namespace tessera {
 
+/// Without open dims and partial axes.
+Shardings closed(Shardings leaves);
 /// By computation; nullopt if the root keeps the sharding that the computation gives it. Leaves are closed, and only
 /// the entry's may be partial.
 using RootTargets = std::vector<std::optional<Shardings>>;

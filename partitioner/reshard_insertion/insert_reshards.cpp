@@ -42,8 +42,11 @@ struct Common {
 
 class Inserter {
  public:
-  Inserter(Common& common, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out)
+  /// `later`: the copies that a first run found; null in the first run.
+  Inserter(Common& common, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out,
+           const CopiesOfValues* later)
       : common_(common),
+        later_(later),
         program_(common.program),
         old_(program_[id]),
         new_ids_(new_ids),
@@ -79,10 +82,20 @@ class Inserter {
     if (!is_entry_)
       for (auto& leaf : result)
         leaf = resharder_.without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
+    compare_with_later_copies();
     Value value = put_together(builder_, old_.root_type(), result);
     Computation made = std::move(builder_).finish(value);
     order_.keep(made);
     return made;
+  }
+  /// After run().
+  [[nodiscard]] CopiesOfValues copies() const {
+    CopiesOfValues out;
+    for (const LeafValues& leaves : leaves_) {
+      out.push_back(resharder_.copies_of(leaves));
+      out.back().resize(leaves.size());
+    }
+    return out;
   }
 
  private:
@@ -111,25 +124,14 @@ class Inserter {
     resharder_.set_region(axes != nullptr ? std::optional(*axes) : std::nullopt);
   }
 
-  // The axes of a border precede the axes that shard the region's value.
   LeafValues border(Id id) {
     const auto& instruction = old_[id];
     const bool enters = manual_border(instruction) == ManualBorder::kEnter;
-    const Sharding placed = *border_placement(program_, instruction);
     Value value = at(leaves_, instruction.operands[0]).front();
-    Sharding local = enters ? instruction.sharding->front().closed() : sharding_of(value).without_partial();
-    const Type& local_array = enters ? instruction.type : value.type();
-    const Type& global = enters ? value.type() : instruction.type;
-    Sharding outside = placed;
-    for (int d = 0; d < placed.ndim(); ++d) {
-      auto& inner = at(local.dims, d).axes;
-      const bool cut = !at(placed.dims, d).axes.empty();
-      const bool even = global.dim(d) == local_array.dim(d) * axes_size(at(placed.dims, d).axes) &&
-                        local_array.dim(d) % axes_size(inner) == 0;
-      if (cut && !even) inner.clear();
-      at(outside.dims, d).axes.insert(at(outside.dims, d).axes.end(), inner.begin(), inner.end());
-      at(outside.dims, d).axes = merged_axes(at(outside.dims, d).axes);
-    }
+    const Sharding inside = enters ? instruction.sharding->front().closed() : sharding_of(value).without_partial();
+    const Type& type = value.type();
+    const auto [local, outside] = border_shardings(*border_placement(program_, instruction), inside,
+                                                   enters ? type : instruction.type, enters ? instruction.type : type);
     const Who by = [&] { return fmt::format("the operand of {} %{}", instruction.op->name, shown_name(instruction)); };
     set_region(old_[instruction.operands[0]]);
     value = resharder_.to(value, enters ? outside : local, by);
@@ -147,12 +149,6 @@ class Inserter {
     copy.sharding = std::move(sharding);
     op_ = builder_.append(std::move(copy));
     return *op_;
-  }
-
-  static Shardings closed(const Shardings& leaves) {
-    Shardings out;
-    for (const auto& leaf : leaves) out.push_back(leaf.closed().without_partial());
-    return out;
   }
 
   // Only entry parameters may be partial, if the program annotates them so.
@@ -266,12 +262,19 @@ class Inserter {
     if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)
       request.manual = manual_axes(program_, instruction);
     if (common_.known_copies) request.copies = resharder_.copies_of(operands);
+    if (later_ != nullptr) add_copies(request, *later_, instruction.operands);
     request.result_may_stay_partial = request.result_may_stay_partial && consumer_shardings_.may_stay_partial(id) &&
                                       !consumer_shardings_.is_reduced_by_constraint(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
     if (common_.decisions.explains)
       resharder_.set_next([this, request, decision] { return common_.decisions.next_best(mesh_, request, decision); });
-    if (common_.memo != nullptr) common_.memo->compare(mesh_, std::move(request), decision);
+    if (common_.memo != nullptr) {
+      common_.memo->compare(mesh_, request, decision);
+      const auto is_shared = [&](Id operand) { return at(users_, operand).size() > 1; };
+      if (!common_.memo->differs_with_later_copies &&
+          std::any_of(instruction.operands.begin(), instruction.operands.end(), is_shared))
+        decided_.push_back({std::move(request), decision, id});
+    }
 
     for (int i = 0; i < isize(operands); ++i) {
       const Value before = at(operands, i);
@@ -280,29 +283,21 @@ class Inserter {
       if (consumer_shardings_.is_stored_gradient(id) && at(operands, i).id >= next)
         resharder_.asked(before, at(operands, i));
     }
-    const Value made = append(instruction, operands_of_leaves(instruction, operands), decision.results);
-    if (has_other_shardings(instruction, *decision.results))
+    const Value made = append(instruction, operands_of_leaves(builder_, old_, instruction, operands), decision.results);
+    if (has_other_shardings(*decision.results, instruction))
       builder_.set_notes(made,
                          with_frontend_attribute(instruction.notes, kWhyAttribute,
                                                  computed_from(builder_.computation(), origins_, made.instruction())));
     return settle(id, take_apart(made));
   }
 
-  // Whether results differ from the sharding that propagation found or the user gave.
-  static bool has_other_shardings(const Instruction& instruction, const Shardings& results) {
-    return !std::equal(results.begin(), results.end(), instruction.sharding->begin(), instruction.sharding->end(),
-                       [](const Sharding& made, const Sharding& found) { return made == found.closed(); });
-  }
-
-  std::vector<Value> operands_of_leaves(const Instruction& instruction, const std::vector<Value>& leaves) {
-    std::vector<Value> out;
-    auto next = leaves.begin();
-    for (const Id operand : instruction.operands) {
-      const auto count = old_[operand].type.leaf_count();
-      out.push_back(put_together(builder_, old_[operand].type, {next, next + count}));
-      next += count;
-    }
-    return out;
+  // Tells the memo whether an op would have decided otherwise with the copies that later ops need.
+  void compare_with_later_copies() {
+    if (decided_.empty() || common_.memo->differs_with_later_copies) return;
+    const CopiesOfValues all = copies();
+    for (Decided& decided : decided_)
+      if (add_copies(decided.request, all, old_[decided.id].operands))
+        common_.memo->compare_later(mesh_, decided.request, decided.decision);
   }
 
   // Reshards results to annotated shardings, and reduces partial results that no consumer accepts.
@@ -331,7 +326,15 @@ class Inserter {
     return leaves;
   }
 
+  struct Decided {
+    OpRequest request;
+    OpDecision decision;
+    Id id;
+  };
+
   Common& common_;
+  const CopiesOfValues* later_;
+  std::vector<Decided> decided_;  // by ops whose operands other ops read too; only with a memo
   const Program& program_;
   const Computation& old_;
   const std::vector<ComputationId>& new_ids_;
@@ -347,20 +350,6 @@ class Inserter {
   std::optional<Value> op_;  // the instruction that does the work of the current one
   Resharder resharder_;
 };
-
-// The same computation if its callees keep their numbers, so that equal ops of several programs have equal callees.
-ComputationRef with_new_callees(const ComputationRef& computation, const std::vector<ComputationId>& new_ids) {
-  const auto& all = computation->instructions;
-  const bool is_same = std::all_of(all.begin(), all.end(), [&](const Instruction& instruction) {
-    return std::all_of(instruction.called.begin(), instruction.called.end(),
-                       [&](ComputationId called) { return at(new_ids, called) == called; });
-  });
-  if (is_same) return computation;
-  auto copy = std::make_shared<Computation>(*computation);
-  for (auto& instruction : copy->instructions)
-    for (auto& called : instruction.called) called = at(new_ids, called);
-  return copy;
-}
 
 }  // namespace
 
@@ -392,7 +381,14 @@ Program insert_reshards(const Program& propagated, const MachineModel& machine, 
       at(new_ids, c) = out.add(with_new_callees(at(program.computations, c), new_ids));
       continue;
     }
-    at(new_ids, c) = out.add(std::make_shared<const Computation>(Inserter(common, c, new_ids, out).run()));
+    std::optional<CopiesOfValues> later;
+    if (choices.later_copies) {
+      Inserter first(common, c, new_ids, out, nullptr);
+      (void)first.run();
+      later = first.copies();
+    }
+    Inserter inserter(common, c, new_ids, out, later ? &*later : nullptr);
+    at(new_ids, c) = out.add(std::make_shared<const Computation>(inserter.run()));
   }
   return out.finish(at(new_ids, program.entry));
 }

@@ -30,6 +30,8 @@ struct OpChoices {
   /// Take into account the copies that other consumers of an operand need: using one costs nothing, but may cause more
   /// reshards elsewhere.
   bool known_copies = true;
+  /// Also take into account the copies that later consumers need. A first run without this choice finds them.
+  bool later_copies = false;
   /// Minimize the work of each device, regardless of reshards; else only limit it to the share from propagation.
   bool least_work = false;
   /// Cumulative ops along sharded dims accumulate their parts first.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reshard_insertion/resharder.h"
 
+#include <algorithm>
+
 #include "normalize/duplicate_cheap_values.h"
 #include "propagation/propagate.h"
 #include "reshard_insertion/insert_reshards.h"
@@ -9,6 +11,30 @@
 #include "tessera/sharding/placement.h"
 
 namespace tessera {
+
+bool has_other_shardings(const Shardings& results, const Instruction& instruction) {
+  return !std::equal(results.begin(), results.end(), instruction.sharding->begin(), instruction.sharding->end(),
+                     [](const Sharding& made, const Sharding& found) { return made == found.closed(); });
+}
+
+bool add_copies(OpRequest& request, const CopiesOfValues& copies, std::span<const Id> operands) {
+  bool adds = false;
+  std::size_t leaf = 0;
+  const auto add = [&](const ShardingRef& sharding) {
+    if (request.copies.empty()) request.copies.resize(request.operands.size());
+    auto& there = at(request.copies, leaf);
+    const auto is_same = [&](const ShardingRef& other) { return *other == *sharding; };
+    if (*sharding == *at(request.operands, leaf) || std::any_of(there.begin(), there.end(), is_same)) return;
+    there.push_back(sharding);
+    adds = true;
+  };
+  for (const Id operand : operands)
+    for (const auto& of_leaf : at(copies, operand)) {
+      std::for_each(of_leaf.begin(), of_leaf.end(), add);
+      ++leaf;
+    }
+  return adds;
+}
 
 Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCause cause, Id mark) {
   if (!leaf.type().is_array() || sharding_of(leaf) == target) return leaf;

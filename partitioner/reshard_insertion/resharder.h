@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <map>
+#include <span>
 
 #include "propagation/op_signatures.h"
 #include "reshard_insertion/rematerialize.h"
 #include "reshard_insertion/reshard_notes.h"
+#include "strategy/op_decisions.h"
 #include "tessera/ir/builder.h"
 #include "tessera/sharding/machine.h"
 
@@ -18,6 +20,13 @@ namespace tessera {
 using Who = std::function<std::string()>;
 
 inline const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->front(); }
+/// Whether the results of an op differ from the shardings that propagation found or the user gave.
+bool has_other_shardings(const Shardings& results, const Instruction& instruction);
+
+/// The shardings in which copies of the values of the old computation exist, by value and leaf.
+using CopiesOfValues = std::vector<std::vector<std::vector<ShardingRef>>>;
+/// Adds the copies of the operands to the request, without those that it has. Returns whether there are any.
+bool add_copies(OpRequest& request, const CopiesOfValues& copies, std::span<const Id> operands);
 
 class Resharder {
  public:

@@ -179,4 +179,8 @@ void DecisionMemo::compare(const Mesh& mesh, OpRequest request, const OpDecision
   differs_without_copies = !(balanced_.decide(mesh, request, shardings) == decision);
 }
 
+void DecisionMemo::compare_later(const Mesh& mesh, const OpRequest& request, const OpDecision& decision) {
+  if (!differs_with_later_copies) differs_with_later_copies = !(balanced_.decide(mesh, request, shardings) == decision);
+}
+
 }  // namespace tessera

@@ -56,9 +56,12 @@ class DecisionMemo {
   OpDecisions& decisions(bool least_work) { return least_work ? least_work_ : balanced_; }
   /// Whether an op for which `compare` was called since the last `forget` would have decided otherwise without knowing
   /// copies, or for the least work. If not, the program would be the same.
-  void forget() { differs_without_copies = differs_with_least_work = false; }
+  void forget() { differs_without_copies = differs_with_later_copies = differs_with_least_work = false; }
   void compare(const Mesh& mesh, OpRequest request, const OpDecision& decision);
+  /// The same for a request with the copies that later ops need.
+  void compare_later(const Mesh& mesh, const OpRequest& request, const OpDecision& decision);
   bool differs_without_copies = false;
+  bool differs_with_later_copies = false;
   bool differs_with_least_work = false;
   OpSignatures signatures;
   SharedShardings shardings;

@@ -187,10 +187,10 @@ void copy_part(const Literal& from, const Dims& from_start, Literal& to, const D
     for (auto& step : out) step *= width;
     return out;
   };
-  const auto is_whole = [&](std::size_t dim) {
+  const auto is_complete = [&](std::size_t dim) {
     return sizes[dim] == from.type().dims()[dim] && sizes[dim] == to.type().dims()[dim];
   };
-  while (last > 0 && (last == sizes.size() || is_whole(last))) run *= sizes[--last];
+  while (last > 0 && (last == sizes.size() || is_complete(last))) run *= sizes[--last];
   const PartCopy part{sizes, steps(from.type()), steps(to.type()), last, static_cast<std::size_t>(run)};
   const auto offset = [](const Dims& start, const Dims& step) {
     return std::inner_product(start.begin(), start.end(), step.begin(), std::int64_t{0});

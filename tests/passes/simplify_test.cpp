@@ -274,6 +274,37 @@ ENTRY %main (x: f32[3], y: s32[]) -> f32[3] {
 })");
 }
 
+TEST(Simplify, SelectsOnceByTheSamePredicate) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (p: pred[3], q: pred[3], a: f32[3], b: f32[3], c: f32[3]) -> (f32[3], f32[3], f32[3]) {
+  %p = pred[3] parameter(0)
+  %q = pred[3] parameter(1)
+  %a = f32[3] parameter(2)
+  %b = f32[3] parameter(3)
+  %c = f32[3] parameter(4)
+  %ab = f32[3] select(%p, %a, %b)
+  %first = f32[3] select(%p, %ab, %c)
+  %second = f32[3] select(%p, %c, %ab)
+  %other = f32[3] select(%q, %ab, %c)
+  ROOT %r = (f32[3], f32[3], f32[3]) tuple(%first, %second, %other)
+})",
+              R"(
+HloModule m
+ENTRY %main (p: pred[3], q: pred[3], a: f32[3], b: f32[3], c: f32[3]) -> (f32[3], f32[3], f32[3]) {
+  %p = pred[3] parameter(0)
+  %q = pred[3] parameter(1)
+  %a = f32[3] parameter(2)
+  %b = f32[3] parameter(3)
+  %c = f32[3] parameter(4)
+  %first = f32[3] select(%p, %a, %c)
+  %second = f32[3] select(%p, %c, %b)
+  %ab = f32[3] select(%p, %a, %b)
+  %other = f32[3] select(%q, %ab, %c)
+  ROOT %r = (f32[3], f32[3], f32[3]) tuple(%first, %second, %other)
+})");
+}
+
 TEST(Simplify, KeepsReshardsMarksAndRecomputedValues) {
   expect_unchanged(simplify, R"(
 HloModule m, num_partitions=2

@@ -30,6 +30,36 @@ std::vector<Literal> all_shards(const Literal& global, const Sharding& sharding,
   return shards;
 }
 
+TEST(Literal, PartsAreCopiedBetweenArraysOfOtherSizes) {
+  const Literal from = counting({5, 7, 3});
+  struct Part {
+    Dims from_start, to_start, sizes, to_dims;
+  };
+  const Part parts[] = {{{1, 2, 1}, {0, 3, 0}, {3, 4, 2}, {3, 11, 2}}, {{2, 0, 0}, {1, 0, 0}, {3, 7, 3}, {4, 7, 3}},
+                        {{0, 5, 0}, {2, 0, 0}, {1, 2, 3}, {4, 2, 3}},  {{4, 6, 2}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}},
+                        {{0, 0, 0}, {0, 0, 0}, {5, 0, 3}, {5, 7, 3}},  {{0, 0, 0}, {0, 0, 0}, {5, 7, 3}, {5, 7, 3}}};
+  for (const Part& part : parts) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(part.sizes, ",")));
+    Literal to(Type::array(DType::kS32, part.to_dims));  // zeros
+    copy_part(from, part.from_start, to, part.to_start, part.sizes);
+    Literal expected(to.type());
+    const auto values = expected.mutable_data<std::int32_t>();
+    for_each_index(part.sizes, [&](const Dims& index) {
+      const auto position = [&](const Dims& start, const Dims& dims) {
+        std::int64_t out = 0;
+        for (int d = 0; d < 3; ++d) out = out * at(dims, d) + at(start, d) + at(index, d);
+        return static_cast<std::size_t>(out);
+      };
+      values[position(part.to_start, part.to_dims)] =
+          from.data<std::int32_t>()[position(part.from_start, from.type().dims())];
+    });
+    EXPECT_EQ(to, expected);
+  }
+  Literal scalar(Type::array(DType::kS32, {}));
+  copy_part(counting({}), {}, scalar, {}, {});
+  EXPECT_EQ(scalar, counting({}));
+}
+
 struct TileCase {
   std::int64_t size, tiles, length;
   std::vector<Interval> intervals;

@@ -225,9 +225,17 @@ Result negate(const Computation& c, const Instruction& i) {
 
 Result select(const Computation& c, const Instruction& i) {
   if (i.operands[1] == i.operands[2]) return same_as(c, i, i.operands[1]);
-  const auto predicate = splat_value(c, i.operands[0]);
-  if (!predicate) return std::nullopt;
-  return same_as(c, i, element_as_int(*predicate, 0) != 0 ? i.operands[1] : i.operands[2]);
+  if (const auto predicate = splat_value(c, i.operands[0]))
+    return same_as(c, i, element_as_int(*predicate, 0) != 0 ? i.operands[1] : i.operands[2]);
+  // p ? (p ? a : b) : c is p ? a : c
+  Rewrite out{.value = -1, .instruction = i};
+  for (const int choice : {1, 2}) {
+    const Instruction& inner = c[at(i.operands, choice)];
+    const bool reads_choice = inner.op == i.op && inner.operands[0] == i.operands[0] && !inner.sharding;
+    if (reads_choice && is_plain(inner) && is_plain(i))
+      at(out.instruction->operands, choice) = at(inner.operands, choice);
+  }
+  return out.instruction->operands == i.operands ? Result{} : Result{std::move(out)};
 }
 
 Result get_tuple_element(const Computation& c, const Instruction& i) {

@@ -59,6 +59,7 @@ class ReferenceExecutable final : public Executable {
       : program_(for_ranks(program)),
         world_(world),
         name_(options.name.empty() ? program.name : options.name),
+        trip_limit_(options.trip_limit),
         hash_(hash),
         parameter_types_(program.entry_computation().parameter_types()),
         result_types_(program.entry_computation().root_type().leaves()),
@@ -151,6 +152,7 @@ class ReferenceExecutable final : public Executable {
     std::size_t next = 0;
     for (const Type& type : parameter_types_) values.push_back(parameter_value(type, arguments, next));
     EvaluateOptions how;
+    how.trip_limit = trip_limit_;
     how.partition = program_.num_partitions > 1 ? world_.rank() : 0;
     how.exchange = [&](const Instruction& collective, const Operands& own) {
       const auto start = Clock::now();
@@ -179,6 +181,7 @@ class ReferenceExecutable final : public Executable {
   const Program program_;
   ProcessGroup& world_;
   std::string name_;
+  std::int64_t trip_limit_;
   std::size_t hash_;
   std::vector<Type> parameter_types_;
   std::vector<Type> argument_types_;
@@ -193,8 +196,8 @@ class ReferenceBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "REFERENCE"; }
   [[nodiscard]] std::size_t hash(const Program& program, const ProcessGroup& /*world*/,
-                                 const ExecutableOptions& /*options*/) const override {
-    return hash_mix(program.hash(), hash_text(name()));
+                                 const ExecutableOptions& options) const override {
+    return hash_mix(hash_mix(program.hash(), hash_text(name())), static_cast<std::size_t>(options.trip_limit));
   }
   [[nodiscard]] std::shared_ptr<Executable> build(const Program& program, ProcessGroup& world,
                                                   const ExecutableOptions& options, std::size_t hash) const override {

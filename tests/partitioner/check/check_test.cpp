@@ -312,6 +312,17 @@ TEST(Check, SmallSumsAreRoundedLikeTheirPartialSums) {
       ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
     }
   EXPECT_GE(ill_conditioned, 10);
+  // A fault in the sum is found, although other results are noise.
+  const auto with_sum = [&](const std::string& sum) {
+    return program(
+        "m = f32[5] multiply(n, n) v = f32[5] rsqrt(m) l = f32[5] log(n)\n"
+        "k = f32[] constant(1.001) kb = f32[5] broadcast(k), dimensions={} wrong = f32[5] multiply(c, kb)\n"
+        "ROOT y = (f32[5], f32[5], f32[5]) tuple(v, l, " +
+        sum + ")");
+  };
+  EXPECT_TRUE(check_against(with_sum("c"), with_sum("d"), run_in_own_types).passed);
+  EXPECT_FALSE(check_against(with_sum("c"), with_sum("wrong"), run_in_own_types).passed);
+  EXPECT_FALSE(check_against(with_sum("c"), with_sum("l"), run_in_own_types).passed);
 }
 
 // ---- constants -----------------------------------------------------------------------------------------------------------

@@ -68,6 +68,25 @@ TEST(Halo, AShiftByOneSendsOneRow) {
             Bytes({{"collective-permute", 32}}));
 }
 
+HaloCase padded(int size, int low, int high, int devices, int value) {
+  return {fmt::format("x = f32[{},8] parameter(0), $\nz = f32[] constant({})\n"
+                      "ROOT y = f32[{},8] pad(x, z), padding={}_{}x0_0, $\n",
+                      size, value, size + low + high, low, high),
+          fmt::format("{{devices=[{0},1]<=[{0}]}}", devices), devices};
+}
+
+TEST(Halo, PermutesDeliverTheZerosOfAPad) {
+  for (const int devices : {2, 3, 4, 6})
+    for (const auto& [low, high] : {std::pair(2, -1), {1, 0}, {0, 1}, {-1, 2}, {3, 3}, {-1, 0}, {5, -5}}) {
+      SCOPED_TRACE(fmt::format("{} devices, {}_{}", devices, low, high));
+      EXPECT_EQ(outcome_of(padded(12, low, high, devices, 0)).flops, 0);
+      outcome_of(padded(13, low, high, devices, 0));  // the padding of uneven shards is not zero
+      outcome_of(padded(7, low, high, devices, 0));
+      outcome_of(padded(12, low, high, devices, 7));
+    }
+  EXPECT_GT(outcome_of(padded(12, 2, -1, 3, 7)).flops, 0);
+}
+
 // Rolls x by `count` along dim 0.
 HaloCase rolled(int size, int count, int devices = 4) {
   return {fmt::format("x = f32[{0},8] parameter(0), $\na = f32[{1},8] slice(x), slice={{[{2}:{0}], [0:8]}}\n"

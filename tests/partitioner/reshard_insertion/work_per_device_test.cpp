@@ -37,6 +37,23 @@ TEST(WorkPerDevice, AReplicatedSumIsReducedBeforeItIsAdded) {
   EXPECT_FALSE(has(text, "select(")) << text;
 }
 
+// The difference needs x sharded by rows. The mean reads the same copy, although a sum of partial values would otherwise
+// receive fewer bytes.
+TEST(WorkPerDevice, AnOpReadsTheCopyThatALaterOpNeeds) {
+  for (const auto& [columns, devices] : {std::pair{14, 7}, {12, 3}, {10, 4}}) {
+    const Program program = annotated(
+        fmt::format("HloModule m\nsum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}\n"
+                    "ENTRY e {{ x = f32[48,{0}] parameter(0) z = f32[] constant(0)\n"
+                    "m = f32[48] reduce(x, z), dimensions={{1}}, to_apply=sum\n"
+                    "b = f32[48,{0}] broadcast(m), dimensions={{0}}\nROOT s = f32[48,{0}] subtract(x, b) }}",
+                    columns),
+        Mesh::parse(fmt::format("a={}", devices)), {{"x", "-,a"}, {"s", "a,-"}});
+    const std::string text = checked(program);
+    EXPECT_TRUE(has(text, "all-to-all(")) << text;
+    EXPECT_EQ(program_stats(partition(program).program).collectives.size(), 1U) << text;
+  }
+}
+
 // The first device receives no row, so its row is zero. The padding of the last device's rows is not read.
 TEST(WorkPerDevice, AShiftOfUnevenRowsNeedsNoMask) {
   const Program program = annotated(

@@ -9,6 +9,7 @@
 
 #include "runtime/close.h"
 #include "support/error_of.h"
+#include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/runtime/metrics/metrics.h"
@@ -209,15 +210,19 @@ TEST(Executable, LoopsAreExecutedAndTheirFlopsCounted) {
 }
 
 TEST(Executable, ALoopThatContinuesAfterTheTripLimitIsAnError) {
-  const auto world = make_single_rank_world();
   const Program program = read(kLoop);
   const auto values = random_arguments(program, 4);
-  ExecutableOptions options;
-  options.trip_limit = 5;  // its rounds
-  EXPECT_TRUE(close(run_program(program, *world, values, options), evaluate(program, values)));
-  options.trip_limit = 4;
-  EXPECT_EQ(testing::error_of([&] { run_program(program, *world, values, options); }),
-            "while %while: still running after 4 rounds, the trip limit");
+  for (const std::string backend : {"CPU", "REFERENCE"})
+    run_virtual_ranks(1, [&](ProcessGroup& world) {
+      options().set("PJRT_DEVICE", backend);
+      ExecutableOptions limited;
+      limited.trip_limit = 5;  // its rounds
+      EXPECT_TRUE(close(run_program(program, world, values, limited), evaluate(program, values))) << backend;
+      limited.trip_limit = 4;
+      EXPECT_EQ(testing::error_of([&] { run_program(program, world, values, limited); }),
+                "while %while: still running after 4 rounds, the trip limit")
+          << backend;
+    });
 }
 
 TEST(Executable, ALoopThatSwapsItsStateStagesTheCopies) {
