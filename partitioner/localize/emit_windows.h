@@ -30,7 +30,7 @@ class WindowEmitter {
  private:
   /// Whether each device holds all elements along the dim, without or after a gather.
   [[nodiscard]] bool is_unsharded(const Halo& halo) const;
-  [[nodiscard]] bool is_whole(const Halo& halo) const;
+  [[nodiscard]] bool holds_full_dim(const Halo& halo) const;
   void exchange(const Halo& halo, const Instruction& source, Value outside);
   void fill(const Halo& halo, Value outside);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;

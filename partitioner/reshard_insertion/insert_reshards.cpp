@@ -123,10 +123,10 @@ class Inserter {
     Sharding outside = placed;
     for (int d = 0; d < placed.ndim(); ++d) {
       auto& inner = at(local.dims, d).axes;
-      const bool cut = !at(placed.dims, d).axes.empty();
+      const bool is_sharded = !at(placed.dims, d).axes.empty();
       const bool even = global.dim(d) == local_array.dim(d) * axes_size(at(placed.dims, d).axes) &&
                         local_array.dim(d) % axes_size(inner) == 0;
-      if (cut && !even) inner.clear();
+      if (is_sharded && !even) inner.clear();
       at(outside.dims, d).axes.insert(at(outside.dims, d).axes.end(), inner.begin(), inner.end());
       at(outside.dims, d).axes = merged_axes(at(outside.dims, d).axes);
     }
