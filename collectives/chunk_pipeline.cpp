@@ -8,7 +8,7 @@
 namespace tessera::collectives {
 namespace {
 
-std::size_t whole(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void Scratch::release() {
 
 Chunks::Chunks(std::size_t bytes, std::size_t piece, std::size_t unit)
     : bytes_(bytes),
-      piece_(std::min(bytes, whole(std::max({piece, bytes / kMost, std::size_t{1}}), unit))),
+      piece_(std::min(bytes, rounded_up(std::max({piece, bytes / kMost, std::size_t{1}}), unit))),
       count_(bytes == 0 ? 1 : (bytes + piece_ - 1) / piece_) {}
 
 std::size_t Chunks::size(std::size_t k) const { return std::min(piece_, bytes_ - begin(k)); }
@@ -42,10 +42,10 @@ ChunkPipeline::ChunkPipeline(Stages stages, std::size_t in_flight, std::shared_p
     : stages_(std::move(stages)),
       slots_(std::min(in_flight, stages_.chunks)),
       scratch_(std::move(scratch)),
-      data_(scratch_->grow(slots_ * whole(stages_.scratch_bytes, kCacheLine))) {}
+      data_(scratch_->grow(slots_ * rounded_up(stages_.scratch_bytes, kCacheLine))) {}
 
 std::byte* ChunkPipeline::scratch(std::size_t chunk) const {
-  return data_ + chunk % slots_ * whole(stages_.scratch_bytes, kCacheLine);
+  return data_ + chunk % slots_ * rounded_up(stages_.scratch_bytes, kCacheLine);
 }
 
 bool ChunkPipeline::poll() {

@@ -73,21 +73,21 @@ bool gathers_by_doubling(const NodeLinks& links, std::size_t members) {
 bool all_reduces_in_one_round(const NodeLinks& links, std::size_t members, std::size_t bytes) {
   if (bytes * members > kMostReceived) return false;
   const auto n = static_cast<double>(members);
-  const auto whole = static_cast<double>(bytes);
-  const double others = whole / n * (n - 1);
-  const double one = gather_seconds(links, members, whole * (n - 1)) + n * whole * kSecondsPerSummedByte;
+  const auto total = static_cast<double>(bytes);
+  const double others = total / n * (n - 1);
+  const double one = gather_seconds(links, members, total * (n - 1)) + n * total * kSecondsPerSummedByte;
   const double two =
-      step(links, n - 1, others) + whole * kSecondsPerSummedByte + gather_seconds(links, members, others);
+      step(links, n - 1, others) + total * kSecondsPerSummedByte + gather_seconds(links, members, others);
   return one <= two;
 }
 
 bool broadcasts_in_slices(const NodeLinks& links, std::size_t members, std::size_t bytes) {
   if (members < 3) return false;
-  const auto whole = static_cast<double>(bytes);
+  const auto total = static_cast<double>(bytes);
   constexpr double kMostRatio = 0.85;  // many small messages cost more than the model predicts
   const double targets = static_cast<double>(members) - 1;
-  const double tree = doubling_rounds(members) * step(links, 1, whole);
-  return step(links, targets, whole) + step(links, targets, whole / targets * (targets - 1)) < kMostRatio * tree;
+  const double tree = doubling_rounds(members) * step(links, 1, total);
+  return step(links, targets, total) + step(links, targets, total / targets * (targets - 1)) < kMostRatio * tree;
 }
 
 // The overlap hides all chunks but one, and every chunk adds its latencies.

@@ -70,7 +70,7 @@ class Floats {
 
 struct Buffers {
   Buffers(std::size_t part_count, const ProcessGroup& group, bool shared)
-      : whole(part_count * static_cast<std::size_t>(group.size()), 1.0F, shared),
+      : full(part_count * static_cast<std::size_t>(group.size()), 1.0F, shared),
         part(part_count, 1.0F, shared),
         result(part_count * static_cast<std::size_t>(group.size()), 0.0F, shared),
         from(2 * part_count * static_cast<std::size_t>(group.size()), 1.0F, false),
@@ -80,7 +80,7 @@ struct Buffers {
     previous = (group.rank() + group.size() - 1) % group.size();
     own = result.bytes().subspan(static_cast<std::size_t>(group.rank()) * part.bytes().size(), part.bytes().size());
   }
-  Floats whole;
+  Floats full;
   Floats part;
   Floats result;
   std::span<std::byte> own;  // of this rank in the result
@@ -95,7 +95,7 @@ struct Buffers {
 struct Contender {
   const char* name;
   double
-      moved;  // bytes read and written by a rank, as a multiple of the whole tensor's; parts of it as multiples of the part's in `parts`
+      moved;  // bytes read and written by a rank, as a multiple of the full tensor's; parts of it as multiples of the part's in `parts`
   double parts;
   std::function<void(ProcessGroup&, Buffers&)> ours;
   std::function<void(Buffers&)> mpi;
@@ -107,16 +107,16 @@ void gather_by_mpi(Buffers& b) {
   MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, b.result.data(), b.part.count(), MPI_FLOAT, MPI_COMM_WORLD);
 }
 void reduce_scatter(ProcessGroup& g, Buffers& b) {
-  g.reduce_scatter(b.whole.bytes(), b.part.bytes(), DType::kF32, Reduction::kSum);
+  g.reduce_scatter(b.full.bytes(), b.part.bytes(), DType::kF32, Reduction::kSum);
 }
 void reduce_scatter_by_mpi(Buffers& b) {
-  MPI_Reduce_scatter_block(b.whole.data(), b.part.data(), b.part.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Reduce_scatter_block(b.full.data(), b.part.data(), b.part.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 void all_reduce(ProcessGroup& g, Buffers& b) {
-  g.all_reduce(b.whole.bytes(), b.result.bytes(), DType::kF32, Reduction::kSum);
+  g.all_reduce(b.full.bytes(), b.result.bytes(), DType::kF32, Reduction::kSum);
 }
 void all_reduce_by_mpi(Buffers& b) {
-  MPI_Allreduce(b.whole.data(), b.result.data(), b.whole.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(b.full.data(), b.result.data(), b.full.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 void work(double seconds) {
@@ -131,13 +131,13 @@ Contender beside(const char* name, void (*other)(double)) {
           3,
           -1,
           [other](ProcessGroup& g, Buffers& b) {
-            const auto pending = g.start_all_reduce(b.whole.bytes(), b.result.bytes(), DType::kF32, Reduction::kSum);
+            const auto pending = g.start_all_reduce(b.full.bytes(), b.result.bytes(), DType::kF32, Reduction::kSum);
             other(b.beside);
             pending->wait();
           },
           [other](Buffers& b) {
             MPI_Request request = MPI_REQUEST_NULL;
-            MPI_Iallreduce(b.whole.data(), b.result.data(), b.whole.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+            MPI_Iallreduce(b.full.data(), b.result.data(), b.full.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
                            &request);
             other(b.beside);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -152,17 +152,17 @@ std::vector<Contender> contenders() {
       {"gather_in_place", 0, 0, [](ProcessGroup& g, Buffers&) { g.barrier(); }, gather_by_mpi},
       {"reduce_scatter", 1, 1, reduce_scatter, reduce_scatter_by_mpi},
       {"all_reduce", 3, -1, all_reduce, all_reduce_by_mpi},
-      {"all_to_all", 2, 0, [](ProcessGroup& g, Buffers& b) { g.all_to_all(b.whole.bytes(), b.result.bytes()); },
+      {"all_to_all", 2, 0, [](ProcessGroup& g, Buffers& b) { g.all_to_all(b.full.bytes(), b.result.bytes()); },
        [](Buffers& b) {
-         MPI_Alltoall(b.whole.data(), b.part.count(), MPI_FLOAT, b.result.data(), b.part.count(), MPI_FLOAT,
+         MPI_Alltoall(b.full.data(), b.part.count(), MPI_FLOAT, b.result.data(), b.part.count(), MPI_FLOAT,
                       MPI_COMM_WORLD);
        }},
       {"broadcast", 2, 0, [](ProcessGroup& g, Buffers& b) { g.broadcast(b.result.bytes(), 0); },
        [](Buffers& b) { MPI_Bcast(b.result.data(), b.result.count(), MPI_FLOAT, 0, MPI_COMM_WORLD); }},
-      {"permute", 2, 0, [](ProcessGroup& g, Buffers& b) { g.permute(b.whole.bytes(), b.result.bytes(), b.ring); },
+      {"permute", 2, 0, [](ProcessGroup& g, Buffers& b) { g.permute(b.full.bytes(), b.result.bytes(), b.ring); },
        [](Buffers& b) {
-         MPI_Sendrecv(b.whole.data(), b.whole.count(), MPI_FLOAT, b.next, 0, b.result.data(), b.result.count(),
-                      MPI_FLOAT, b.previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+         MPI_Sendrecv(b.full.data(), b.full.count(), MPI_FLOAT, b.next, 0, b.result.data(), b.result.count(), MPI_FLOAT,
+                      b.previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
        }},
       {"staged_reduce_scatter", 1, 1, reduce_scatter, reduce_scatter_by_mpi, false},
       {"staged_all_reduce", 3, -1, all_reduce, all_reduce_by_mpi, false},

@@ -18,16 +18,16 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WAYS = {"data parallel": ["--mesh", "data={0}"], "FSDP": ["--mesh", "fsdp={0}", "--fsdp", "full_shard"]}
-IMAGE_WAYS = {**WAYS, "spatial": ["--mesh", "data={1},rows=2", "--spatial_sharding", "rows"]}
+STRATEGIES = {"data parallel": ["--mesh", "data={0}"], "FSDP": ["--mesh", "fsdp={0}", "--fsdp", "full_shard"]}
+IMAGE_STRATEGIES = {**STRATEGIES, "spatial": ["--mesh", "data={1},rows=2", "--spatial_sharding", "rows"]}
 
 
-def planned(run, folder, layers, width, rows, way, devices):
+def planned(run, folder, layers, width, rows, strategy, devices):
     """Returns (bytes of a device, parameters) of the plan."""
     config = folder / "config.json"
     config.write_text(json.dumps({"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": width // 64, "vocab_size": 50257,
                                   "n_positions": 1024}))
-    mesh = [word.format(devices) for word in WAYS[way]]
+    mesh = [word.format(devices) for word in STRATEGIES[strategy]]
     text = subprocess.run([run, "--dry_run", "--config_name", str(config), "--per_device_train_batch_size", str(rows),
                            "--gradient_checkpointing", *mesh], capture_output=True, text=True, check=True).stdout
     return bytes_in(text), int(re.search(r": (\d+) parameters", text)[1])
@@ -40,18 +40,18 @@ def bytes_in(text):
     return total + workspace
 
 
-def images(bin, rows, way, devices):
+def images(bin, rows, strategy, devices):
     """Returns the bytes of a device for ResNet-50 with `rows` images for each data shard."""
-    mesh = [word.format(devices, devices // 2) for word in IMAGE_WAYS[way]]
+    mesh = [word.format(devices, devices // 2) for word in IMAGE_STRATEGIES[strategy]]
     return bytes_in(subprocess.run([bin / "train_imagenet", "--dry_run", "--model", "resnet50", "--batch_size", str(rows), *mesh],
                                    capture_output=True, text=True, check=True).stdout)
 
 
 def resnet(bin, devices, memory, given):
     print(f"images for each data shard of ResNet-50 with {given} for each device\n")
-    print("| devices | " + " | ".join(IMAGE_WAYS) + " |\n|---|" + "---|" * len(IMAGE_WAYS))
+    print("| devices | " + " | ".join(IMAGE_STRATEGIES) + " |\n|---|" + "---|" * len(IMAGE_STRATEGIES))
     for count in devices:
-        cells = ["-" if way == "spatial" and count < 2 else str(largest(lambda n: images(bin, n, way, count), memory, 1024)) for way in IMAGE_WAYS]
+        cells = ["-" if strategy == "spatial" and count < 2 else str(largest(lambda n: images(bin, n, strategy, count), memory, 1024)) for strategy in IMAGE_STRATEGIES]
         print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
 
 
@@ -87,17 +87,17 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         print(f"million parameters of the deepest GPT-2 of width {arguments.width} that trains with {arguments.memory} for each device\n")
-        print("| devices | " + " | ".join(WAYS) + " |\n|---|" + "---|" * len(WAYS))
+        print("| devices | " + " | ".join(STRATEGIES) + " |\n|---|" + "---|" * len(STRATEGIES))
         for count in devices:
             cells = []
-            for way in WAYS:
-                layers = largest(lambda n: planned(run, folder, n, arguments.width, 1, way, count)[0], memory, 1024)
+            for strategy in STRATEGIES:
+                layers = largest(lambda n: planned(run, folder, n, arguments.width, 1, strategy, count)[0], memory, 1024)
                 cells.append(f"{planned(run, folder, layers, arguments.width, 1, way, count)[1] / 1e6:.0f}" if layers else "none")
             print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
         print(f"\nrows of 1024 tokens for each device of GPT-2 124M with {arguments.memory} for each device\n")
-        print("| devices | " + " | ".join(WAYS) + " |\n|---|" + "---|" * len(WAYS))
+        print("| devices | " + " | ".join(STRATEGIES) + " |\n|---|" + "---|" * len(STRATEGIES))
         for count in devices:
-            cells = [str(largest(lambda n: planned(run, folder, 12, 768, n, way, count)[0], memory, 256)) for way in WAYS]
+            cells = [str(largest(lambda n: planned(run, folder, 12, 768, n, strategy, count)[0], memory, 256)) for strategy in STRATEGIES]
             print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -39,7 +39,7 @@ struct Case {
   std::unique_ptr<optim::Optimizer> optimizer;
 };
 
-Tensor whole_numbers(const Dims& dims, std::int64_t below) {
+Tensor integers(const Dims& dims, std::int64_t below) {
   std::vector<std::int32_t> values;
   for (std::int64_t i = 0; i < product(dims); ++i)
     values.push_back(static_cast<std::int32_t>((i * 7919 + i / 3) % below));
@@ -53,7 +53,7 @@ Case image_case(const Arguments& arguments, const nn::ResNetConfig& config) {
   std::vector<float> pixels;
   for (std::int64_t i = 0; i < product(dims); ++i) pixels.push_back(static_cast<float>(i * 37 % 101) / 50.0F - 1);
   out.inputs = {{"pixel_values", Tensor::from<float>(dims, pixels)},
-                {"labels", whole_numbers({arguments.batch}, config.num_labels)}};
+                {"labels", integers({arguments.batch}, config.num_labels)}};
   out.optimizer =
       std::make_unique<optim::SGD>(out.model->parameters(), optim::SgdOptions{.learning_rate = 0.01, .momentum = 0.9});
   return out;
@@ -67,7 +67,7 @@ Case text_case(const Arguments& arguments, const nn::BertConfig& config) {
   for (std::int64_t i = 0; i < product(dims); ++i)
     labels.push_back(i % 7 == 0 ? static_cast<std::int32_t>(i * 31 % config.vocab_size) : -100);
   const std::vector<std::int32_t> mask(labels.size(), 1);
-  out.inputs = {{"input_ids", whole_numbers(dims, config.vocab_size)},
+  out.inputs = {{"input_ids", integers(dims, config.vocab_size)},
                 {"attention_mask", Tensor::from<std::int32_t>(dims, mask)},
                 {"labels", Tensor::from<std::int32_t>(dims, labels)}};
   out.optimizer = std::make_unique<optim::AdamW>(out.model->parameters(), optim::AdamWOptions{.learning_rate = 1e-4});

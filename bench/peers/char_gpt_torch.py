@@ -119,13 +119,13 @@ def main():
         config = json.load(file)
     with open(args.train_file, "rb") as file:
         text = file.read()
-    cut = len(text) * (100 - args.validation_split_percentage) // 100
+    split_point = len(text) * (100 - args.validation_split_percentage) // 100
 
     def blocks(part):
         count = len(part) // args.block_size
         return torch.tensor(list(part[: count * args.block_size]), dtype=torch.long).view(count, args.block_size)
 
-    results = [train(args, config, blocks(text[:cut]), blocks(text[cut:]), int(s)) for s in args.seeds.split(",")]
+    results = [train(args, config, blocks(text[:split_point]), blocks(text[split_point:]), int(s)) for s in args.seeds.split(",")]
     for step in results[0]:
         mean = sum(r[step] for r in results) / len(results)
         print(f"step {step}: mean held-out {mean:.4f} nats over {len(results)} seeds")

@@ -32,7 +32,7 @@ std::vector<std::string> cells(const std::string& line) {
   return out;
 }
 
-std::optional<std::int64_t> whole_number(const std::string& text) {
+std::optional<std::int64_t> parse_integer(const std::string& text) {
   std::int64_t out = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 std::optional<std::int64_t> cell_of(const std::vector<std::string>& heading, const std::vector<std::string>& row,
                                     std::string_view column) {
   for (std::size_t i = 0; i < heading.size() && i < row.size(); ++i)
-    if (heading[i].starts_with(column)) return whole_number(row[i]);
+    if (heading[i].starts_with(column)) return parse_integer(row[i]);
   return std::nullopt;
 }
 
@@ -75,8 +75,8 @@ std::map<std::string, Known> known_costs(const std::string& folder) {
     known.xla = cell_of(heading, row, "XLA");
     // `seconds` begins like `second`
     for (std::size_t i = 0; i < heading.size() && i < row.size(); ++i) {
-      if (heading[i] == "second") known.second = whole_number(row[i]);
-      if (heading[i] == "seconds" && whole_number(row[i])) known.seconds = static_cast<double>(*whole_number(row[i]));
+      if (heading[i] == "second") known.second = parse_integer(row[i]);
+      if (heading[i] == "seconds" && parse_integer(row[i])) known.seconds = static_cast<double>(*parse_integer(row[i]));
     }
     out[row[0]] = known;
   }

@@ -48,12 +48,12 @@ std::vector<std::pair<Key, KindTotal>> by_time(const std::map<Key, KindTotal>& t
   return out;
 }
 
-std::string row(std::string_view name, const KindTotal& total, double whole) {
+std::string row(std::string_view name, const KindTotal& total, double total_seconds) {
   constexpr double kMilli = 1e3;
   constexpr double kGiga = 1e-9;
   constexpr double kMega = 1e-6;
   return fmt::format("{:<56} {:>5} x {:>10.3f} ms {:>6.2f}% {:>8.1f} GFLOP/s {:>7.2f} GB/s {:>9.1f} MB\n", name,
-                     total.steps, total.seconds * kMilli, 100 * total.seconds / whole,
+                     total.steps, total.seconds * kMilli, 100 * total.seconds / total_seconds,
                      total.flops / total.seconds * kGiga, total.bytes / total.seconds * kGiga, total.bytes * kMega);
 }
 
@@ -113,9 +113,9 @@ double host_seconds(const CompiledProgram& compiled, const std::function<void()>
     meet();
     const auto start = Clock::now();
     step();
-    const double whole = seconds_since(start);
+    const double elapsed = seconds_since(start);
     const double meeting = static_cast<double>(executable.last_run().meeting_nanoseconds) * kNanosecond;
-    out.push_back(whole - (kernel_seconds(executable) - before) - meeting);
+    out.push_back(elapsed - (kernel_seconds(executable) - before) - meeting);
   }
   return median(out);
 }

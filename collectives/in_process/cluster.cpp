@@ -46,82 +46,82 @@ Cluster::Cluster(int size, std::function<int(int)> node_of, Wrap between_nodes)
 std::shared_ptr<Meeting> Cluster::meeting(std::int64_t id, const std::string& flavour,
                                           const std::vector<int>& world_ranks) {
   const Lock lock(mutex_);
-  auto& place = meetings_[{id, flavour, world_ranks}];
-  if (!place) {
-    place = std::make_shared<Meeting>();
-    place->world_ranks = world_ranks;
-    place->posts.resize(world_ranks.size());
+  auto& meeting = meetings_[{id, flavour, world_ranks}];
+  if (!meeting) {
+    meeting = std::make_shared<Meeting>();
+    meeting->world_ranks = world_ranks;
+    meeting->posts.resize(world_ranks.size());
   }
-  return place;
+  return meeting;
 }
 
-void Cluster::throw_if_stopped(const Meeting& place, int rank) {
-  if (!place.broken.empty()) throw Error(place.broken);
+void Cluster::throw_if_stopped(const Meeting& meeting, int rank) {
+  if (!meeting.broken.empty()) throw Error(meeting.broken);
   if (failed_rank_ < 0) return;
   at(ranks_, rank).stopped = true;
   throw PeerFailed(fmt::format("stopped because rank {} failed", failed_rank_));
 }
 
-void Cluster::meet(Meeting& place, int member, const Collective& call) {
-  const int rank = at(place.world_ranks, member);
+void Cluster::meet(Meeting& meeting, int member, const Collective& call) {
+  const int rank = at(meeting.world_ranks, member);
   Lock lock(mutex_);
-  throw_if_stopped(place, rank);
-  at(place.posts, member) = {call.in.data(), call.out.data(), call.post(), true};
+  throw_if_stopped(meeting, rank);
+  at(meeting.posts, member) = {call.in.data(), call.out.data(), call.post(), true};
   at(ranks_, rank).text = call.text;
-  const std::uint64_t generation = place.generation.load(std::memory_order_relaxed);
-  if (place.arrived + 1 == isize(place.world_ranks)) compare(place);
-  if (!arrive(lock, place, rank)) wait(lock, place, rank, generation, true);
-  if (place.generation.load(std::memory_order_relaxed) == generation) throw_if_stopped(place, rank);
-  if (!place.broken.empty()) throw Error(place.broken);
+  const std::uint64_t generation = meeting.generation.load(std::memory_order_relaxed);
+  if (meeting.arrived + 1 == isize(meeting.world_ranks)) compare(meeting);
+  if (!arrive(lock, meeting, rank)) wait(lock, meeting, rank, generation, true);
+  if (meeting.generation.load(std::memory_order_relaxed) == generation) throw_if_stopped(meeting, rank);
+  if (!meeting.broken.empty()) throw Error(meeting.broken);
 }
 
-void Cluster::meet_again(Meeting& place, int member) {
-  const int rank = at(place.world_ranks, member);
+void Cluster::meet_again(Meeting& meeting, int member) {
+  const int rank = at(meeting.world_ranks, member);
   Lock lock(mutex_);
-  at(place.posts, member).present = true;
-  const std::uint64_t generation = place.generation.load(std::memory_order_relaxed);
-  if (!arrive(lock, place, rank)) wait(lock, place, rank, generation, false);
+  at(meeting.posts, member).present = true;
+  const std::uint64_t generation = meeting.generation.load(std::memory_order_relaxed);
+  if (!arrive(lock, meeting, rank)) wait(lock, meeting, rank, generation, false);
 }
 
 // Returns true if this was the last member to arrive; it wakes the others.
-bool Cluster::arrive(Lock& lock, Meeting& place, int rank) {
-  if (++place.arrived == isize(place.world_ranks)) {
-    complete(place);
+bool Cluster::arrive(Lock& lock, Meeting& meeting, int rank) {
+  if (++meeting.arrived == isize(meeting.world_ranks)) {
+    complete(meeting);
     lock.unlock();
-    place.changed.notify_all();
+    meeting.changed.notify_all();
     lock.lock();
     return true;
   }
   at(ranks_, rank).state = State::kWaiting;
-  at(ranks_, rank).place = &place;
+  at(ranks_, rank).meeting = &meeting;
   --running_;
   check_progress();
   return false;
 }
 
-void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generation, bool may_stop) {
+void Cluster::wait(Lock& lock, Meeting& meeting, int rank, std::uint64_t generation, bool may_stop) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const std::optional<WaitingTime> own_limit = TimeLimit::current();
   lock.unlock();
-  const bool done = spins_until(place.world_ranks.size(),
-                                [&] { return place.generation.load(std::memory_order_acquire) != generation; });
+  const bool done = spins_until(meeting.world_ranks.size(),
+                                [&] { return meeting.generation.load(std::memory_order_acquire) != generation; });
   lock.lock();
   if (done) return;
   const auto released = [&] {
-    return place.generation.load(std::memory_order_acquire) != generation || (may_stop && failed_rank_ >= 0);
+    return meeting.generation.load(std::memory_order_acquire) != generation || (may_stop && failed_rank_ >= 0);
   };
   WaitingTime next_report = watchdog_interval_;
   while (true) {
     const WaitingTime limit = may_stop ? own_limit.value_or(timeout_) : WaitingTime(1e9);
-    if (place.changed.wait_until(
+    if (meeting.changed.wait_until(
             lock, begin + std::chrono::duration_cast<Clock::duration>(std::min(next_report, limit)), released))
       return;
     const WaitingTime waited = Clock::now() - begin;
     const auto seconds = static_cast<int>(waited.count());
     const std::string& text = at(ranks_, rank).text;
-    const auto missing = absent(place);
-    if (waited >= limit) return break_meeting(place, timeout_message(seconds, text, missing) + cause(rank, missing));
+    const auto missing = absent(meeting);
+    if (waited >= limit) return break_meeting(meeting, timeout_message(seconds, text, missing) + cause(rank, missing));
     if (waited < next_report) continue;
     log_line(LogLevel::kWarning, waiting_message(rank, seconds, text, missing) + cause(rank, missing));
     next_report += watchdog_interval_;
@@ -129,34 +129,34 @@ void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generatio
 }
 
 // Wakes all members. Called by the last member to arrive, or by the rank that breaks the meeting.
-void Cluster::complete(Meeting& place) {
-  place.arrived = 0;
-  for (auto& post : place.posts) post.present = false;
-  for (const int rank : place.world_ranks) {
+void Cluster::complete(Meeting& meeting) {
+  meeting.arrived = 0;
+  for (auto& post : meeting.posts) post.present = false;
+  for (const int rank : meeting.world_ranks) {
     auto& state = at(ranks_, rank);
-    if (state.state != State::kWaiting || state.place != &place) continue;
+    if (state.state != State::kWaiting || state.meeting != &meeting) continue;
     state.state = State::kRunning;
-    state.place = nullptr;
+    state.meeting = nullptr;
     ++running_;
   }
-  place.generation.fetch_add(1, std::memory_order_release);
+  meeting.generation.fetch_add(1, std::memory_order_release);
 }
 
-void Cluster::compare(Meeting& place) const {
+void Cluster::compare(Meeting& meeting) const {
   std::vector<Position> positions;
   bool differ = false;
-  for (std::size_t member = 0; member < place.posts.size(); ++member) {
-    const auto& post = place.posts[member].post;
-    differ = differ || post.signature != place.posts[0].post.signature;
-    positions.push_back({place.world_ranks[member], post});
+  for (std::size_t member = 0; member < meeting.posts.size(); ++member) {
+    const auto& post = meeting.posts[member].post;
+    differ = differ || post.signature != meeting.posts[0].post.signature;
+    positions.push_back({meeting.world_ranks[member], post});
   }
-  if (differ) place.broken = divergence_message(positions);
+  if (differ) meeting.broken = divergence_message(positions);
 }
 
-std::vector<int> Cluster::absent(const Meeting& place) const {
+std::vector<int> Cluster::absent(const Meeting& meeting) const {
   std::vector<int> ranks;
-  for (std::size_t member = 0; member < place.posts.size(); ++member)
-    if (!place.posts[member].present) ranks.push_back(place.world_ranks[member]);
+  for (std::size_t member = 0; member < meeting.posts.size(); ++member)
+    if (!meeting.posts[member].present) ranks.push_back(meeting.world_ranks[member]);
   return ranks;
 }
 
@@ -168,7 +168,7 @@ RankActivity Cluster::activity(int rank) const {
   using enum RankActivity::State;
   const Rank& known = at(ranks_, rank);
   if (known.state == State::kFinished) return {kFinished, ""};
-  if (known.state == State::kWaiting) return {kWaits, known.text, absent(*known.place)};
+  if (known.state == State::kWaiting) return {kWaits, known.text, absent(*known.meeting)};
   const std::scoped_lock lock(known.work_mutex);
   return {kWorks, known.work};
 }
@@ -180,38 +180,38 @@ void Cluster::works_on(int rank, std::string_view text) {
 }
 
 // Text such as `rank 0 waits in all_reduce %3 over {data}; rank 1 has not arrived: it waits in barrier over {model}`.
-std::string Cluster::absence(const Meeting& place) const {
+std::string Cluster::absence(const Meeting& meeting) const {
   std::vector<int> finished;
   std::string elsewhere;
-  for (const int rank : absent(place)) {
+  for (const int rank : absent(meeting)) {
     if (at(ranks_, rank).state == State::kFinished)
       finished.push_back(rank);
     else if (at(ranks_, rank).state == State::kWaiting)
       elsewhere += fmt::format("; rank {} has not arrived: it waits in {}", rank, at(ranks_, rank).text);
   }
-  const auto first = std::find_if(place.posts.begin(), place.posts.end(), [](const auto& m) { return m.present; });
-  const int rank = at(place.world_ranks, first - place.posts.begin());
+  const auto first = std::find_if(meeting.posts.begin(), meeting.posts.end(), [](const auto& m) { return m.present; });
+  const int rank = at(meeting.world_ranks, first - meeting.posts.begin());
   const std::string text = at(ranks_, rank).text;
   if (!finished.empty()) return finished_message(rank, text, finished) + elsewhere;
   return fmt::format("rank {} waits in {}{}", rank, text, elsewhere);
 }
 
-void Cluster::break_meeting(Meeting& place, const std::string& reason) {
-  place.broken = reason;
-  complete(place);
-  place.changed.notify_all();
+void Cluster::break_meeting(Meeting& meeting, const std::string& reason) {
+  meeting.broken = reason;
+  complete(meeting);
+  meeting.changed.notify_all();
 }
 
 // Breaks meetings that can never complete, because a member has finished or all ranks wait.
 void Cluster::check_progress() {
-  std::vector<std::pair<Meeting*, std::string>> hopeless;
-  for (const auto& [key, place] : meetings_) {
-    if (place->arrived == 0) continue;
+  std::vector<std::pair<Meeting*, std::string>> impossible;
+  for (const auto& [key, meeting] : meetings_) {
+    if (meeting->arrived == 0) continue;
     bool lost = running_ == 0;
-    for (const int rank : absent(*place)) lost = lost || at(ranks_, rank).state == State::kFinished;
-    if (lost) hopeless.emplace_back(place.get(), absence(*place));
+    for (const int rank : absent(*meeting)) lost = lost || at(ranks_, rank).state == State::kFinished;
+    if (lost) impossible.emplace_back(meeting.get(), absence(*meeting));
   }
-  for (const auto& [place, reason] : hopeless) break_meeting(*place, reason);
+  for (const auto& [meeting, reason] : impossible) break_meeting(*meeting, reason);
 }
 
 void Cluster::advance(int rank, std::uint64_t progress) {
@@ -273,7 +273,7 @@ void Cluster::poison(int rank) {
   at(ranks_, rank).state = State::kFinished;
   --running_;
   if (failed_rank_ < 0) failed_rank_ = rank;
-  for (const auto& [key, place] : meetings_) place->changed.notify_all();
+  for (const auto& [key, meeting] : meetings_) meeting->changed.notify_all();
 }
 
 bool Cluster::was_stopped(int rank) const {

@@ -45,10 +45,10 @@ class Cluster {
 
   /// Posts `call` and waits for all members; the last one to arrive compares the posts. Throws an Error if they differ
   /// or the meeting is broken.
-  void meet(Meeting& place, int member, const Collective& call);
+  void meet(Meeting& meeting, int member, const Collective& call);
   /// Waits for members that are all in the same collective. Never throws, because peers use this rank's buffers until
   /// all have arrived.
-  void meet_again(Meeting& place, int member);
+  void meet_again(Meeting& meeting, int member);
 
   /// ProcessGroup::advance and await_progress.
   void advance(int rank, std::uint64_t progress);
@@ -73,7 +73,7 @@ class Cluster {
   enum class State { kRunning, kWaiting, kFinished };
   struct Rank {
     State state = State::kRunning;
-    Meeting* place = nullptr;
+    Meeting* meeting = nullptr;
     std::string text;
     bool stopped = false;
     std::atomic<std::uint64_t> progress{0};
@@ -85,15 +85,15 @@ class Cluster {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  void throw_if_stopped(const Meeting& place, int rank);
-  void complete(Meeting& place);
-  void compare(Meeting& place) const;
-  bool arrive(Lock& lock, Meeting& place, int rank);
-  void wait(Lock& lock, Meeting& place, int rank, std::uint64_t generation, bool may_stop);
+  void throw_if_stopped(const Meeting& meeting, int rank);
+  void complete(Meeting& meeting);
+  void compare(Meeting& meeting) const;
+  bool arrive(Lock& lock, Meeting& meeting, int rank);
+  void wait(Lock& lock, Meeting& meeting, int rank, std::uint64_t generation, bool may_stop);
   void check_progress();
-  void break_meeting(Meeting& place, const std::string& reason);
-  [[nodiscard]] std::string absence(const Meeting& place) const;
-  [[nodiscard]] std::vector<int> absent(const Meeting& place) const;
+  void break_meeting(Meeting& meeting, const std::string& reason);
+  [[nodiscard]] std::string absence(const Meeting& meeting) const;
+  [[nodiscard]] std::vector<int> absent(const Meeting& meeting) const;
   [[nodiscard]] std::string cause(int rank, const std::vector<int>& awaited) const;
   [[nodiscard]] RankActivity activity(int rank) const;
   void sleep_until_progress(int other, int rank, std::uint64_t progress, const std::string& group);

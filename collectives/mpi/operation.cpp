@@ -191,31 +191,31 @@ void MpiOperation::plan_gather() {
   plan_collect(call_.in.data(), call_.out.data(), [part](std::size_t k) { return k * part; });
 }
 
-// `mine` is this member's slice of `whole`, in which slice k begins at begin_of(k); all members receive all slices.
-void MpiOperation::plan_collect(const std::byte* mine, std::byte* whole, const Begin& begin_of) {
+// `mine` is this member's slice of `gathered`, in which slice k begins at begin_of(k); all members receive all slices.
+void MpiOperation::plan_collect(const std::byte* mine, std::byte* gathered, const Begin& begin_of) {
   if (gathers_by_doubling(links_, count())) {
-    then([=, this] { copy_bytes(whole + begin_of(own()), mine, begin_of(own() + 1) - begin_of(own())); });
-    return plan_collect_by_doubling(whole, begin_of);
+    then([=, this] { copy_bytes(gathered + begin_of(own()), mine, begin_of(own() + 1) - begin_of(own())); });
+    return plan_collect_by_doubling(gathered, begin_of);
   }
   then([=, this] {
     const std::size_t begin = begin_of(own());
     const std::size_t end = begin_of(own() + 1);
     for (std::size_t i = 1; i < count(); ++i) {
       const std::size_t from = (own() + count() - i) % count();
-      receive(whole + begin_of(from), begin_of(from + 1) - begin_of(from), from);
+      receive(gathered + begin_of(from), begin_of(from + 1) - begin_of(from), from);
       send(mine, end - begin, (own() + i) % count());
     }
-    copy_bytes(whole + begin, mine, end - begin);
+    copy_bytes(gathered + begin, mine, end - begin);
   });
 }
 
 // In each step, this member sends its `held` slices to the member that many positions before it, and receives as many
 // from the one that many positions after it. Slices that wrap around to the first one are a separate message.
-void MpiOperation::plan_collect_by_doubling(std::byte* whole, const Begin& begin_of) {
+void MpiOperation::plan_collect_by_doubling(std::byte* gathered, const Begin& begin_of) {
   const auto for_pieces = [=, n = count()](std::size_t first, std::size_t slices, auto&& move) {
     const std::size_t end = std::min(first + slices, n);
-    move(whole + begin_of(first), begin_of(end) - begin_of(first));
-    if (first + slices > n) move(whole, begin_of(first + slices - n));
+    move(gathered + begin_of(first), begin_of(end) - begin_of(first));
+    if (first + slices > n) move(gathered, begin_of(first + slices - n));
   };
   for (std::size_t held = 1; held < count(); held *= 2)
     then([=, this] {

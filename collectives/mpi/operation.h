@@ -47,8 +47,8 @@ class MpiOperation final : public PendingOperation {
   void plan_reduce_scatter(const Begin& begin_of, std::byte* out);
   void plan_all_reduce();
   void plan_all_reduce_in_one_round();
-  void plan_collect(const std::byte* mine, std::byte* whole, const Begin& begin_of);
-  void plan_collect_by_doubling(std::byte* whole, const Begin& begin_of);
+  void plan_collect(const std::byte* mine, std::byte* gathered, const Begin& begin_of);
+  void plan_collect_by_doubling(std::byte* gathered, const Begin& begin_of);
   void then(Stage stage) { stages_.push_back(std::move(stage)); }
 
   void send(const std::byte* from, std::size_t bytes, std::size_t member);

@@ -46,8 +46,8 @@ int checked_count(std::size_t count) {
 
 MpiCommunicator::MpiCommunicator(MPI_Comm handle, const std::string& name) : handle_(handle) {
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  const std::string cut = name.substr(0, MPI_MAX_OBJECT_NAME - 1);
-  check_mpi(MPI_Comm_set_name(handle_, cut.c_str()), "MPI_Comm_set_name");
+  const std::string truncated = name.substr(0, MPI_MAX_OBJECT_NAME - 1);
+  check_mpi(MPI_Comm_set_name(handle_, truncated.c_str()), "MPI_Comm_set_name");
 }
 
 MpiCommunicator& MpiCommunicator::operator=(MpiCommunicator&& other) noexcept {

@@ -116,7 +116,7 @@ std::vector<int> ranks_with_failure(MpiFabric& fabric, std::uint64_t failure) {
   return ranks;
 }
 
-std::string speaker_text(const std::vector<int>& ranks, int size) {
+std::string reporter_text(const std::vector<int>& ranks, int size) {
   if (isize(ranks) == size && size > 1) return fmt::format("all {} ranks", size);
   return fmt::format("{} of {}", collectives::rank_list(ranks), size);
 }
@@ -133,10 +133,10 @@ void print_failure(MpiFabric& fabric, int size, const std::string& message, std:
   const auto deadline = std::chrono::steady_clock::now() + kTimeForPeersToFail;
   while (!all_have_failed(fabric) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const auto speakers = ranks_with_failure(fabric, failure);
-  if (speakers.front() != fabric.world_rank) return;
+  const auto reporters = ranks_with_failure(fabric, failure);
+  if (reporters.front() != fabric.world_rank) return;
   std::fflush(stdout);
-  std::fputs(fmt::format("{}: {}\n", speaker_text(speakers, size), message).c_str(), stderr);
+  std::fputs(fmt::format("{}: {}\n", reporter_text(reporters, size), message).c_str(), stderr);
   std::fflush(stderr);
 }
 
@@ -258,7 +258,7 @@ ProcessGroup& Communicator::group() const {
 std::shared_ptr<ProcessGroup> Communicator::shared_group() const { return state_->group; }
 RankContext& Communicator::context() const { return state_->context; }
 
-std::string Communicator::crowding_note(int threads_per_rank) const {
+std::string Communicator::oversubscription_note(int threads_per_rank) const {
   const int cores = state_->fabric ? state_->fabric->core_count() : usable_cpu_count();
   if (local_size() * threads_per_rank <= cores) return "";
   return fmt::format("{} ranks with {} threads each share {} cores of node {}", local_size(), threads_per_rank, cores,
@@ -300,8 +300,8 @@ std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   collectives::check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  const std::string_view whole(text.data());
-  return std::string(trim(whole.substr(0, whole.find('\n'))));
+  const std::string_view version(text.data());
+  return std::string(trim(version.substr(0, version.find('\n'))));
 }
 
 int fail_before_world(const std::string& message, int status) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kPage = static_cast<std::size_t>(NodeMemory::kPage);
 
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+std::size_t rounded_up_to_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 using FreeRange = boost::icl::interval_set<std::size_t>::interval_type;
 FreeRange range_of(std::size_t offset, std::size_t bytes) { return FreeRange::right_open(offset, offset + bytes); }
@@ -46,10 +46,11 @@ const Segment* SegmentTable::find(int world_rank) const {
 
 std::shared_ptr<Heap> Heap::create(int world_rank, std::size_t bytes, std::shared_ptr<SegmentTable> table) {
   std::string reason;
-  Segment segment = Segment::try_create(whole_pages(bytes), fmt::format("tessera memory {}", world_rank), reason);
+  Segment segment =
+      Segment::try_create(rounded_up_to_pages(bytes), fmt::format("tessera memory {}", world_rank), reason);
   if (!segment.is_open()) return nullptr;
   table->add(world_rank, std::move(segment));
-  return std::shared_ptr<Heap>(new Heap(world_rank, whole_pages(bytes), std::move(table)));
+  return std::shared_ptr<Heap>(new Heap(world_rank, rounded_up_to_pages(bytes), std::move(table)));
 }
 
 // The first page holds the nonce of the segment.
@@ -57,7 +58,7 @@ Heap::Heap(int world_rank, std::size_t bytes, std::shared_ptr<SegmentTable> tabl
     : table_(std::move(table)), own_(table_->find(world_rank)), free_(range_of(kPage, bytes - kPage)) {}
 
 std::byte* Heap::take(std::size_t bytes) {
-  const std::size_t size = whole_pages(bytes);
+  const std::size_t size = rounded_up_to_pages(bytes);
   const std::scoped_lock lock(mutex_);
   const auto range =
       std::find_if(free_.begin(), free_.end(), [&](const FreeRange& r) { return r.upper() - r.lower() >= size; });
@@ -68,7 +69,7 @@ std::byte* Heap::take(std::size_t bytes) {
 }
 
 void Heap::give_back(std::byte* block, std::size_t bytes) {
-  const std::size_t size = whole_pages(bytes);
+  const std::size_t size = rounded_up_to_pages(bytes);
   madvise(block, size, MADV_REMOVE);
   const std::scoped_lock lock(mutex_);
   free_ += range_of(static_cast<std::size_t>(block - own_->data()), size);

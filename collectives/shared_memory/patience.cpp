@@ -39,12 +39,12 @@ void Patience::pause_slowly(const std::function<std::vector<int>()>& absent) {
     return;
   }
   if (!sleeping_) begin_sleeping();
-  const bool somebody_ended = node_.sleep(kSleepMicroseconds);
+  const bool rank_ended = node_.sleep(kSleepMicroseconds);
   node_.check_failed();
   const bool checks = rounds_ % kRoundsBetweenChecks == 0;
   if (checks) check_finished(absent);
   if (checks) node_.wait_for(absent());
-  if (somebody_ended || checks) node_.check_dead(text_);
+  if (rank_ended || checks) node_.check_dead(text_);
   const WaitingTime waited = now - begin_;
   if (waited >= timeout_) give_up(waited, absent());
   if (waited < next_report_) return;

@@ -96,7 +96,7 @@ std::vector<int> ReshardCosts::Form::code() const {
   return out;
 }
 
-bool ReshardCosts::uses_whole_axes(const Sharding& sharding) const {
+bool ReshardCosts::uses_full_axes(const Sharding& sharding) const {
   if (!sharding.is_tiled() || !(sharding.mesh == mesh_) || !sharding.manual.empty()) return false;
   const auto axes = sharding.used_axes();
   return std::all_of(axes.begin(), axes.end(),
@@ -144,7 +144,7 @@ const ReshardCosts::Kind* ReshardCosts::kind_of(int from, int to) {
   if (!is_new) return best ? &*best : nullptr;
   const Sharding& before = sharding(from);
   const Sharding& after = sharding(to);
-  if (!uses_whole_axes(before) || !uses_whole_axes(after) || after.is_partial()) return nullptr;
+  if (!uses_full_axes(before) || !uses_full_axes(after) || after.is_partial()) return nullptr;
   std::vector<int> used;
   for (int d = 0; d < before.ndim(); ++d)
     if (!at(before.dims, d).axes.empty() || !at(after.dims, d).axes.empty()) used.push_back(d);

@@ -53,7 +53,7 @@ class ReshardCosts {
   const Kind* kind_of(int from, int to);
   [[nodiscard]] Form form_of(const std::vector<int>& dims, const Sharding& from, const Sharding& to) const;
   [[nodiscard]] std::pair<Sharding, Sharding> shardings_of(const Form& form, Reduction reduction, int ndim) const;
-  [[nodiscard]] bool uses_whole_axes(const Sharding& sharding) const;
+  [[nodiscard]] bool uses_full_axes(const Sharding& sharding) const;
   [[nodiscard]] std::vector<std::int64_t> slot_sizes(const Type& type, const Sharding& from, const Sharding& to) const;
 
   const Mesh& mesh_;

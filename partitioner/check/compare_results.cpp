@@ -151,13 +151,13 @@ double Tolerance::at(double expected) const {
 
 void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, const std::vector<Literal>& shards,
                   const ResultName& name, const Tolerance& tolerance, CheckReport& report) {
-  const std::string whole = fmt::format("result {} {}", name.leaf, name.type.str());
-  note_loose_bound(wanted.front(), whole, tolerance, report);
+  const std::string label = fmt::format("result {} {}", name.leaf, name.type.str());
+  note_loose_bound(wanted.front(), label, tolerance, report);
   const Sharding sharding = given.without_partial();
   const std::vector<Literal> pieces = reduced_shards(given, shards);
   const std::size_t known = report.ill_conditioned.size();
   if (wanted.size() == 1)
-    compare(wanted.front(), assemble(wanted.front().type(), sharding, pieces), whole, tolerance, report);
+    compare(wanted.front(), assemble(wanted.front().type(), sharding, pieces), label, tolerance, report);
   const std::size_t named = report.ill_conditioned.size();
   // Every replica must be equal to the value, not only the first. Padding may hold anything, so both sides get the same
   // poison.

@@ -100,18 +100,18 @@ Literal with_leaves(const Literal& value, F&& leaf) {
 }
 
 // By device, with poisoned padding, and random partial values for partial arguments.
-std::vector<Literal> shards_of_leaf(const Literal& whole, const Sharding& sharding, std::int64_t devices, double unit,
+std::vector<Literal> shards_of_leaf(const Literal& global, const Sharding& sharding, std::int64_t devices, double unit,
                                     std::uint64_t seed) {
-  std::vector<Literal> out(static_cast<std::size_t>(devices), whole);
-  if (!whole.type().is_array()) return out;
-  std::vector<Literal> partial_values{whole};
-  if (sharding.is_partial()) partial_values = random_partial_values(whole, sharding, unit, seed);
-  const Sharding cut = sharding.without_partial();
+  std::vector<Literal> out(static_cast<std::size_t>(devices), global);
+  if (!global.type().is_array()) return out;
+  std::vector<Literal> partial_values{global};
+  if (sharding.is_partial()) partial_values = random_partial_values(global, sharding, unit, seed);
+  const Sharding tiled = sharding.without_partial();
   for (std::int64_t device = 0; device < devices; ++device) {
     const auto coordinate =
         sharding.is_partial() ? sharding.mesh.coordinate(sharding.mesh.position_of(device), sharding.partial) : 0;
-    at(out, device) = take_shard(at(partial_values, coordinate), cut, device);
-    poison_padding(at(out, device), whole.type(), sharding, device);
+    at(out, device) = take_shard(at(partial_values, coordinate), tiled, device);
+    poison_padding(at(out, device), global.type(), sharding, device);
   }
   return out;
 }
@@ -185,8 +185,8 @@ std::vector<std::vector<Literal>> shards_of_arguments(const std::vector<Literal>
     const Literal& argument = at(arguments, p);
     const Shardings& shardings = *global[at(global.parameters, p)].sharding;
     std::vector<std::vector<Literal>> by_leaf;
-    for (const Literal& whole : argument.leaves())
-      by_leaf.push_back(shards_of_leaf(whole, at(shardings, isize(by_leaf)), devices, unit,
+    for (const Literal& leaf : argument.leaves())
+      by_leaf.push_back(shards_of_leaf(leaf, at(shardings, isize(by_leaf)), devices, unit,
                                        hash_mix(seed, static_cast<std::size_t>(p) * 1024U + by_leaf.size())));
     for (std::int64_t device = 0; device < devices; ++device) {
       std::size_t leaf = 0;

@@ -73,11 +73,11 @@ class Emitter {
     }
     for (std::size_t k = 0; k < out.size(); ++k) {
       const ChainDot& dot = chain.dots[k];
-      Value whole = out[k];
-      if (const int d = dot.dim.at(kResult); d >= 0) whole = reshard::trim_to(whole, d, chain.length);
+      Value result = out[k];
+      if (const int d = dot.dim.at(kResult); d >= 0) result = reshard::trim_to(result, d, chain.length);
       const DType dtype = r_.from()[dot.id].type.dtype();
-      if (whole.type().dtype() != dtype) whole = ops::convert(whole, dtype);
-      finish(dot.id, whole);
+      if (result.type().dtype() != dtype) result = ops::convert(result, dtype);
+      finish(dot.id, result);
     }
   }
 
@@ -144,14 +144,14 @@ class Emitter {
   }
 
   // The result so far, with one more part written or added to it.
-  Value joined(const Chain& chain, const ChainDot& dot, Value whole, Value held, Value start) {
+  Value joined(const Chain& chain, const ChainDot& dot, Value accumulated, Value held, Value start) {
     const Value part = part_of(chain, dot, held, start);
     const int d = dot.dim.at(kResult);
-    if (d < 0) return whole.is_null() ? part : ops::add(whole, part);
+    if (d < 0) return accumulated.is_null() ? part : ops::add(accumulated, part);
     Dims sizes = part.type().dims();
     at(sizes, d) = chain.tile * chain.size();
-    if (whole.is_null()) whole = zeros(part.type().dtype(), sizes);
-    return ops::dynamic_update_slice(whole, part, starts(isize(sizes), d, start));
+    if (accumulated.is_null()) accumulated = zeros(part.type().dtype(), sizes);
+    return ops::dynamic_update_slice(accumulated, part, starts(isize(sizes), d, start));
   }
 
   // The dot of one tile, which is sliced at `start` if necessary. Narrow floats are summed in f32, as a single dot

@@ -325,22 +325,22 @@ class CombinedEmitter {
   }
 
   void emit_together(const std::vector<Id>& members) {
-    Instruction whole = translated(members.front());
+    Instruction combined = translated(members.front());
     std::vector<Type> types;
     std::vector<const Instruction*> parts;
-    whole.operands.clear();
+    combined.operands.clear();
     for (const Id member : members) {
       const Instruction& part = from_[member];
       types.push_back(part.type);
       parts.push_back(&part);
-      whole.operands.push_back(at(new_ids_, part.operands[0]));
+      combined.operands.push_back(at(new_ids_, part.operands[0]));
     }
-    whole.type = Type::tuple(types);
-    whole.sharding = nullptr;
-    whole.notes = with_frontend_attribute(merged_notes(parts), kGlobalDimsAttribute, std::nullopt);
-    whole.name = fresh_name(fmt::format("{}.combined", whole.op->name));
+    combined.type = Type::tuple(types);
+    combined.sharding = nullptr;
+    combined.notes = with_frontend_attribute(merged_notes(parts), kGlobalDimsAttribute, std::nullopt);
+    combined.name = fresh_name(fmt::format("{}.combined", combined.op->name));
     names_.insert(made_names_.back());
-    const Id together = append(-1, std::move(whole));
+    const Id together = append(-1, std::move(combined));
     for (std::size_t k = 0; k < members.size(); ++k) append(members[k], part_of(together, k, *parts[k]));
   }
   static Instruction part_of(Id together, std::size_t k, const Instruction& alone) {

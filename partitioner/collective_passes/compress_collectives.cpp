@@ -80,10 +80,10 @@ class Compressor {
   Value parts_along(Value x, const Instruction& old) const {
     const int dim = dim_of(old);
     const std::int64_t n = *size_of_groups(program_, old);
-    Dims parted = x.type().dims();
-    at(parted, dim) /= n;
-    parted.insert(parted.begin() + dim, n);
-    const Value parts = ops::reshape(x, std::move(parted));
+    Dims split_dims = x.type().dims();
+    at(split_dims, dim) /= n;
+    split_dims.insert(split_dims.begin() + dim, n);
+    const Value parts = ops::reshape(x, std::move(split_dims));
     if (dim == 0) return parts;
     Dims order(static_cast<std::size_t>(parts.type().ndim()));
     std::iota(order.begin(), order.end(), 0);

@@ -25,7 +25,7 @@ struct UpdateChain {
   Id id = -1;
   int dim = 0;
   std::vector<int> waiting;
-  Value whole;
+  Value buffer;
 };
 
 class ChainWriter {
@@ -40,7 +40,7 @@ class ChainWriter {
     for (Id id = 0; id < old_.size(); ++id) {
       if (const auto chain = chains_.find(id); chain != chains_.end()) {
         write(chain->second, id);
-        at(new_ids_, id) = chain->second.whole.id;
+        at(new_ids_, id) = chain->second.buffer.id;
         continue;
       }
       Instruction copy = old_[id];
@@ -89,8 +89,8 @@ class ChainWriter {
       for (int before = 0; before < operand; ++before)
         start += old_[at(instruction.operands, before)].type.dim(chain.dim);
       const Value part = builder_.value(at(new_ids_, at(instruction.operands, operand)));
-      chain.whole = chain.whole.is_null() ? padded(chain, part, start) : updated(chain, part, start);
-      builder_.set_notes(chain.whole, instruction.notes);
+      chain.buffer = chain.buffer.is_null() ? padded(chain, part, start) : updated(chain, part, start);
+      builder_.set_notes(chain.buffer, instruction.notes);
     }
   }
   Value padded(const UpdateChain& chain, Value part, std::int64_t start) {
@@ -102,7 +102,7 @@ class ChainWriter {
   Value updated(const UpdateChain& chain, Value part, std::int64_t start) {
     std::vector<Value> starts;
     for (int d = 0; d < part.type().ndim(); ++d) starts.push_back(number(d == chain.dim ? start : 0));
-    return ops::dynamic_update_slice(chain.whole, part, starts);
+    return ops::dynamic_update_slice(chain.buffer, part, starts);
   }
   Value number(std::int64_t value) {
     const auto [entry, is_new] = numbers_.try_emplace(value);

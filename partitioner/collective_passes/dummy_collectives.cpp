@@ -30,12 +30,12 @@ int dim_of(const Instruction& collective) {
 
 // x [.., s, ..] -> [.., n*s, ..], n times the same.
 Value repeated(Value x, const Type& type, int dim) {
-  Dims parted = x.type().dims();
-  parted.insert(parted.begin() + dim, type.dim(dim) / std::max<std::int64_t>(x.type().dim(dim), 1));
+  Dims split_dims = x.type().dims();
+  split_dims.insert(split_dims.begin() + dim, type.dim(dim) / std::max<std::int64_t>(x.type().dim(dim), 1));
   Dims order;
-  for (int d = 0; d < isize(parted); ++d)
+  for (int d = 0; d < isize(split_dims); ++d)
     if (d != dim) order.push_back(d);
-  return ops::reshape(ops::broadcast(x, std::move(parted), std::move(order)), type.dims());
+  return ops::reshape(ops::broadcast(x, std::move(split_dims), std::move(order)), type.dims());
 }
 
 // The part of x that a reduce-scatter gives this device.

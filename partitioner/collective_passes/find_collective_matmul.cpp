@@ -86,17 +86,17 @@ class Finder {
 
   // Finds the dots that read a gather, or that read the slice that removes its padding.
   bool find_readers(Chain& out) const {
-    Id whole = out.collective;
-    if (const auto& users = at(users_, whole); users.size() == 1 && trims(users.front(), out.dim))
-      whole = users.front();
-    out.length = c_[whole].type.dim(out.dim);
-    if (whole != out.collective) out.replaced.push_back(whole);
-    const auto& users = at(users_, whole);
-    if (users.empty() || whole == c_.root || c_.root == out.collective) return false;
+    Id gathered = out.collective;
+    if (const auto& users = at(users_, gathered); users.size() == 1 && trims(users.front(), out.dim))
+      gathered = users.front();
+    out.length = c_[gathered].type.dim(out.dim);
+    if (gathered != out.collective) out.replaced.push_back(gathered);
+    const auto& users = at(users_, gathered);
+    if (users.empty() || gathered == c_.root || c_.root == out.collective) return false;
     for (const Id user : users) {
       const auto& operands = c_[user].operands;
       if (!is_dot(user) || operands[0] == operands[1]) return false;
-      const int moving = operands[0] == whole ? 0 : 1;
+      const int moving = operands[0] == gathered ? 0 : 1;
       // All parts of the dots are placed at the first dot.
       if (at(operands, 1 - moving) >= users.front()) return false;
       const DotDim dim = dim_where(user, static_cast<std::size_t>(moving), out.dim);
@@ -109,17 +109,17 @@ class Finder {
   // Finds the dot that produces the operand of a scatter, possibly through a pad to equal parts.
   bool find_summed(Chain& out) const {
     const Instruction& scatter = c_[out.collective];
-    Id whole = scatter.operands[0];
-    if (reduction_by(program_, scatter) != Reduction::kSum || !is_read_once(whole)) return false;
-    if (lengthens(whole, out.dim)) {
-      out.replaced.push_back(whole);
-      whole = c_[whole].operands[0];
+    Id summed = scatter.operands[0];
+    if (reduction_by(program_, scatter) != Reduction::kSum || !is_read_once(summed)) return false;
+    if (lengthens(summed, out.dim)) {
+      out.replaced.push_back(summed);
+      summed = c_[summed].operands[0];
     }
-    if (!is_read_once(whole) || !is_dot(whole)) return false;
+    if (!is_read_once(summed) || !is_dot(summed)) return false;
     // A scatter of narrow floats rounds once; permutes would round at each member.
     if (const DType dtype = scatter.type.dtype(); is_float(dtype) && dtype_size(dtype) < 4) return false;
-    out.length = c_[whole].type.dim(out.dim);
-    out.dots.push_back({whole, dim_where(whole, kResult, out.dim), -1});
+    out.length = c_[summed].type.dim(out.dim);
+    out.dots.push_back({summed, dim_where(summed, kResult, out.dim), -1});
     return true;
   }
 
@@ -223,9 +223,9 @@ class Finder {
     const auto share = 1 / static_cast<double>(chain.size());
     double sum = 0;
     for (int side = 0; side < 2; ++side) {
-      const double whole = bytes_of(at(c_[dot.id].operands, side));
-      const double cut = side == dot.moving ? share : 3 * share;
-      sum += whole * (dot.dim.at(static_cast<std::size_t>(side)) >= 0 ? cut : 1);
+      const double bytes = bytes_of(at(c_[dot.id].operands, side));
+      const double factor = side == dot.moving ? share : 3 * share;
+      sum += bytes * (dot.dim.at(static_cast<std::size_t>(side)) >= 0 ? factor : 1);
     }
     const bool adds = !chain.gathers || dot.dim.at(kResult) < 0;
     return sum + bytes_of(dot.id) * (adds ? 4 : 3) * (dot.dim.at(kResult) >= 0 ? share : 1);

@@ -179,7 +179,7 @@ class Reassociator {
         continue;
       }
       at(parts_, id) = parts_of(id);
-      if (sums_.is_top(id)) r_.replace(id, whole(id));
+      if (sums_.is_top(id)) r_.replace(id, total_of(id));
     }
   }
 
@@ -226,7 +226,7 @@ class Reassociator {
                              {.type = type, .notes = with_frontend_attribute(old.notes, kGlobalDimsAttribute, {})});
   }
 
-  Value whole(Id id) {
+  Value total_of(Id id) {
     const Instruction& old = from_[id];
     const Parts& parts = at(parts_, id);
     Instruction collective = r_.translated(sums_[id].collective);

@@ -155,16 +155,16 @@ class Sharer {
   [[nodiscard]] std::int64_t parts_of(Id gather) const { return *size_of_groups(program_, r_.from()[gather]); }
 
   // Applies the data movement of the operand to the gathered value.
-  Value moved(Id id, Value whole) {
+  Value moved(Id id, Value value) {
     const Origin& origin = shared_.origin(id);
     for (std::size_t k = 0; k < origin.chain.size(); ++k) {
       const Instruction& move = r_.from()[origin.chain[k]];
       const Type type = gathered(move.type, origin.dims[k], parts_of(id));
-      whole = move.op->movement == Movement::kTranspose
-                  ? ops::transpose(whole, attributes_as<DimensionsAttributes>(move.attributes).dimensions)
-                  : ops::reshape(whole, type.dims());
+      value = move.op->movement == Movement::kTranspose
+                  ? ops::transpose(value, attributes_as<DimensionsAttributes>(move.attributes).dimensions)
+                  : ops::reshape(value, type.dims());
     }
-    return whole;
+    return value;
   }
 
   const Program& program_;

@@ -131,13 +131,13 @@ class Simplifier {
     if (instruction.op != &rows::kDynamicSlice || !is_single(operand_of(id), kind)) return std::nullopt;
     if (!operand_of(id).control_predecessors.empty() || !instruction.control_predecessors.empty()) return std::nullopt;
     std::optional<DimSlice> part;
-    const Type& whole = operand_of(id).type;
-    for (int d = 0; d < whole.ndim(); ++d) {
-      if (instruction.type.dim(d) == whole.dim(d)) continue;
-      if (part || isize(instruction.operands) != whole.ndim() + 1) return std::nullopt;
+    const Type& operand = operand_of(id).type;
+    for (int d = 0; d < operand.ndim(); ++d) {
+      if (instruction.type.dim(d) == operand.dim(d)) continue;
+      if (part || isize(instruction.operands) != operand.ndim() + 1) return std::nullopt;
       auto starts = values_->scalar(at(instruction.operands, d + 1));
       if (!starts) return std::nullopt;
-      for (auto& start : *starts) start = std::clamp<std::int64_t>(start, 0, whole.dim(d) - instruction.type.dim(d));
+      for (auto& start : *starts) start = std::clamp<std::int64_t>(start, 0, operand.dim(d) - instruction.type.dim(d));
       part = DimSlice{d, instruction.type.dim(d), std::move(*starts)};
     }
     return part;

@@ -98,12 +98,12 @@ std::vector<std::vector<std::int64_t>> device_sets(const Program& program, const
 std::vector<AxisRef> differing_axes(const Mesh& mesh, const std::vector<std::vector<std::int64_t>>& sets) {
   std::vector<AxisRef> out;
   for (int axis = 0; axis < mesh.axis_count(); ++axis) {
-    const AxisRef whole = mesh.full_axis(axis);
-    const auto coordinate = [&](std::int64_t device) { return mesh.coordinate(mesh.position_of(device), whole); };
+    const AxisRef ref = mesh.full_axis(axis);
+    const auto coordinate = [&](std::int64_t device) { return mesh.coordinate(mesh.position_of(device), ref); };
     const bool differs = std::any_of(sets.begin(), sets.end(), [&](const auto& set) {
       return std::any_of(set.begin(), set.end(), [&](auto device) { return coordinate(device) != coordinate(set[0]); });
     });
-    if (differs) out.push_back(whole);
+    if (differs) out.push_back(ref);
   }
   return out;
 }

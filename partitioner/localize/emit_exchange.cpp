@@ -191,7 +191,7 @@ Value ExchangeEmitter::emit(const Exchange& exchange, const ExchangeLayout& layo
   return over(exchange, layout, result);
 }
 
-Value emit_window(Value all, int dim, const WholeWindow& window) {
+Value emit_window(Value all, int dim, const UnshardedWindow& window) {
   Builder& builder = *all.builder;
   if (!window.outside.is_null() && window.size < all.type().dim(dim)) all = ops::slice_dim(all, dim, 0, window.size);
   const auto low = std::max<std::int64_t>(-window.lowest, 0);

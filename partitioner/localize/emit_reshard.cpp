@@ -54,10 +54,10 @@ Value emit_permute(Value local, const Placement& before, const Placement& after,
     holders[key].push_back(device);
     waiting.push_back(device);
   }
-  std::map<Dims, std::size_t> dealt;
+  std::map<Dims, std::size_t> assigned;
   for (const auto device : waiting) {
     const Dims key = tile_key(after.sharding, device);
-    pairs.pairs.emplace_back(holders.at(key).at(dealt[key]++), device);
+    pairs.pairs.emplace_back(holders.at(key).at(assigned[key]++), device);
   }
   std::sort(pairs.pairs.begin(), pairs.pairs.end());
   return ops::collective_permute(local, std::move(pairs), channel);
@@ -130,7 +130,7 @@ class StepEmitter {
     const Mesh& mesh = after_.sharding.mesh;
     std::vector<Value> starts;
     Dims sizes;
-    bool cuts = false;
+    bool is_sliced = false;
     for (int d = 0; d < global_.ndim(); ++d) {
       const DimPlacement& now = at(after_.dims, d);
       const auto before = at(before_.dims, d).tiles;
@@ -139,13 +139,13 @@ class StepEmitter {
         starts.push_back(ops::constant(builder_, Literal::scalar(std::int32_t{0})));
         continue;
       }
-      cuts = true;
+      is_sliced = true;
       local = pad_to(local, d, now.length * (now.tiles / before));
       const Value tile = emit_coordinate(builder_, mesh, minor_axes(at(after_.sharding.dims, d).axes, before));
       starts.push_back(
           ops::multiply(tile, ops::constant(builder_, Literal::scalar(static_cast<std::int32_t>(now.length)))));
     }
-    return cuts ? ops::dynamic_slice(local, starts, sizes) : local;
+    return is_sliced ? ops::dynamic_slice(local, starts, sizes) : local;
   }
 
   Value all_gather(Value local) {

@@ -34,7 +34,7 @@ struct ExchangeEmitter {
 
 /// A window of `length` elements of an unsharded dim from `start`. It may begin before the first element or end after
 /// the last.
-struct WholeWindow {
+struct UnshardedWindow {
   std::int64_t lowest = 0;   // the least of all tiles' starts
   std::int64_t highest = 0;  // the greatest of all tiles' ends
   std::int64_t length = 0;
@@ -43,7 +43,7 @@ struct WholeWindow {
   Value outside{};
   std::int64_t size = 0;  // number of elements, without that padding
 };
-Value emit_window(Value all, int dim, const WholeWindow& window);
+Value emit_window(Value all, int dim, const UnshardedWindow& window);
 
 /// The all-to-all between the two placements of a step.
 Value emit_all_to_all(Value local, const Placement& before, const Placement& after, std::int64_t channel,

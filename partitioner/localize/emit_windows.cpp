@@ -41,14 +41,14 @@ bool keeps_all(const Halo& halo) {
 }
 
 Remedy unsharding_remedy(const Instruction& value, const Sharding& now, int dim) {
-  Sharding whole = now.without_partial();
-  at(whole.dims, dim).axes.clear();
+  Sharding unsharded = now.without_partial();
+  at(unsharded.dims, dim).axes.clear();
   const auto* from = value.frontend_attribute(kFromAttribute);  // set on reshards
   const bool is_given = from != nullptr ? from->ends_with("(annotated)") : provenance(value) == "annotated";
   return {.kind = is_given ? Remedy::Kind::kChange : Remedy::Kind::kAnnotate,
           .value = annotatable_name(value),
-          .spec = whole.str(),
-          .mesh = whole.mesh.str()};
+          .spec = unsharded.str(),
+          .mesh = unsharded.mesh.str()};
 }
 
 // The notes of collectives that exchange elements of `source` along a dim.
@@ -111,14 +111,14 @@ Remedy WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) con
 bool WindowEmitter::is_unsharded(const Halo& halo) const {
   return at(context_.operand_shardings, halo.operand).tiles(halo.dim) == 1;
 }
-bool WindowEmitter::is_whole(const Halo& halo) const { return is_unsharded(halo) || reshard::is_gathered(halo); }
+bool WindowEmitter::holds_full_dim(const Halo& halo) const { return is_unsharded(halo) || reshard::is_gathered(halo); }
 
 reshard::NonzeroRows WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside,
                                              bool reads_zeros) {
   Value& local = at(context_.operands, halo.operand);
-  if (is_whole(halo)) {
+  if (holds_full_dim(halo)) {
     const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
-    const reshard::WholeWindow window{*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start),
+    const reshard::UnshardedWindow window{*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start),
                                       outside, halo.before.size};
     Value all = local;
     if (!is_unsharded(halo)) {
@@ -186,7 +186,7 @@ void WindowEmitter::widen_operands(const std::function<const Instruction&(int op
       outside[halo.operand] = context_.view.op.outside(context_, halo.operand);
   for (const Halo& halo : halos) {
     const bool fills = halo.reads_outside && outside.contains(halo.operand) && !outside.at(halo.operand).is_null();
-    const bool by_padding = fills && is_whole(halo) && keeps_all(halo);
+    const bool by_padding = fills && holds_full_dim(halo) && keeps_all(halo);
     const Value padding = by_padding ? outside.at(halo.operand) : Value{};
     const bool reads_zeros = fills && !by_padding && is_zero(outside.at(halo.operand));
     const reshard::NonzeroRows rows = exchange(halo, source(halo.operand), padding, reads_zeros);

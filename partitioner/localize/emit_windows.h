@@ -31,7 +31,7 @@ class WindowEmitter {
  private:
   /// Whether each device holds all elements along the dim, without or after a gather.
   [[nodiscard]] bool is_unsharded(const Halo& halo) const;
-  [[nodiscard]] bool is_whole(const Halo& halo) const;
+  [[nodiscard]] bool holds_full_dim(const Halo& halo) const;
   /// Replaces the operand by its window. Returns the positions that may differ from zero. `outside`: the value beyond
   /// the ends of an unsharded dim; null if they are filled later. `reads_zeros`: whether they are then filled with zeros.
   reshard::NonzeroRows exchange(const Halo& halo, const Instruction& source, Value outside, bool reads_zeros);

@@ -70,8 +70,8 @@ int exchanged_dim(const Exchange& exchange, const Dims& result) {
   for (const PieceRound& round : exchange.rounds)
     for (int d = 0; d < isize(result); ++d) {
       const DeviceColumn starts = starts_of(round, d);
-      const bool whole = at(round.sizes, d) == at(result, d) && is_uniform(starts) && *common_number(starts) == 0;
-      if (whole) continue;
+      const bool covers_dim = at(round.sizes, d) == at(result, d) && is_uniform(starts) && *common_number(starts) == 0;
+      if (covers_dim) continue;
       if (along >= 0 && along != d) return -1;
       along = d;
     }
@@ -224,7 +224,7 @@ class Over {
 
   // Whether the device receives an earlier piece but not the i-th, so that the i-th must not be written over that
   // piece.
-  [[nodiscard]] bool must_dodge(const ExchangeLayout& out, std::size_t i, std::int64_t device) const {
+  [[nodiscard]] bool must_divert(const ExchangeLayout& out, std::size_t i, std::int64_t device) const {
     if (receives(round(out.rounds[i].round), device)) return false;
     return std::any_of(out.rounds.begin(), out.rounds.begin() + static_cast<std::ptrdiff_t>(i),
                        [&](const PlacedRound& earlier) { return receives(round(earlier.round), device); });
@@ -232,13 +232,13 @@ class Over {
 
   void make_margins(ExchangeLayout& out) {
     Dims after(result_.size(), 0);
-    Dims dodging(result_.size(), 0);
+    Dims diverted(result_.size(), 0);
     for (std::size_t i = 0; i < out.rounds.size(); ++i) {
       const PieceRound& piece = round(out.rounds[i].round);
       if (out.rounds[i].masked) continue;
-      bool dodges = false;
+      bool diverts = false;
       for (std::int64_t device = 0; device < entries(piece); ++device) {
-        dodges = dodges || must_dodge(out, i, device);
+        diverts = diverts || must_divert(out, i, device);
         if (!receives(piece, device)) continue;
         for (int d = 0; d < isize(result_); ++d) {
           const auto start = at(at(piece.start, device), d);
@@ -246,14 +246,15 @@ class Over {
           at(after, d) = std::max(at(after, d), start + at(piece.sizes, d) - at(result_, d));
         }
       }
-      for (int d = 0; d < isize(result_) && dodges; ++d) at(dodging, d) = std::max(at(dodging, d), at(piece.sizes, d));
+      for (int d = 0; d < isize(result_) && diverts; ++d)
+        at(diverted, d) = std::max(at(diverted, d), at(piece.sizes, d));
     }
     const auto grown = [&](int d) {
-      return static_cast<double>(at(dodging, d)) / static_cast<double>(std::max<std::int64_t>(at(result_, d), 1));
+      return static_cast<double>(at(diverted, d)) / static_cast<double>(std::max<std::int64_t>(at(result_, d), 1));
     };
     for (int d = 0; d < isize(result_); ++d)
-      if (at(dodging, d) > 0 && (dodge_ < 0 || grown(d) < grown(dodge_))) dodge_ = d;
-    if (dodge_ >= 0) at(after, dodge_) = std::max(at(after, dodge_), at(dodging, dodge_));
+      if (at(diverted, d) > 0 && (diverted_dim_ < 0 || grown(d) < grown(diverted_dim_))) diverted_dim_ = d;
+    if (diverted_dim_ >= 0) at(after, diverted_dim_) = std::max(at(after, diverted_dim_), at(diverted, diverted_dim_));
     for (int d = 0; d < isize(result_); ++d) at(out.buffer, d) += at(out.margin, d) + at(after, d);
   }
 
@@ -266,7 +267,7 @@ class Over {
         auto& start = at(placed.start.back(), device);
         if (start)
           *start += at(out.margin, d);
-        else if (d == dodge_ && !placed.masked && must_dodge(out, i, device))
+        else if (d == diverted_dim_ && !placed.masked && must_divert(out, i, device))
           start = at(out.margin, d) + at(result_, d);
       }
     }
@@ -274,7 +275,7 @@ class Over {
 
   const Exchange& exchange_;
   const Dims& result_;
-  int dodge_ = -1;
+  int diverted_dim_ = -1;
 };
 
 // The largest number of elements in memory until the result is sliced from the buffer, without the sources of the

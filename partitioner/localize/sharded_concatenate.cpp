@@ -70,7 +70,7 @@ class JoinFinder {
   // reader.
   bool add(ShardedConcatenate& join, Id operand, std::int64_t length, const Sharding& sharding) {
     std::int64_t start = 0;
-    Id source = uncut(operand, join.dim, start);
+    Id source = sliced_source(operand, join.dim, start);
     if (!is_sharded_like(computation_[source], sharding)) {
       source = operand;
       start = 0;
@@ -85,7 +85,7 @@ class JoinFinder {
     return true;
   }
 
-  Id uncut(Id id, int dim, std::int64_t& start) {
+  Id sliced_source(Id id, int dim, std::int64_t& start) {
     Id source = id;
     std::int64_t skipped = 0;
     while (uses(id) == 1) {
@@ -94,8 +94,8 @@ class JoinFinder {
         const OpView view = view_of(program_, computation_, instruction);
         if (instruction.operands.size() != 1 || instruction.op->role != Role::kPlain) break;
         const FactorMap map = factor_map(view);
-        const auto cut = shifted_dim(view, map);
-        if (!cut || *cut != dim) break;
+        const auto sliced_dim = shifted_dim(view, map);
+        if (!sliced_dim || *sliced_dim != dim) break;
         skipped -= map.windows.front().low;
       }
       id = instruction.operands.front();

@@ -244,12 +244,12 @@ class Normalizer {
     Axes used;
     for (int d = 0; is_unique && d < global.type.ndim(); ++d) {
       if (global.type.dim(d) == border.type.dim(d)) continue;
-      const auto cuts = [&](const AxisRef& axis) {
+      const auto gives_local_size = [&](const AxisRef& axis) {
         return (global.type.dim(d) + axis.size - 1) / axis.size == border.type.dim(d);
       };
-      is_unique = std::count_if(own.begin(), own.end(), cuts) == 1;
+      is_unique = std::count_if(own.begin(), own.end(), gives_local_size) == 1;
       if (!is_unique) break;
-      const AxisRef axis = *std::find_if(own.begin(), own.end(), cuts);
+      const AxisRef axis = *std::find_if(own.begin(), own.end(), gives_local_size);
       is_unique = !overlaps_any(used, axis);
       used.push_back(axis);
       at(out.dims, d).axes = {axis};

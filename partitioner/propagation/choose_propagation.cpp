@@ -45,7 +45,7 @@ struct Outcome {
   Slots slots;
   Propagated result;
   Weight weight{};
-  std::vector<OpChoices> other_ways{};  // that would give another program
+  std::vector<OpChoices> other_choices{};  // that would give another program
 };
 
 bool same_shardings(const Slots& a, const Slots& b) {
@@ -131,7 +131,7 @@ class Chooser final : public Alternatives {
     Outcome best;
     for (Outcome& candidate : candidates) {
       evaluate(candidate, {});
-      choose_way(candidate);
+      improve_choices(candidate);
       if (best.variant == nullptr || candidate.weight.all < best.weight.all)
         best = std::move(candidate);
       else
@@ -240,15 +240,15 @@ class Chooser final : public Alternatives {
     outcome.weight = {weight_of(is), is.moved, is.work};
     outcome.result = {std::move(found), choices, std::move(after)};
     if (!(choices == OpChoices{})) return;
-    if (has_scans_to_split(outcome.result.program)) outcome.other_ways.push_back({.scans_by_parts = false});
-    if (memo_.differs_without_copies) outcome.other_ways.push_back({.known_copies = false});
-    if (memo_.differs_with_later_copies) outcome.other_ways.push_back({.later_copies = true});
-    if (memo_.differs_with_least_work) outcome.other_ways.push_back({.least_work = true});
+    if (has_scans_to_split(outcome.result.program)) outcome.other_choices.push_back({.scans_by_parts = false});
+    if (memo_.differs_without_copies) outcome.other_choices.push_back({.known_copies = false});
+    if (memo_.differs_with_later_copies) outcome.other_choices.push_back({.later_copies = true});
+    if (memo_.differs_with_least_work) outcome.other_choices.push_back({.least_work = true});
   }
 
   // Compares the ways in which ops may choose, and keeps the one of least cost.
-  void choose_way(Outcome& outcome) {
-    for (const OpChoices& choices : std::vector(std::move(outcome.other_ways))) {
+  void improve_choices(Outcome& outcome) {
+    for (const OpChoices& choices : std::vector(std::move(outcome.other_choices))) {
       Outcome other{outcome.variant, outcome.order, {}, outcome.slots, {}};
       evaluate(other, choices);
       if (is_better(other, outcome)) outcome = std::move(other);
@@ -299,7 +299,7 @@ class Chooser final : public Alternatives {
       if (!other) continue;
       if (evaluations_-- <= 0) return false;
       evaluate(*other, best.result.choices);
-      choose_way(*other);
+      improve_choices(*other);
       // Only the propagation orders may trade bytes for work.
       if (!(other->weight.all < kMostRatio * best.weight.all) || other->weight.moved > best.weight.moved) continue;
       if (other->weight.work > kMostWork * best.weight.work) continue;

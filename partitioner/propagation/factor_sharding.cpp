@@ -46,12 +46,12 @@ void project_split_dim(const FactorMap& map, const DimFactors& dim, const Axes& 
 FactorMap factor_map(const OpView& view) {
   if (view.op.factors != nullptr) return view.op.factors(view);
   FactorMap map;
-  const auto whole = [](const Type& leaf) {
+  const auto no_factors = [](const Type& leaf) {
     return TensorFactors(leaf.is_array() ? static_cast<std::size_t>(leaf.ndim()) : 0U);
   };
   for (const auto& operand : view.operands)
-    for (const auto& leaf : operand.leaves()) map.operands.push_back(whole(leaf));
-  for (const auto& leaf : view.result.leaves()) map.results.push_back(whole(leaf));
+    for (const auto& leaf : operand.leaves()) map.operands.push_back(no_factors(leaf));
+  for (const auto& leaf : view.result.leaves()) map.results.push_back(no_factors(leaf));
   return map;
 }
 
@@ -131,9 +131,9 @@ bool must_be_replicated(const FactorMap& map, int factor) {
 }  // namespace
 
 Strategy moved_to_kept(const FactorMap& map, Strategy strategy) {
-  for (int whole = 0; whole < isize(strategy); ++whole) {
-    if (!must_be_replicated(map, whole)) continue;
-    for (const AxisRef& axis : std::exchange(at(strategy, whole), {}))
+  for (int replicated = 0; replicated < isize(strategy); ++replicated) {
+    if (!must_be_replicated(map, replicated)) continue;
+    for (const AxisRef& axis : std::exchange(at(strategy, replicated), {}))
       for (int f = 0; f < isize(strategy); ++f) {
         const Factor& factor = at(map.factors, f);
         if (factor.kind != FactorKind::kPass || factor.size % (tiles_of(strategy, f) * axis.size) != 0) continue;

@@ -61,10 +61,10 @@ T drawn(ShardDraws& draws, double unit) {
 // One partial value gets the value; then random amounts are moved between partial values.
 template <class T>
 void split(std::span<const T> values, std::vector<std::span<T>>& partial_values, double unit, ShardDraws& draws) {
-  constexpr int kGifts = 4;
+  constexpr int kTransfers = 4;
   for (std::size_t i = 0; i < values.size(); ++i) {
     partial_values[draws.below(partial_values.size())][i] = values[i];
-    for (int gift = 0; gift < kGifts && partial_values.size() > 1; ++gift) {
+    for (int transfer = 0; transfer < kTransfers && partial_values.size() > 1; ++transfer) {
       const std::size_t from = draws.below(partial_values.size());
       const std::size_t to = (from + 1 + draws.below(partial_values.size() - 1)) % partial_values.size();
       const T moved = drawn<T>(draws, unit);
@@ -106,11 +106,11 @@ std::vector<Literal> random_partial_values(const Literal& value, const Sharding&
   const DType dtype = value.type().dtype();
   std::vector<Literal> out;
   if (!splits(dtype, sharding.reduction)) {
-    Sharding whole_on_one = Sharding::replicated(sharding.mesh, value.type().ndim());
-    whole_on_one.partial = sharding.partial;
-    whole_on_one.reduction = sharding.reduction;
+    Sharding full_on_one = Sharding::replicated(sharding.mesh, value.type().ndim());
+    full_on_one.partial = sharding.partial;
+    full_on_one.reduction = sharding.reduction;
     const auto group = sharding.mesh.groups(sharding.partial).front();
-    for (const std::int64_t device : group) out.push_back(take_shard(value, whole_on_one, device));
+    for (const std::int64_t device : group) out.push_back(take_shard(value, full_on_one, device));
     std::rotate(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(draws.below(count)), out.end());
     return out;
   }

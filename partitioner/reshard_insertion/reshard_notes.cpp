@@ -132,10 +132,11 @@ std::string computed_from(const Computation& made, const ValueOrigins& origins, 
     operands.push_back(
         fmt::format("%{} {}", shown_name(made, origins, before_reshards(made, id)), operand.sharding->front().str()));
   }
-  const bool is_cut = operands.size() > kMostNamed;
-  if (is_cut) operands.resize(kMostNamed);
-  return operands.empty() ? "as computed"
-                          : fmt::format("as computed from {}{}", fmt::join(operands, ", "), is_cut ? ", ..." : "");
+  const bool is_truncated = operands.size() > kMostNamed;
+  if (is_truncated) operands.resize(kMostNamed);
+  return operands.empty()
+             ? "as computed"
+             : fmt::format("as computed from {}{}", fmt::join(operands, ", "), is_truncated ? ", ..." : "");
 }
 
 NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason) {
@@ -166,9 +167,9 @@ std::string provenance(const Instruction& instruction) {
     if (role != Role::kParameter && role != Role::kGetTupleElement) return "as computed";
     return "annotated, " + unreduced_text(instruction.sharding->front());
   }
-  const bool is_whole = instruction.sharding && instruction.sharding->front().is_tiled() &&
-                        instruction.sharding->front().used_axes().empty();
-  return is_whole ? "by default" : "annotated";
+  const bool is_replicated = instruction.sharding && instruction.sharding->front().is_tiled() &&
+                             instruction.sharding->front().used_axes().empty();
+  return is_replicated ? "by default" : "annotated";
 }
 
 }  // namespace tessera

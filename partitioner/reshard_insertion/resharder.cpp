@@ -69,10 +69,10 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
 
 Value Resharder::reduced(Value leaf, const Sharding& required, const Who& by) {
   const Sharding& now = sharding_of(leaf);
-  const Sharding whole = now.without_partial();
+  const Sharding complete = now.without_partial();
   const bool to_required =
-      reshard_cost(leaf.type(), now, required, links_) < reshard_cost(leaf.type(), now, whole, links_);
-  return to(leaf, to_required ? required : whole, by);
+      reshard_cost(leaf.type(), now, required, links_) < reshard_cost(leaf.type(), now, complete, links_);
+  return to(leaf, to_required ? required : complete, by);
 }
 
 Value Resharder::without_partial(Value leaf, const Who& by) {

@@ -131,19 +131,19 @@ class ScanSplitter : Splitter {
     // The totals of all parts, except for the part that no other follows.
     const std::int64_t last = how.from_end ? 0 : length - 1;
     const Value sums = marked(ops::slice_dim(within, d + 1, last, last + 1), scan, tiled);
-    Sharding whole = tiled;
-    at(whole.dims, d).axes.clear();
+    Sharding unsharded = tiled;
+    at(unsharded.dims, d).axes.clear();
     const std::int64_t first = how.from_end ? 1 : 0;
-    const Value others = marked(ops::slice_dim(sums, d, first, first + how.tiles - 1), scan, whole);
+    const Value others = marked(ops::slice_dim(sums, d, first, first + how.tiles - 1), scan, unsharded);
     Dims one_each = dims;
     at(one_each, d + 1) = 1;
-    const Value before = windowed(scan, others, d, reaching(how), one_each, whole);
+    const Value before = windowed(scan, others, d, reaching(how), one_each, unsharded);
 
     Dims flat = array.type().dims();
     at(flat, d) = how.tiles;
-    Sharding flat_whole = whole;
-    flat_whole.dims.erase(flat_whole.dims.begin() + d + 1);
-    const Value offsets = marked(ops::reshape(before, flat), scan, flat_whole);
+    Sharding flat_unsharded = unsharded;
+    flat_unsharded.dims.erase(flat_unsharded.dims.begin() + d + 1);
+    const Value offsets = marked(ops::reshape(before, flat), scan, flat_unsharded);
     Dims kept;
     for (int i = 0; i < isize(dims); ++i)
       if (i != d + 1) kept.push_back(i);

@@ -22,9 +22,9 @@ struct Digits {
   std::vector<DimDigits> dims;
 };
 
-// Splits the first unequal pair of a dim by appending a part to `cuts`. kImpossible if the sizes do not nest.
-enum class Pairing { kDone, kCut, kImpossible };
-Pairing pair_up(const DimDigits& dim, std::vector<AxisRef>& cuts) {
+// Splits the first unequal pair of a dim by appending a part to `sub_axes`. kImpossible if the sizes do not nest.
+enum class Pairing { kDone, kSplit, kImpossible };
+Pairing pair_up(const DimDigits& dim, std::vector<AxisRef>& sub_axes) {
   for (std::size_t i = 0; i < dim.paired(); ++i) {
     const AxisRef& a = dim.before[i];
     const AxisRef& b = dim.after[i];
@@ -32,8 +32,8 @@ Pairing pair_up(const DimDigits& dim, std::vector<AxisRef>& cuts) {
     const AxisRef& large = a.size > b.size ? a : b;
     const auto small = std::min(a.size, b.size);
     if (large.size % small != 0) return Pairing::kImpossible;
-    cuts.push_back({large.axis, large.pre, small});
-    return Pairing::kCut;
+    sub_axes.push_back({large.axis, large.pre, small});
+    return Pairing::kSplit;
   }
   return Pairing::kDone;
 }
@@ -44,21 +44,21 @@ std::optional<Digits> digits_of(const Placement& before, const Placement& after)
   if (!(old_sharding.mesh == new_sharding.mesh) ||
       merged_axes(old_sharding.partial) != merged_axes(new_sharding.partial))
     return std::nullopt;
-  std::vector<AxisRef> cuts;
+  std::vector<AxisRef> sub_axes;
   for (const Sharding* sharding : {&old_sharding, &new_sharding}) {
-    for (const auto& dim : sharding->dims) append(cuts, merged_axes(dim.axes));
-    append(cuts, merged_axes(sharding->partial));
-    append(cuts, sharding->manual);
+    for (const auto& dim : sharding->dims) append(sub_axes, merged_axes(dim.axes));
+    append(sub_axes, merged_axes(sharding->partial));
+    append(sub_axes, sharding->manual);
   }
   while (true) {
-    auto units = common_units(old_sharding.mesh, cuts);
+    auto units = common_units(old_sharding.mesh, sub_axes);
     if (!units) return std::nullopt;
     Digits out{std::move(*units), {}};
     Pairing state = Pairing::kDone;
     for (int d = 0; d < old_sharding.ndim() && state == Pairing::kDone; ++d) {
       out.dims.push_back({split_axes(merged_axes(at(old_sharding.dims, d).axes), out.units),
                           split_axes(merged_axes(at(new_sharding.dims, d).axes), out.units)});
-      state = pair_up(out.dims.back(), cuts);
+      state = pair_up(out.dims.back(), sub_axes);
     }
     if (state == Pairing::kImpossible) return std::nullopt;
     if (state == Pairing::kDone) return out;

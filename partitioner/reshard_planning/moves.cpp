@@ -163,13 +163,13 @@ class Moves {
     }
     const DimState& gained = at(exchange.gained, slot);
     const auto factor = space_.tiles(gained);
-    const auto whole = at(state_.dims, slot).length;
+    const auto full_length = at(state_.dims, slot).length;
     for (const auto length : split_lengths(slot, factor)) {
       State next = after;
       DimState& dim = at(next.dims, slot);
       for (int i = 0; i < gained.count(); ++i) dim.push(at(gained.units, i));
       dim.length = length;
-      finish(moved, exchange, slot + 1, next, whole == 0 ? 0 : operand / whole * (length * factor));
+      finish(moved, exchange, slot + 1, next, full_length == 0 ? 0 : operand / full_length * (length * factor));
     }
   }
 
@@ -209,7 +209,7 @@ class Moves {
   }
 
   void scatters(int slot, std::uint16_t chosen, std::int64_t group, DimState order) {
-    const auto whole = at(state_.dims, slot).length;
+    const auto full_length = at(state_.dims, slot).length;
     do {
       for (const auto length : split_lengths(slot, group)) {
         Move move{StepKind::kReduceScatter, slot, -1, order, state_, 0, 1, 0};
@@ -217,7 +217,7 @@ class Moves {
         for (int i = 0; i < order.count(); ++i) dim.push(at(order.units, i));
         dim.length = length;
         move.after.partial = static_cast<std::uint16_t>(state_.partial & ~chosen);
-        const auto operand = whole == 0 ? 0 : bytes_ / whole * (length * group);
+        const auto operand = full_length == 0 ? 0 : bytes_ / full_length * (length * group);
         move.bytes = operand / group * (group - 1);
         take(move, operand);
       }

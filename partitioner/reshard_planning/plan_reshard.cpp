@@ -189,8 +189,8 @@ bool is_manual(const Sharding& sharding) {
 
 // An unknown sharding counts as replicated, and a replicated value belongs to every mesh.
 Sharding on_mesh(const Type& global, const Sharding& sharding, const Sharding& other) {
-  const bool whole = sharding.kind == Sharding::Kind::kUnknown || sharding.is_replicated();
-  if (!whole) return sharding.closed();
+  const bool is_replicated = sharding.kind == Sharding::Kind::kUnknown || sharding.is_replicated();
+  if (!is_replicated) return sharding.closed();
   const bool fits = sharding.mesh.device_count() == other.mesh.device_count();
   return Sharding::replicated(fits && sharding.is_tiled() ? sharding.mesh : other.mesh, global.ndim());
 }

@@ -213,17 +213,17 @@ std::vector<AxisRef> split_axes(const std::vector<AxisRef>& axes, const std::vec
 std::optional<std::vector<AxisRef>> common_units(const Mesh& mesh, const std::vector<AxisRef>& refs) {
   std::vector<AxisRef> units;
   for (int a = 0; a < mesh.axis_count(); ++a) {
-    std::vector<std::int64_t> cuts{1, at(mesh.axes(), a).size};
+    std::vector<std::int64_t> prefixes{1, at(mesh.axes(), a).size};
     for (const AxisRef& ref : refs) {
       if (ref.axis != a) continue;
-      cuts.push_back(ref.pre);
-      cuts.push_back(ref.pre * ref.size);
+      prefixes.push_back(ref.pre);
+      prefixes.push_back(ref.pre * ref.size);
     }
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    for (std::size_t i = 1; i < cuts.size(); ++i) {
-      if (cuts[i] % cuts[i - 1] != 0) return std::nullopt;
-      units.push_back({a, cuts[i - 1], cuts[i] / cuts[i - 1]});
+    std::sort(prefixes.begin(), prefixes.end());
+    prefixes.erase(std::unique(prefixes.begin(), prefixes.end()), prefixes.end());
+    for (std::size_t i = 1; i < prefixes.size(); ++i) {
+      if (prefixes[i] % prefixes[i - 1] != 0) return std::nullopt;
+      units.push_back({a, prefixes[i - 1], prefixes[i] / prefixes[i - 1]});
     }
   }
   return units;

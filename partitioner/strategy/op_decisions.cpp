@@ -58,12 +58,12 @@ void realign(const OpRequest& request, OpDecision& decision, const CostModel& co
   const Sharding& operand = request.operands.front()->front();
   const auto reshape = realigned_reshape(view, operand);
   if (!reshape) return;
-  const double borders =
+  const double realigned =
       moved_for(request, realign_cost(*reshape, view.result.dtype(), cost.machine.links()), reshape->result, cost);
   const double moved =
       moved_for(request, reshard_cost(view.operands.front(), operand, decision.needed.front(), cost.machine.links()),
                 decision.results->front(), cost);
-  if (borders >= moved) return;
+  if (realigned >= moved) return;
   decision.needed.front() = operand;
   decision.results = make_sharding(reshape->result);
 }

@@ -130,7 +130,7 @@ bool is_larger_than_results(const StrategyRequest& request, int operand, int fac
 // operand. Returns nullopt if the numbers differ or if only axes in `taken` shard the factor.
 std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
   std::optional<Axes> found;
-  int cut = -1;
+  int sharded_operand = -1;
   bool some_replicated = false;
   Axes elsewhere;  // axes that shard other dims of operands without axes along the factor
   for (int i = 0; i < isize(request.operands); ++i) {
@@ -152,12 +152,12 @@ std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, cons
     }
     if (found && axes_size(*found) != axes_size(axes)) return std::nullopt;
     found = axes;
-    cut = i;
+    sharded_operand = i;
   }
   if (!some_replicated || !found) return found;
   const bool free =
       std::none_of(found->begin(), found->end(), [&](const AxisRef& axis) { return overlaps_any(elsewhere, axis); });
-  return free && is_larger_than_results(request, cut, factor) ? found : std::nullopt;
+  return free && is_larger_than_results(request, sharded_operand, factor) ? found : std::nullopt;
 }
 
 // The axes that propagation found for the factors of the result.

@@ -103,8 +103,8 @@ double masked_elements(const StrategyRequest& request, const Strategy& strategy)
       });
     });
     if (!is_masked) continue;
-    const Sharding cut = unproject(request.mesh, request.map, factors, strategy);
-    out += static_cast<double>(shard_type(at(types, i), cut).element_count());
+    const Sharding sharding = unproject(request.mesh, request.map, factors, strategy);
+    out += static_cast<double>(shard_type(at(types, i), sharding).element_count());
   }
   return out;
 }

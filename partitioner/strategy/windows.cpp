@@ -183,16 +183,16 @@ std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operan
 
 Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
                         const Sharding& current, const Topology& topology) {
-  Sharding cut = unproject(mesh, map, at(map.operands, operand), strategy);
-  if (!current.is_tiled() || current.ndim() != cut.ndim() || current.is_partial()) return cut;
-  Sharding whole = cut;
+  Sharding sharded = unproject(mesh, map, at(map.operands, operand), strategy);
+  if (!current.is_tiled() || current.ndim() != sharded.ndim() || current.is_partial()) return sharded;
+  Sharding unsharded = sharded;
   for (const Window& window : map.windows) {
     if (window.operand != operand || window.extent == 1 || current.tiles(window.dim) > 1) continue;
     if (at(map.factors, window.factor).kind == FactorKind::kPermute && is_read_off_results(map, window.factor))
-      at(whole.dims, window.dim).axes.clear();
+      at(unsharded.dims, window.dim).axes.clear();
   }
-  if (whole == cut) return cut;
-  return reshard_cost(type, current, whole, topology) > 0 ? cut : whole;
+  if (unsharded == sharded) return sharded;
+  return reshard_cost(type, current, unsharded, topology) > 0 ? sharded : unsharded;
 }
 
 HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy,

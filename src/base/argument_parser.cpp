@@ -30,9 +30,9 @@ std::optional<bool> parse_bool(std::string_view text) {
 
 template <class T>
 T parse_or_fail(std::string_view name, std::string_view text) {
-  constexpr bool kWhole = std::is_same_v<T, std::int64_t>;
+  constexpr bool kIsInteger = std::is_same_v<T, std::int64_t>;
   const auto value = parse_number<T>(text);
-  require(value.has_value(), "--{} takes {}, got \"{}\"", name, kWhole ? "an integer" : "a number", text);
+  require(value.has_value(), "--{} takes {}, got \"{}\"", name, kIsInteger ? "an integer" : "a number", text);
   return *value;
 }
 

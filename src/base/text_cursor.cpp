@@ -200,10 +200,10 @@ std::string TextCursor::excerpt(std::size_t position) const {
   return fmt::format("{}{}{}{}\n{}^", lead, before, printable(after), tail, caret);
 }
 
-Error TextCursor::error_at(std::size_t position, std::string_view whole_message) const {
+Error TextCursor::error_at(std::size_t position, std::string_view full_message) const {
   constexpr std::size_t kLongest = 1000;  // a name may be as long as the text
-  const std::string message(whole_message.size() <= kLongest ? whole_message
-                                                             : fmt::format("{}…", whole_message.substr(0, kLongest)));
+  const std::string message(full_message.size() <= kLongest ? full_message
+                                                            : fmt::format("{}…", full_message.substr(0, kLongest)));
   if (!file_.empty()) return Error(fmt::format("{}{}\n{}", place(position), message, excerpt(position)));
   std::string quoted_text = printable(text_.substr(0, 200));
   if (text_.size() > 200) quoted_text += "…";

@@ -37,7 +37,7 @@ std::string yaml_place(const std::string& origin, const yaml_mark_t& mark) {
 }
 
 template <class T>
-std::optional<T> whole_number(std::string_view text) {
+std::optional<T> parse_yaml_number(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -54,9 +54,9 @@ json::value scalar_value(const yaml_node_t& node) {
   if (is_one_of({"", "~", "null", "Null", "NULL"})) return nullptr;
   if (is_one_of({"true", "True", "TRUE"})) return true;
   if (is_one_of({"false", "False", "FALSE"})) return false;
-  if (const auto integer = whole_number<std::int64_t>(text)) return *integer;
+  if (const auto integer = parse_yaml_number<std::int64_t>(text)) return *integer;
   const bool is_numeric = text.find_first_of("0123456789") != std::string::npos;
-  if (const auto number = is_numeric ? whole_number<double>(text) : std::nullopt) return *number;
+  if (const auto number = is_numeric ? parse_yaml_number<double>(text) : std::nullopt) return *number;
   return json::value(json::string(text));
 }
 

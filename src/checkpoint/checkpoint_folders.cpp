@@ -117,9 +117,9 @@ void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const
   for (const auto& [step, path] : found) {
     if (surplus <= 0) return;
     if (stays(path)) continue;
-    const std::string doomed = path + std::string(kPartial);  // no longer a complete checkpoint
-    fs::rename(path, doomed);
-    fs::remove_all(doomed);
+    const std::string renamed = path + std::string(kPartial);  // no longer a complete checkpoint
+    fs::rename(path, renamed);
+    fs::remove_all(renamed);
     --surplus;
   }
 }

@@ -127,7 +127,7 @@ void gather_parts(const StateDict& state, const std::string& folder, std::vector
   });
   for (auto& [variable, found] : parts) {
     const Type& type = state.find(variable)->tensor.type();
-    Source whole;
+    Source stacked;
     for (std::int64_t i = 0; i < type.dim(0); ++i) {
       const std::string name = part_name(variable, i);
       require(found.contains(name), "{}: {} is missing; {} needs {} parts, and the files have {}", folder, name,
@@ -136,15 +136,15 @@ void gather_parts(const StateDict& state, const std::string& folder, std::vector
       if (i == 0) {
         Dims dims = part.tensor.type.dims();
         dims.insert(dims.begin(), type.dim(0));
-        whole.tensor = {variable, part.tensor.type.with_dims(std::move(dims))};
+        stacked.tensor = {variable, part.tensor.type.with_dims(std::move(dims))};
       }
       require(part.tensor.type == found.at(part_name(variable, 0)).tensor.type, "{}: {} is {}, but {} is {}", folder,
               name, part.tensor.type, part_name(variable, 0), found.at(part_name(variable, 0)).tensor.type);
-      whole.places.push_back(part.places.front());
+      stacked.places.push_back(part.places.front());
     }
     require(std::cmp_equal(found.size(), type.dim(0)), "{}: {} has {} parts in the files, but {} in the model", folder,
             variable, found.size(), type.dim(0));
-    sources.push_back(std::move(whole));
+    sources.push_back(std::move(stacked));
   }
 }
 

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMoved = "replaced_run";
 std::string moved_folder(const std::string& folder) { return (fs::path(folder) / kMoved).string(); }
 std::string moving_folder(const std::string& folder) { return moved_folder(folder) + std::string(kPartial); }
-std::string doomed_folder(const std::string& folder) { return moved_folder(folder) + ".deleted"; }
+std::string deleted_folder(const std::string& folder) { return moved_folder(folder) + ".deleted"; }
 
 std::map<std::int64_t, std::string> complete_checkpoints_in(const std::string& folder) {
   auto out = checkpoints_in(folder);
@@ -41,23 +41,23 @@ void move_checkpoints(const std::map<std::int64_t, std::string>& checkpoints, co
     if (const fs::path place = fs::path(to) / fs::path(path).filename(); !fs::exists(place)) fs::rename(path, place);
 }
 
-std::int64_t delete_doomed(const std::string& folder) {
-  const auto checkpoints = checkpoints_in(doomed_folder(folder));
+std::int64_t finish_deletion(const std::string& folder) {
+  const auto checkpoints = checkpoints_in(deleted_folder(folder));
   for (const auto& [step, path] : checkpoints) fs::remove_all(path);
-  remove_if_empty(doomed_folder(folder));
+  remove_if_empty(deleted_folder(folder));
   return isize(checkpoints);
 }
 
 std::int64_t delete_moved(const std::string& folder) {
-  const std::int64_t earlier = delete_doomed(folder);
+  const std::int64_t earlier = finish_deletion(folder);
   if (!fs::exists(moved_folder(folder))) return earlier;
-  if (fs::exists(doomed_folder(folder))) {  // with files of the user
-    move_checkpoints(checkpoints_in(moved_folder(folder)), doomed_folder(folder));
+  if (fs::exists(deleted_folder(folder))) {  // with files of the user
+    move_checkpoints(checkpoints_in(moved_folder(folder)), deleted_folder(folder));
     remove_if_empty(moved_folder(folder));
   } else {
-    fs::rename(moved_folder(folder), doomed_folder(folder));
+    fs::rename(moved_folder(folder), deleted_folder(folder));
   }
-  return earlier + delete_doomed(folder);
+  return earlier + finish_deletion(folder);
 }
 
 std::int64_t restore(const std::string& folder) {
@@ -88,7 +88,7 @@ void set_run_aside(const std::string& folder) {
 std::int64_t delete_run_aside(const std::string& folder) { return delete_moved(folder); }
 
 ReplacedRun recover_replaced_run(const std::string& folder) {
-  ReplacedRun out{.deleted = delete_doomed(folder), .restored = 0};
+  ReplacedRun out{.deleted = finish_deletion(folder), .restored = 0};
   if (!holds_replaced_run(folder)) return out;
   if (fs::exists(moved_folder(folder)) && !complete_checkpoints_in(folder).empty())
     out.deleted += delete_moved(folder);

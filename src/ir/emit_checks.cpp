@@ -10,8 +10,9 @@ namespace {
 void check_ref(const Sharding& sharding, const AxisRef& ref) {
   if (ref.axis < 0 || ref.axis >= sharding.mesh.axis_count())
     fail("axis number {} is not one of {}", ref.axis, sharding.mesh.str());
-  const auto whole = at(sharding.mesh.axes(), ref.axis).size;
-  if (ref.pre < 1 || ref.size < 1 || ref.pre > whole || ref.size > whole || whole % (ref.pre * ref.size) != 0)
+  const auto axis_size = at(sharding.mesh.axes(), ref.axis).size;
+  if (ref.pre < 1 || ref.size < 1 || ref.pre > axis_size || ref.size > axis_size ||
+      axis_size % (ref.pre * ref.size) != 0)
     fail("{} is not a part of {}", sharding.mesh.axis_text(ref), sharding.mesh.str());
 }
 

@@ -238,7 +238,7 @@ bool ChunkRegion::add_operands_of_factor(Id id, const FactorMap& map, int factor
     const bool has = std::any_of(map.operands[i].begin(), map.operands[i].end(), [&](const DimFactors& list) {
       return std::find(list.begin(), list.end(), factor) != list.end();
     });
-    const auto dim = has ? dim_of(map.operands[i], factor) : std::optional<int>(kWhole);
+    const auto dim = has ? dim_of(map.operands[i], factor) : std::optional<int>(kUnchunked);
     if (!dim) return false;
     reads.push_back(*dim);
     const bool is_member = contains(operands[i]) && !is_own(operands[i]);

@@ -26,8 +26,8 @@ bool is_summed_wide(DType dtype);
 
 class ChunkRegion {
  public:
-  static constexpr int kSummed = -1;  // instead of a dim: each chunk gives a summand of the result
-  static constexpr int kWhole = -2;   // instead of a dim: an operand that every chunk reads completely
+  static constexpr int kSummed = -1;     // instead of a dim: each chunk gives a summand of the result
+  static constexpr int kUnchunked = -2;  // instead of a dim: an operand that every chunk reads completely
   using IsLarge = std::function<bool(const Type&)>;
 
   /// The seed is chunked along `dim`; `users` is computation.users().

@@ -112,7 +112,7 @@ class Parts {
       ranges_.pop_back();
     }
     ValueById out;
-    for (const auto& [id, values] : made) out[id] = whole(id, values, level);
+    for (const auto& [id, values] : made) out[id] = combined(id, values, level);
     return out;
   }
   // Summands are added immediately, so that products can add to the sum in place.
@@ -122,7 +122,7 @@ class Parts {
     else
       values.push_back(value);
   }
-  Value whole(Id id, const std::vector<Value>& values, std::size_t level) const {
+  Value combined(Id id, const std::vector<Value>& values, std::size_t level) const {
     const int dim = plan_[level].region.dims().at(id);
     if (dim != ChunkRegion::kSummed) return ops::concatenate(values, dim);
     const bool is_sum =
@@ -170,31 +170,31 @@ class Parts {
     bool is_here = members_.contains(id);
     for (std::size_t level = 0; level < plan_.size(); ++level) {
       const ChunkRegion& region = plan_[level].region;
-      dims.push_back(region.contains(reader) ? region.reads(reader)[place] : ChunkRegion::kWhole);
+      dims.push_back(region.contains(reader) ? region.reads(reader)[place] : ChunkRegion::kUnchunked);
       is_here = is_here && chunked_dim(level, id) == dims.back();
     }
     return is_here ? here_.at(id) : sliced(id, dims);
   }
   // A slice of an outside value, created only once.
   Value sliced(Id id, const std::vector<int>& dims) {
-    Value whole = rewriter_.mapped(id);
+    Value source = rewriter_.mapped(id);
     std::vector<SliceRange> ranges;
-    for (int d = 0; d < whole.type().ndim(); ++d) ranges.push_back({0, whole.type().dim(d)});
+    for (int d = 0; d < source.type().ndim(); ++d) ranges.push_back({0, source.type().dim(d)});
     std::vector<std::int64_t> key{id};
     for (std::size_t level = 0; level < plan_.size(); ++level) {
       if (dims[level] < 0) continue;
-      const auto [start, limit] = range(level, whole.type(), dims[level]);
+      const auto [start, limit] = range(level, source.type(), dims[level]);
       at(ranges, dims[level]) = {start, limit};
       key.insert(key.end(), {dims[level], start});
     }
-    if (key.size() == 1) return whole;
+    if (key.size() == 1) return source;
     const auto [found, is_new] = slices_.emplace(std::move(key), Value{});
-    if (is_new) found->second = ops::slice(whole, std::move(ranges));
+    if (is_new) found->second = ops::slice(source, std::move(ranges));
     return found->second;
   }
   [[nodiscard]] int chunked_dim(std::size_t level, Id id) const {
     const ChunkRegion& region = plan_[level].region;
-    return region.contains(id) ? region.dims().at(id) : ChunkRegion::kWhole;
+    return region.contains(id) ? region.dims().at(id) : ChunkRegion::kUnchunked;
   }
   // The range of the current chunk of a dim.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range(std::size_t level, const Type& type, int dim) const {
@@ -211,9 +211,9 @@ class Parts {
   std::map<std::vector<std::int64_t>, Value> slices_;
 };
 
-class Cutter {
+class RegionChunker {
  public:
-  Cutter(ComputationRewriter& rewriter, const std::vector<ChunkPlan>& plans)
+  RegionChunker(ComputationRewriter& rewriter, const std::vector<ChunkPlan>& plans)
       : rewriter_(rewriter), from_(rewriter.from()) {
     for (const ChunkPlan& plan : plans) by_last_[last_of(plan)] = &plan;
   }
@@ -258,7 +258,7 @@ Program chunk_regions(const Program& program, const std::vector<ChunkPlan>& plan
   const auto order = UnitOrder(program, *entry, plans).run();
   ensure(order.has_value(), "regions to be chunked wait for one another");
   return remove_dead_code(rewrite_computations(
-      program, [&](ComputationRewriter& rewriter) { Cutter(rewriter, plans).run(*order); },
+      program, [&](ComputationRewriter& rewriter) { RegionChunker(rewriter, plans).run(*order); },
       [&](const Computation& computation) { return &computation == entry; }));
 }
 

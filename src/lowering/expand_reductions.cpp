@@ -62,14 +62,14 @@ class Expander {
       return scattered(x, static_cast<int>(attributes().dimensions.front()));
     const Dims dims = x.type().dims();
     const auto count = x.type().element_count();
-    const auto whole = ceil_div(count, parts_) * parts_;
+    const auto padded_count = ceil_div(count, parts_) * parts_;
     Value flat = ops::reshape(x, {count});
-    if (whole != count) {
+    if (padded_count != count) {
       const Value zero = ops::constant(r_.builder(), Literal(Type::scalar(x.type().dtype())));
-      flat = ops::pad(flat, zero, {{0, whole - count, 0}});
+      flat = ops::pad(flat, zero, {{0, padded_count - count, 0}});
     }
-    const Value all = exchange(rows::kAllGather, scattered(flat, 0), 0, {whole});
-    return ops::reshape(whole != count ? ops::slice_dim(all, 0, 0, count) : all, dims);
+    const Value all = exchange(rows::kAllGather, scattered(flat, 0), 0, {padded_count});
+    return ops::reshape(padded_count != count ? ops::slice_dim(all, 0, 0, count) : all, dims);
   }
 
   // Each member's part, reduced over the members.

@@ -85,21 +85,21 @@ class GroupWidening {
   // Whether this group computes the operand in f32.
   [[nodiscard]] bool is_from(Id operand, int step) const { return at(step_of_, operand) == step && widens(operand); }
 
-  // Whether conversions at the borders are fewer than those at every op.
+  // Whether conversions at its boundary are fewer than those at every op.
   [[nodiscard]] bool pays(const Step& step, int number) const {
     int ops = 0;
-    int borders = 0;
+    int boundary_conversions = 0;
     std::vector<Id> entering;
     for (const Id id : step.instructions) {
       if (!widens(id)) continue;
       ++ops;
-      borders += leaves(id) ? 1 : 0;
+      boundary_conversions += leaves(id) ? 1 : 0;
       for (const Id operand : computation_[id].operands)
         if (is_narrow(computation_[operand].type) && !is_from(operand, number) && !is_constant(operand) &&
             std::find(entering.begin(), entering.end(), operand) == entering.end())
           entering.push_back(operand);
     }
-    return ops > borders + isize(entering);
+    return ops > boundary_conversions + isize(entering);
   }
   [[nodiscard]] bool is_constant(Id id) const {
     const Instruction& instruction = computation_[id];

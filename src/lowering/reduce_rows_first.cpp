@@ -90,10 +90,10 @@ class RowsFirst {
     Dims outer;
     for (const std::int64_t d : attributes_as<DimensionsAttributes>(reduce.attributes).dimensions)
       if (d < found->second.type().ndim()) outer.push_back(d);
-    const Value whole =
+    const Value reduced =
         ops::reduce({found->second}, {r_.mapped(reduce.operands[1])}, outer, r_.callee(reduce.called.front()));
-    r_.builder().set_notes(whole, reduce.notes);
-    r_.replace(id, whole);
+    r_.builder().set_notes(reduced, reduce.notes);
+    r_.replace(id, reduced);
     rows_.erase(found);
   }
 

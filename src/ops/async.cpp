@@ -23,7 +23,7 @@ struct Pair {
   const OpDef* start;
   const OpDef* done;
   int result;
-  const OpDef* whole;  // the synchronous op; call for async-start, which calls its computation
+  const OpDef* synchronous;  // the synchronous op; call for async-start, which calls its computation
 };
 constexpr Pair kPairs[] = {
     {&kAsyncStart, &kAsyncDone, 1, &kCall},
@@ -90,25 +90,25 @@ Literal evaluate_copy_start(const EvalContext& context) {
 // ---- collectives ---------------------------------------------------------------------------------------------------
 
 // The view of the synchronous op.
-OpView whole_view(const OpView& view) {
-  OpView whole{synchronous_op(view.op), view.operands, Type(), view.attributes, view.called};
-  whole.result = result_in(view, view.result);
-  return whole;
+OpView synchronous_view(const OpView& view) {
+  OpView synchronous{synchronous_op(view.op), view.operands, Type(), view.attributes, view.called};
+  synchronous.result = result_in(view, view.result);
+  return synchronous;
 }
 
 Type infer_started(const OpView& view) {
-  const OpView whole = whole_view(view);
-  const Type result = whole.op.infer(whole);
+  const OpView synchronous = synchronous_view(view);
+  const Type result = synchronous.op.infer(synchronous);
   if (pair_of(view.op).result < 0) return declared_or(view, result);
-  require(result == whole.result, "the operation returns {}, but {} is declared", result, whole.result);
+  require(result == synchronous.result, "the operation returns {}, but {} is declared", result, synchronous.result);
   require(view.result.elements()[0] == one_or_tuple(view.operands),
           "the declared operand {} differs from the actual one", view.result.elements()[0]);
   return view.result;
 }
 
 std::vector<Literal> evaluate_started(const CollectiveContext& context) {
-  const OpView whole = whole_view(context.view);
-  auto results = whole.op.evaluate_collective({whole, context.operands, context.call});
+  const OpView synchronous = synchronous_view(context.view);
+  auto results = synchronous.op.evaluate_collective({synchronous, context.operands, context.call});
   if (pair_of(context.view.op).result < 0) return results;
   for (std::size_t d = 0; d < results.size(); ++d) {
     std::vector<Literal> elements = Literal(context.view.result).elements();
@@ -190,11 +190,11 @@ AsyncHalf async_half(const OpDef& op) {
   return AsyncHalf::kNeither;
 }
 
-const OpDef& synchronous_op(const OpDef& start) { return *rows::pair_of(start).whole; }
+const OpDef& synchronous_op(const OpDef& start) { return *rows::pair_of(start).synchronous; }
 
-const OpDef& start_op(const OpDef& whole) {
+const OpDef& start_op(const OpDef& synchronous) {
   for (const auto& pair : rows::kPairs)
-    if (pair.whole == &whole) return *pair.start;
+    if (pair.synchronous == &synchronous) return *pair.start;
   return rows::kAsyncStart;
 }
 

@@ -29,9 +29,9 @@ Type infer_batch_norm(const OpView& view) {
   check_dim(norm(view).feature_index, x.ndim(), "feature_index");
   const Type feature = Type::array(x.dtype(), {x.dim(static_cast<int>(norm(view).feature_index))});
   for (int i = 1; i < isize(view.operands); ++i) {
-    const bool whole = is_grad(view) && i == 4;
-    require(at(view.operands, i) == (whole ? x : feature), "operand {} must be {}, got {}", i, whole ? x : feature,
-            at(view.operands, i));
+    const bool has_full_shape = is_grad(view) && i == 4;
+    require(at(view.operands, i) == (has_full_shape ? x : feature), "operand {} must be {}, got {}", i,
+            has_full_shape ? x : feature, at(view.operands, i));
   }
   if (view.op.name == "batch-norm-inference") return declared_or(view, x);
   return declared_or(view, Type::tuple({x, feature, feature}));

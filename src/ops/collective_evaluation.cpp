@@ -110,18 +110,18 @@ Literal reduced(const CollectiveContext& context, const Group& group, std::size_
 }
 
 // Copies part k of `parts` along dim.
-Literal part_of(const Literal& whole, int dim, std::int64_t part, std::int64_t parts) {
-  Dims dims = whole.type().dims();
+Literal part_of(const Literal& full, int dim, std::int64_t part, std::int64_t parts) {
+  Dims dims = full.type().dims();
   const Dims strides = row_major_strides(dims);
   at(dims, dim) /= parts;
-  Literal out(Type::array(whole.type().dtype(), dims));
-  strided_copy(whole, {part * at(dims, dim) * at(strides, dim), strides}, out, {0, row_major_strides(dims)}, dims);
+  Literal out(Type::array(full.type().dtype(), dims));
+  strided_copy(full, {part * at(dims, dim) * at(strides, dim), strides}, out, {0, row_major_strides(dims)}, dims);
   return out;
 }
-void put_part(Literal& whole, const Literal& part, int dim, std::int64_t start) {
-  const Dims strides = row_major_strides(whole.type().dims());
+void put_part(Literal& full, const Literal& part, int dim, std::int64_t start) {
+  const Dims strides = row_major_strides(full.type().dims());
   const Dims& dims = part.type().dims();
-  strided_copy(part, {0, row_major_strides(dims)}, whole, {start * at(strides, dim), strides}, dims);
+  strided_copy(part, {0, row_major_strides(dims)}, full, {start * at(strides, dim), strides}, dims);
 }
 
 // f(group, member, operand) computes the result of a member for an operand.

@@ -183,7 +183,7 @@ std::int64_t received_by_all_reduce(std::int64_t operand, std::int64_t, std::int
 std::int64_t received_as_parts(std::int64_t operand, std::int64_t, std::int64_t group) {
   return operand / group * (group - 1);
 }
-std::int64_t received_whole(std::int64_t operand, std::int64_t, std::int64_t) { return operand; }
+std::int64_t received_as_operand(std::int64_t operand, std::int64_t, std::int64_t) { return operand; }
 
 OpDef collective_row(std::string_view name, CollectiveKind kind, BytesReceived bytes_received) {
   OpDef row;
@@ -236,13 +236,13 @@ OpDef all_to_all_row() {
   return row;
 }
 OpDef permute_row() {
-  OpDef row = with(collective_row("collective-permute", CollectiveKind::kPermute, received_whole), infer_same,
+  OpDef row = with(collective_row("collective-permute", CollectiveKind::kPermute, received_as_operand), infer_same,
                    evaluate_collective_permute);
   row.parse = parse_attributes<PermuteAttributes>;
   return row;
 }
 OpDef broadcast_row() {
-  OpDef row = with(collective_row("collective-broadcast", CollectiveKind::kBroadcast, received_whole), infer_same,
+  OpDef row = with(collective_row("collective-broadcast", CollectiveKind::kBroadcast, received_as_operand), infer_same,
                    evaluate_collective_broadcast);
   row.max_operands = 1;
   row.exchanges_each_operand = false;

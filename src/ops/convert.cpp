@@ -108,14 +108,14 @@ double within(DType to, double x) {
 Literal converted_through_double(const Literal& x, Literal out) {
   const DType to = out.type().dtype();
   const DType from = x.type().dtype();
-  const bool whole = is_narrow_integer(to);
-  const bool cuts = whole && is_any_float(from);
+  const bool to_narrow_integer = is_narrow_integer(to);
+  const bool truncates = to_narrow_integer && is_any_float(from);
   for (std::int64_t i = 0; i < out.type().element_count(); ++i) {
     double value = 0;
-    if (whole && !cuts)
+    if (to_narrow_integer && !truncates)
       value = static_cast<double>(element_as_int(x, i) & 0xf);
     else
-      value = cuts ? within(to, element_as_double(x, i)) : element_as_double(x, i);
+      value = truncates ? within(to, element_as_double(x, i)) : element_as_double(x, i);
     if (is_narrow(to))
       at(out.mutable_bytes(), i) = static_cast<std::byte>(narrow_bits(to, value));
     else

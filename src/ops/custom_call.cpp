@@ -229,22 +229,22 @@ FactorMap border_factors(const OpView& view) {
   const bool enters = border_of(target(view)) == ManualBorder::kEnter;
   const Type& global = enters ? view.operands[0] : view.result;
   const Type& local = enters ? view.result : view.operands[0];
-  TensorFactors whole;
-  TensorFactors part;
+  TensorFactors global_factors;
+  TensorFactors local_factors;
   for (int d = 0; d < global.ndim(); ++d) {
     if (global.dim(d) == local.dim(d)) {
-      part.push_back({map.add(local.dim(d))});
-      whole.push_back(part.back());
+      local_factors.push_back({map.add(local.dim(d))});
+      global_factors.push_back(local_factors.back());
     } else if (local.dim(d) > 0 && global.dim(d) % local.dim(d) == 0) {
-      part.push_back({map.add(local.dim(d))});
-      whole.push_back({map.add(global.dim(d) / local.dim(d)), part.back().front()});
+      local_factors.push_back({map.add(local.dim(d))});
+      global_factors.push_back({map.add(global.dim(d) / local.dim(d)), local_factors.back().front()});
     } else {
-      part.push_back({map.add(local.dim(d), FactorKind::kBlocked)});
-      whole.push_back({map.add(global.dim(d), FactorKind::kBlocked)});
+      local_factors.push_back({map.add(local.dim(d), FactorKind::kBlocked)});
+      global_factors.push_back({map.add(global.dim(d), FactorKind::kBlocked)});
     }
   }
-  map.operands = {enters ? whole : part};
-  map.results = {enters ? part : whole};
+  map.operands = {enters ? global_factors : local_factors};
+  map.results = {enters ? local_factors : global_factors};
   return map;
 }
 

@@ -98,10 +98,10 @@ FactorMap dynamic_slice_factors(const OpView& view) {
   TensorFactors out(x.dims().size());
   for (int d = 0; d < x.ndim(); ++d) {
     if (x.dim(d) <= 1) continue;
-    const bool whole = at(sizes, d) == x.dim(d);
-    at(in, d) = {map.add(x.dim(d),
-                         whole ? FactorKind::kPass : (at(sizes, d) == 1 ? FactorKind::kReduce : FactorKind::kBlocked))};
-    if (whole)
+    const bool covers_dim = at(sizes, d) == x.dim(d);
+    at(in, d) = {map.add(
+        x.dim(d), covers_dim ? FactorKind::kPass : (at(sizes, d) == 1 ? FactorKind::kReduce : FactorKind::kBlocked))};
+    if (covers_dim)
       at(out, d) = at(in, d);
     else if (at(sizes, d) > 1)
       at(out, d) = {map.add(at(sizes, d), FactorKind::kBlocked)};
@@ -162,21 +162,21 @@ FactorMap dynamic_update_slice_factors(const OpView& view) {
   const Type& x = view.operands[0];
   const Type& update = view.operands[1];
   FactorMap map;
-  TensorFactors whole(x.dims().size());
-  TensorFactors part(x.dims().size());
+  TensorFactors full_factors(x.dims().size());
+  TensorFactors update_factors(x.dims().size());
   for (int d = 0; d < x.ndim(); ++d) {
     if (x.dim(d) <= 1) continue;
     const bool same = update.dim(d) == x.dim(d);
-    at(whole, d) = {map.add(x.dim(d))};
+    at(full_factors, d) = {map.add(x.dim(d))};
     if (same)
-      at(part, d) = at(whole, d);
+      at(update_factors, d) = at(full_factors, d);
     else if (update.dim(d) > 1)
-      at(part, d) = {map.add(update.dim(d), FactorKind::kBlocked)};
+      at(update_factors, d) = {map.add(update.dim(d), FactorKind::kBlocked)};
   }
   map.operands.assign(view.operands.size(), TensorFactors{});
-  map.operands[0] = whole;
-  map.operands[1] = std::move(part);
-  map.results = {std::move(whole)};
+  map.operands[0] = full_factors;
+  map.operands[1] = std::move(update_factors);
+  map.results = {std::move(full_factors)};
   return map;
 }
 

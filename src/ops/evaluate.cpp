@@ -66,7 +66,7 @@ class Evaluator {
 }
 
 // Whether this is a border of a manual region that has a placement.
-bool cuts(const Instruction& instruction) {
+bool is_placed_border(const Instruction& instruction) {
   return manual_border(instruction) != ManualBorder::kNone &&
          instruction.frontend_attribute(kBorderPlacementAttribute) != nullptr;
 }
@@ -88,7 +88,7 @@ const Prepared& Evaluator::prepare(ComputationId id) {
   for (const Instruction& instruction : computation.instructions) {
     out.views.push_back(view_of(program_, computation, instruction));
     out.has_collective |=
-        instruction.op->evaluate_collective != nullptr || runs_together(instruction) || cuts(instruction);
+        instruction.op->evaluate_collective != nullptr || runs_together(instruction) || is_placed_border(instruction);
   }
   slot = std::move(out);
   return *slot;
@@ -138,7 +138,7 @@ std::vector<Literal> Evaluator::one_by_one(const Devices& devices, F&& f) {
 std::vector<Literal> Evaluator::step(ComputationId id, Id at_id, const Devices& devices, const PerDevice& operands) {
   const Instruction& instruction = program_[id][at_id];
   const OpView& view = at(prepare(id).views, at_id);
-  if (cuts(instruction)) return run_border(instruction, devices, operands);
+  if (is_placed_border(instruction)) return run_border(instruction, devices, operands);
   switch (instruction.op->role) {
     case Role::kParameter: {
       std::vector<Literal> out;
@@ -236,7 +236,7 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
   const auto groups = groups_along(placed.mesh, placed.used_axes());
   std::vector<const Literal*> held(static_cast<std::size_t>(program_.num_partitions), nullptr);
   for (std::size_t k = 0; k < devices.size(); ++k) at(held, devices[k]) = &operands[k].front();
-  std::vector<Literal> wholes(held.size());
+  std::vector<Literal> global_values(held.size());
   for (std::size_t rest = 0; rest < groups.front().size(); ++rest) {
     const bool here = at(held, groups.front()[rest]) != nullptr;
     std::vector<Literal> parts(held.size());
@@ -248,10 +248,10 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
         for (const auto device : group) at(parts, device) = *at(held, group[rest]);
     }
     if (!here) continue;
-    const Literal whole = assemble(border.type, placed, parts);
-    for (const auto& group : groups) at(wholes, group[rest]) = whole;
+    const Literal global_value = assemble(border.type, placed, parts);
+    for (const auto& group : groups) at(global_values, group[rest]) = global_value;
   }
-  for (const auto device : devices) out.push_back(std::move(at(wholes, device)));
+  for (const auto device : devices) out.push_back(std::move(at(global_values, device)));
   return out;
 }
 
@@ -318,17 +318,17 @@ std::size_t chosen_branch(const Instruction& branch, const Literal& selector) {
 
 std::vector<Literal> Evaluator::run_conditional(const Instruction& branch, const Devices& devices,
                                                 const PerDevice& operands) {
-  std::vector<std::vector<std::size_t>> takers(branch.called.size());
-  for (std::size_t k = 0; k < devices.size(); ++k) takers[chosen_branch(branch, operands[k].front())].push_back(k);
+  std::vector<std::vector<std::size_t>> by_branch(branch.called.size());
+  for (std::size_t k = 0; k < devices.size(); ++k) by_branch[chosen_branch(branch, operands[k].front())].push_back(k);
   std::vector<Literal> out(devices.size());
-  for (std::size_t choice = 0; choice < takers.size(); ++choice) {
-    if (takers[choice].empty()) continue;
+  for (std::size_t choice = 0; choice < by_branch.size(); ++choice) {
+    if (by_branch[choice].empty()) continue;
     PerDevice arguments;
-    for (const auto k : takers[choice]) arguments.push_back({operands[k][1 + choice]});
-    const auto here = picked(devices, takers[choice]);
+    for (const auto k : by_branch[choice]) arguments.push_back({operands[k][1 + choice]});
+    const auto here = picked(devices, by_branch[choice]);
     auto results =
         on_some(branch, devices, here, [&] { return run(branch.called[choice], here, std::move(arguments)); });
-    for (std::size_t k = 0; k < here.size(); ++k) out[takers[choice][k]] = std::move(results[k]);
+    for (std::size_t k = 0; k < here.size(); ++k) out[by_branch[choice][k]] = std::move(results[k]);
   }
   return out;
 }

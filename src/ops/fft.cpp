@@ -153,11 +153,11 @@ Literal evaluate_fft(const EvalContext& context) {
 FactorMap factors_fft(const OpView& view) {
   FactorMap map;
   const Type& x = view.operands[0];
-  const int whole = x.ndim() - isize(fft(view).fft_length);
+  const int batch_dims = x.ndim() - isize(fft(view).fft_length);
   TensorFactors operand;
   TensorFactors result;
   for (int d = 0; d < x.ndim(); ++d) {
-    operand.push_back({map.add(x.dim(d), d < whole ? FactorKind::kPass : FactorKind::kBlocked)});
+    operand.push_back({map.add(x.dim(d), d < batch_dims ? FactorKind::kPass : FactorKind::kBlocked)});
     result.push_back(x.dim(d) == view.result.dim(d) ? operand.back()
                                                     : DimFactors{map.add(view.result.dim(d), FactorKind::kBlocked)});
   }

@@ -96,12 +96,12 @@ WindowFactors window_factors(FactorMap& map, const Windows& w, const Type& opera
   const auto add_window_dim = [&](std::int64_t d, DimFactors* result) {
     const std::int64_t size = operand.dim(static_cast<int>(d));
     if (size <= 1) return;
-    const bool whole = at(w.sizes, d) == size;
+    const bool covers_dim = at(w.sizes, d) == size;
     const bool one_wide_dim = at(w.sizes, d) == 1 && w.component_of(d) >= 0;
-    const FactorKind kind = whole ? FactorKind::kPass : one_wide_dim ? moved : FactorKind::kBlocked;
+    const FactorKind kind = covers_dim ? FactorKind::kPass : one_wide_dim ? moved : FactorKind::kBlocked;
     at(out.operand, d) = {map.add(size, kind)};
     if (result == nullptr || at(w.sizes, d) <= 1) return;
-    *result = whole ? at(out.operand, d) : DimFactors{map.add(at(w.sizes, d), FactorKind::kBlocked)};
+    *result = covers_dim ? at(out.operand, d) : DimFactors{map.add(at(w.sizes, d), FactorKind::kBlocked)};
   };
   for (std::size_t k = 0; k < w.operand_dims.size(); ++k)
     add_window_dim(w.operand_dims[k], &at(out.result, w.window_dims[k]));

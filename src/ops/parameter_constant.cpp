@@ -72,9 +72,9 @@ Value filled_up(Builder& builder, const Literal& value, const Dims& filled) {
     const Value all = ops::constant(builder, value);
     return filled == box ? all : ops::pad(all, ops::scalar(builder, value.type().dtype(), 0), std::move(padding));
   }
-  Literal whole(Type::array(value.type().dtype(), filled));
-  strided_copy(value, {0, row_major_strides(box)}, whole, {0, row_major_strides(filled)}, box);
-  return ops::constant(builder, std::move(whole));
+  Literal padded(Type::array(value.type().dtype(), filled));
+  strided_copy(value, {0, row_major_strides(box)}, padded, {0, row_major_strides(filled)}, box);
+  return ops::constant(builder, std::move(padded));
 }
 
 // If all elements are equal, a smaller constant; else the device's slice of the complete constant, padded so that no

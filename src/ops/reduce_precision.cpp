@@ -31,10 +31,11 @@ double reduced(double x, int exponent_bits, int mantissa_bits) {
   std::frexp(x, &exponent);
   const int unit = exponent - 1 - mantissa_bits;
   const double scaled = std::scalbn(x, -unit);
-  double whole = std::nearbyint(scaled);
+  double significand = std::nearbyint(scaled);
   // Without mantissa bits, the even neighbour of a tie is the one with an even exponent field (all biases are odd).
-  if (mantissa_bits == 0 && std::fabs(scaled) == 1.5) whole = std::copysign((exponent - 1) % 2 == 0 ? 2.0 : 1.0, x);
-  const double rounded = std::ldexp(whole, unit);
+  if (mantissa_bits == 0 && std::fabs(scaled) == 1.5)
+    significand = std::copysign((exponent - 1) % 2 == 0 ? 2.0 : 1.0, x);
+  const double rounded = std::ldexp(significand, unit);
   if (std::isinf(rounded)) return rounded;
   std::frexp(rounded, &exponent);
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -91,11 +92,11 @@ Literal evaluate_stochastic(const EvalContext& context) {
       auto to = out.mutable_data<T>();
       for (std::size_t i = 0; i < to.size(); ++i) {
         const double value = element_as_double(x, static_cast<std::int64_t>(i));
-        const double whole = std::floor(std::fabs(value));
+        const double integral = std::floor(std::fabs(value));
         const auto random =
             static_cast<std::uint64_t>(element_as_int(context.operands[1], static_cast<std::int64_t>(i)));
-        const bool up = std::ldexp(static_cast<double>(random), -width) < std::fabs(value) - whole;
-        const double rounded = std::copysign(whole + (up ? 1 : 0), value);
+        const bool up = std::ldexp(static_cast<double>(random), -width) < std::fabs(value) - integral;
+        const double rounded = std::copysign(integral + (up ? 1 : 0), value);
         constexpr double kAbove = -static_cast<double>(std::numeric_limits<T>::min());
         if (std::isnan(value))
           to[i] = 0;

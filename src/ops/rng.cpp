@@ -35,7 +35,7 @@ using Pair = std::array<u32, 2>;
 using Quad = std::array<u32, 4>;
 
 Pair halves(u64 x) { return {static_cast<u32>(x), static_cast<u32>(x >> 32)}; }
-u64 whole(u32 low, u32 high) { return static_cast<u64>(high) << 32 | low; }
+u64 joined_halves(u32 low, u32 high) { return static_cast<u64>(high) << 32 | low; }
 
 // Threefry 2x32 with 20 rounds (Salmon et al., SC 2011).
 Pair threefry(Pair x, Pair key) {
@@ -87,7 +87,7 @@ Drawn draw_philox(const std::vector<u64>& state, std::int64_t count, bool is_wid
     const Pair b = halves(counter < low ? high + 1 : high);
     const Quad bits = philox({a[0], a[1], b[0], b[1]}, key);
     if (is_wide)
-      out.words.insert(out.words.end(), {whole(bits[0], bits[1]), whole(bits[2], bits[3])});
+      out.words.insert(out.words.end(), {joined_halves(bits[0], bits[1]), joined_halves(bits[2], bits[3])});
     else
       out.words.insert(out.words.end(), bits.begin(), bits.end());
   }
@@ -121,7 +121,7 @@ Drawn draw_threefry(const std::vector<u64>& state, const Dims& dims, bool is_wid
       if (is_split) half = static_cast<std::size_t>(at(index, d) % 2);
     }
     const Pair bits = threefry(halves(state[1] + static_cast<u64>(position)), key);
-    at(out.words, next++) = is_wide ? whole(bits[0], bits[1]) : bits[half];
+    at(out.words, next++) = is_wide ? joined_halves(bits[0], bits[1]) : bits[half];
   });
   out.state = {state[0], state[1] + static_cast<u64>(product(halved))};
   return out;

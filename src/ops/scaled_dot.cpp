@@ -69,9 +69,9 @@ FactorMap factors_scaled_dot(const OpView& view) {
       const int factor = at(at(map.operands, side), d).empty() ? -1 : at(at(map.operands, side), d).front();
       if (factor < 0 || scale.dim(d) == 1 || scale.dim(d) == view.operands[static_cast<std::size_t>(side)].dim(d))
         continue;
-      auto& cut = at(blocks, factor);
-      if (cut != 0 && cut != scale.dim(d)) at(map.factors, factor).kind = FactorKind::kBlocked;
-      cut = scale.dim(d);
+      auto& count = at(blocks, factor);
+      if (count != 0 && count != scale.dim(d)) at(map.factors, factor).kind = FactorKind::kBlocked;
+      count = scale.dim(d);
     }
   }
   const std::vector<TensorFactors> plain = map.operands;
@@ -87,8 +87,8 @@ FactorMap factors_scaled_dot(const OpView& view) {
     const Type& scale = view.operands[static_cast<std::size_t>(side) + 2];
     for (int d = 0; d < scale.ndim(); ++d) {
       DimFactors dim;
-      const bool whole = scale.dim(d) == view.operands[static_cast<std::size_t>(side)].dim(d);
-      if (whole)
+      const bool is_unblocked = scale.dim(d) == view.operands[static_cast<std::size_t>(side)].dim(d);
+      if (is_unblocked)
         dim = at(at(map.operands, side), d);
       else if (const int factor = at(at(plain, side), d).front(); scale.dim(d) > 1)
         dim = {at(major, factor) >= 0 ? at(major, factor) : map.add(scale.dim(d), FactorKind::kBlocked)};

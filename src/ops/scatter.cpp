@@ -243,8 +243,8 @@ Value localize_scatter(LocalizeContext& context) {
   const Type& global = context.view.operands[0];
   std::vector<Value> starts(windows.index_map.size());
   for (int d = 0; d < global.ndim(); ++d) {
-    const bool whole = at(windows.sizes, d) == global.dim(d);
-    if (context.operands[0].type().dim(d) == global.dim(d) || windows.batch_of(d) >= 0 || whole) continue;
+    const bool covers_dim = at(windows.sizes, d) == global.dim(d);
+    if (context.operands[0].type().dim(d) == global.dim(d) || windows.batch_of(d) >= 0 || covers_dim) continue;
     at(starts, windows.component_of(d)) = context.start_of_operand(0, d);
   }
   if (std::any_of(starts.begin(), starts.end(), [](const Value& start) { return !start.is_null(); })) {

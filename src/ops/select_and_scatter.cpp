@@ -212,20 +212,20 @@ Value localize_select_and_scatter(LocalizeContext& context) {
   const Value init = counted_once(context, context.operands[2]);
   const Type& operand = context.operands[0].type();
   const Type wanted = context.local_result();
-  std::vector<PaddingDim> cut(window.dims.size());
-  bool cuts = false;
+  std::vector<PaddingDim> padding(window.dims.size());
+  bool is_padded = false;
   for (int d = 0; d < isize(window.dims); ++d) {
     if (context.window(0, d) == nullptr) continue;
     WindowDim& w = at(window.dims, d);
     const auto start = lead(w);
     w.low = w.high = 0;
-    at(cut, d) = {-start, wanted.dim(d) - operand.dim(d) + start, 0};
-    cuts = cuts || at(cut, d) != PaddingDim{};
+    at(padding, d) = {-start, wanted.dim(d) - operand.dim(d) + start, 0};
+    is_padded = is_padded || at(padding, d) != PaddingDim{};
   }
   context.local_results = {operand.with_dtype(wanted.dtype())};
   const Value all = emit_local(context, {context.operands[0], context.operands[1], init},
                                make_attributes(WindowAttributes{std::move(window)}));
-  return cuts ? ops::pad(all, init, std::move(cut)) : all;
+  return is_padded ? ops::pad(all, init, std::move(padding)) : all;
 }
 
 double flops_select_and_scatter(const OpView& view) {

@@ -43,7 +43,7 @@ namespace {
 std::int64_t size_of(const SliceRange& r) { return ceil_div(r.limit - r.start, r.stride); }
 // The distance between consecutive elements of the slice; 1 if there are fewer than two.
 std::int64_t step_of(const SliceRange& r) { return size_of(r) < 2 ? 1 : r.stride; }
-bool is_whole(const SliceRange& r, std::int64_t size) { return r.start == 0 && r.limit == size && r.stride == 1; }
+bool is_full_range(const SliceRange& r, std::int64_t size) { return r.start == 0 && r.limit == size && r.stride == 1; }
 
 Type infer_slice(const OpView& view) {
   const Type& x = array_operand(view, 0);
@@ -80,10 +80,10 @@ FactorMap factors_slice(const OpView& view) {
   TensorFactors tensor;
   for (int d = 0; d < x.ndim(); ++d) {
     const SliceRange& r = at(view.as<SliceAttributes>().slice, d);
-    const bool whole = is_whole(r, x.dim(d));
-    const int factor = map.add(size_of(r), whole ? FactorKind::kPass : FactorKind::kPermute);
+    const bool covers_dim = is_full_range(r, x.dim(d));
+    const int factor = map.add(size_of(r), covers_dim ? FactorKind::kPass : FactorKind::kPermute);
     tensor.push_back({factor});
-    if (!whole) map.windows.push_back({.dim = d, .factor = factor, .stride = step_of(r), .low = -r.start});
+    if (!covers_dim) map.windows.push_back({.dim = d, .factor = factor, .stride = step_of(r), .low = -r.start});
   }
   map.operands = {tensor};
   map.results = {tensor};
@@ -111,7 +111,7 @@ Value localize_slice(LocalizeContext& context) {
     const auto size = context.operands[0].type().dim(d);
     if (context.window(0, d) != nullptr)
       at(ranges, d) = {0, size, step_of(at(ranges, d))};
-    else if (is_whole(at(ranges, d), context.view.operands[0].dim(d)))
+    else if (is_full_range(at(ranges, d), context.view.operands[0].dim(d)))
       at(ranges, d).limit = size;
   }
   return emit_local(context, context.operands, make_attributes(SliceAttributes{std::move(ranges)}));

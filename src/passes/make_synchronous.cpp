@@ -39,18 +39,18 @@ Value rewritten(ComputationRewriter& r, Id id) {
     return {};
   }
   if (half != AsyncHalf::kStart) {
-    const Value whole = r.mapped(old.operands[0]);
-    if (half == AsyncHalf::kDone && old.sharding && !whole.instruction().sharding)
-      r.builder().set_sharding(whole, old.sharding);
-    return whole;
+    const Value synchronous = r.mapped(old.operands[0]);
+    if (half == AsyncHalf::kDone && old.sharding && !synchronous.instruction().sharding)
+      r.builder().set_sharding(synchronous, old.sharding);
+    return synchronous;
   }
-  Instruction whole = r.translated(id);
+  Instruction synchronous = r.translated(id);
   const int result = async_result(*old.op);
-  if (result >= 0) whole.type = at(old.type.elements(), result);
-  whole.op = &synchronous_op(*old.op);
-  whole.sharding = sharding_of_result(old, result);
-  whole.notes = synchronous_notes(whole.notes);
-  return r.builder().append(std::move(whole));
+  if (result >= 0) synchronous.type = at(old.type.elements(), result);
+  synchronous.op = &synchronous_op(*old.op);
+  synchronous.sharding = sharding_of_result(old, result);
+  synchronous.notes = synchronous_notes(synchronous.notes);
+  return r.builder().append(std::move(synchronous));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class Materialization {
     const OpKind kind = at(flow_.kinds, id);
     if (kind != OpKind::kView && kind != OpKind::kReshape) return;
     const Id operand = computation_[id].operands.front();
-    const View below = at(tentative_, operand).value_or(whole_view(computation_[operand].type.dims()));
+    const View below = at(tentative_, operand).value_or(row_major_view(computation_[operand].type.dims()));
     if (kind == OpKind::kView)
       at(tentative_, id) = view_through(at(flow_.views, id), below);
     else if (at(tentative_, operand) && computation_[id].type.dtype() == computation_[operand].type.dtype())
@@ -79,7 +79,7 @@ class Materialization {
   // Whether the value is the first rows of an array in memory, such as a vocabulary without its padding rows.
   bool is_beginning(Id id) const {
     const auto& view = at(tentative_, id);
-    return at(flow_.kinds, id) == OpKind::kView && view && is_whole(*view) &&
+    return at(flow_.kinds, id) == OpKind::kView && view && is_row_major(*view) &&
            !at(tentative_, computation_[id].operands.front());
   }
 
@@ -96,7 +96,7 @@ class Materialization {
       const auto& below = at(actual, operand);
       if (kind == OpKind::kView) {
         at(actual, id) =
-            view_through(at(flow_.views, id), below.value_or(whole_view(computation_[operand].type.dims())));
+            view_through(at(flow_.views, id), below.value_or(row_major_view(computation_[operand].type.dims())));
         continue;
       }
       if (below) at(actual, id) = reshape_view(*below, computation_[id].type.dims());
@@ -143,7 +143,7 @@ class Materialization {
       if (!writes_strides(at(flow_.views, source)) || at(uses, source) != 1) continue;
       const Dims strides = row_major_strides(move.type.dims());
       const Dims& permutation = attributes_as<DimensionsAttributes>(move.attributes).dimensions;
-      View layout = whole_view(computation_[source].type.dims());
+      View layout = row_major_view(computation_[source].type.dims());
       for (std::size_t i = 0; i < permutation.size(); ++i) at(layout.strides, permutation[i]) = strides[i];
       layouts_.emplace(source, std::move(layout));
       needed_[static_cast<std::size_t>(id)] = false;
@@ -279,9 +279,9 @@ class FlowBuilder {
   void add_view(Id id) {
     const Instruction& instruction = (*flow_.computation)[id];
     const Slot operand = flow_.slot(instruction.operands.front());
-    View view = view_through(at(flow_.views, id), operand.view.value_or(whole_view(operand.type.dims())));
+    View view = view_through(at(flow_.views, id), operand.view.value_or(row_major_view(operand.type.dims())));
     Slot slot{id, 0, instruction.type, operand.origin, std::nullopt};
-    if (!is_whole(view) || instruction.type.byte_size() != at(flow_.slots, operand.origin).type.byte_size())
+    if (!is_row_major(view) || instruction.type.byte_size() != at(flow_.slots, operand.origin).type.byte_size())
       slot.view = std::move(view);
     flow_.slots.push_back(std::move(slot));
   }

@@ -75,8 +75,8 @@ class SchedulePlanner {
     if (out_.computation == program_.entry) shared_ = shared_leaves(flow_, options_.nodes);
     peers_read_.assign(flow_.slots.size(), -1);
     for (std::size_t s = 0; s < shared_.of_slot.size(); ++s) {
-      const auto& [way, operand, slice] = shared_.of_slot[s];
-      if (way != SharedLeaf::Way::kInPlace) continue;
+      const auto& [storage, operand, slice] = shared_.of_slot[s];
+      if (storage != SharedLeaf::Storage::kInPlace) continue;
       at(peers_read_, operand) = std::max({at(peers_read_, operand), last_read_[s], at(step_of_, flow_.slots[s].id)});
       at(last_read_, operand) = std::max(at(last_read_, operand), at(peers_read_, operand));
     }
@@ -225,10 +225,10 @@ class SchedulePlanner {
       out_.buffers.push_back({Place::kResult, bytes, 0, leaf, t, end_});
       return;
     }
-    for (const int dying : candidates(slot, t)) {
-      const BufferId buffer = at(buffer_of_, dying);
-      if (at(out_.buffers, buffer).place != Place::kArena || at(last_read_, dying) != t) continue;
-      if (at(peers_read_, dying) == t) continue;
+    for (const int candidate : candidates(slot, t)) {
+      const BufferId buffer = at(buffer_of_, candidate);
+      if (at(out_.buffers, buffer).place != Place::kArena || at(last_read_, candidate) != t) continue;
+      if (at(peers_read_, candidate) == t) continue;
       if (!taken_.insert({buffer, t}).second) continue;
       return take_over(slot, buffer, until);
     }
@@ -244,8 +244,8 @@ class SchedulePlanner {
   bool share(int slot, int until) {
     if (shared_.of_slot.empty()) return false;
     const SharedLeaf& leaf = at(shared_.of_slot, slot);
-    if (leaf.way == SharedLeaf::Way::kNone) return false;
-    return (leaf.way == SharedLeaf::Way::kInPlace && share_operand(slot, leaf.operand, until)) ||
+    if (leaf.storage == SharedLeaf::Storage::kNone) return false;
+    return (leaf.storage == SharedLeaf::Storage::kInPlace && share_operand(slot, leaf.operand, until)) ||
            (leaf.slice_bytes > 0 && assemble(slot, leaf.slice_bytes, until));
   }
   bool share_operand(int slot, int operand, int until) {

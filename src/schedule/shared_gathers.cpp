@@ -32,11 +32,12 @@ SharedLeaf shared_leaf(const Flow& flow, Id id, int leaf, bool is_shared) {
   const std::int64_t dim = at(flow.views, id).as<CollectiveAttributes>().dimensions.front();
   if (part == 0 || operand.view || flow.is_recomputed(operand.origin) || at(flow.is_result, slot)) return {};
   if (!parts_are_contiguous(operand.type.dims(), dim)) return {};
-  const std::int64_t whole = at(flow.slots, slot).type.byte_size();
+  const std::int64_t result_bytes = at(flow.slots, slot).type.byte_size();
   std::int64_t slice = 0;
-  if (whole >= kLeastAssembledBytes) slice = ceil_div(ceil_div(whole, whole / part), kPageAlignment) * kPageAlignment;
-  if (part % kPageAlignment == 0 && !is_shared) return {SharedLeaf::Way::kInPlace, operand.origin, slice};
-  return slice > 0 ? SharedLeaf{SharedLeaf::Way::kAssembled, operand.origin, slice} : SharedLeaf{};
+  if (result_bytes >= kLeastAssembledBytes)
+    slice = ceil_div(ceil_div(result_bytes, result_bytes / part), kPageAlignment) * kPageAlignment;
+  if (part % kPageAlignment == 0 && !is_shared) return {SharedLeaf::Storage::kInPlace, operand.origin, slice};
+  return slice > 0 ? SharedLeaf{SharedLeaf::Storage::kAssembled, operand.origin, slice} : SharedLeaf{};
 }
 
 }  // namespace
@@ -51,9 +52,9 @@ SharedLeaves shared_leaves(const Flow& flow, const std::vector<int>& nodes) {
     if (!stays_on_nodes(at(flow.views, id).as<CollectiveAttributes>(), nodes)) continue;
     for (int leaf = 0; leaf < isize(instruction.operands); ++leaf) {
       const int origin = flow.slot(at(instruction.operands, leaf)).origin;
-      const bool is_shared = !out.of_slot.empty() && at(out.of_slot, origin).way != SharedLeaf::Way::kNone;
+      const bool is_shared = !out.of_slot.empty() && at(out.of_slot, origin).storage != SharedLeaf::Storage::kNone;
       const SharedLeaf shared = shared_leaf(flow, id, leaf, is_shared);
-      if (shared.way == SharedLeaf::Way::kNone) continue;
+      if (shared.storage == SharedLeaf::Storage::kNone) continue;
       out.of_slot.resize(flow.slots.size());
       at(out.of_slot, at(flow.first_slot, id) + leaf) = shared;
       if (first == nullptr) first = &instruction;

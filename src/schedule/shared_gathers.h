@@ -10,8 +10,8 @@ namespace tessera::schedule {
 
 /// How a node stores a single result of an all-gather.
 struct SharedLeaf {
-  enum class Way : std::uint8_t { kNone, kInPlace, kAssembled };
-  Way way = Way::kNone;
+  enum class Storage : std::uint8_t { kNone, kInPlace, kAssembled };
+  Storage storage = Storage::kNone;
   int operand = -1;              // the origin slot of the operand
   std::int64_t slice_bytes = 0;  // of an assembled result: the size of each member's slice; 0 if it is not worthwhile
 };

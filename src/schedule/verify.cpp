@@ -152,9 +152,9 @@ class Shadow {
       const Buffer& home = at(plan_.buffers, gather.operand);
       ensure(home.bytes % kPageAlignment == 0 && home.offset % kPageAlignment == 0,
              "schedule: the operand of %{} is not made of pages", instruction.name);
-      const std::int64_t whole = at(plan_.buffers, result).bytes;
-      ensure(home.bytes * (whole / operand.type.byte_size()) >= whole, "schedule: the slices of %{} do not hold it",
-             instruction.name);
+      const std::int64_t result_bytes = at(plan_.buffers, result).bytes;
+      ensure(home.bytes * (result_bytes / operand.type.byte_size()) >= result_bytes,
+             "schedule: the slices of %{} do not hold it", instruction.name);
     }
   }
 

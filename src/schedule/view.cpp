@@ -7,9 +7,9 @@
 
 namespace tessera::schedule {
 
-View whole_view(const Dims& dims) { return {dims, row_major_strides(dims), 0}; }
+View row_major_view(const Dims& dims) { return {dims, row_major_strides(dims), 0}; }
 
-bool is_whole(const View& view) {
+bool is_row_major(const View& view) {
   if (view.offset != 0) return false;
   const Dims plain = row_major_strides(view.dims);
   for (std::size_t d = 0; d < plain.size(); ++d)

@@ -10,8 +10,8 @@
 namespace tessera::schedule {
 
 /// The row-major view of dims.
-View whole_view(const Dims& dims);
-bool is_whole(const View& view);
+View row_major_view(const Dims& dims);
+bool is_row_major(const View& view);
 /// Whether a dim of more than one element is read with stride 0.
 bool repeats(const View& view);
 /// Whether a dim is read backwards, because some kernels that take strides (oneDNN's) do not support negative ones.

@@ -129,25 +129,25 @@ bool keeps_order_of_replicas(const HloSharding& leaf, const std::vector<std::int
 struct MeshGroup {
   std::vector<std::int64_t> order;        // empty: 0, 1, 2, …
   std::vector<std::int64_t> position_of;  // its inverse
-  std::set<std::int64_t> cuts;
+  std::set<std::int64_t> strides;
 
   // Adds a sharding. Returns false without changes if the sharding does not nest with the previous ones.
   bool add(const HloSharding& leaf) {
     if (!keeps_order_of_replicas(leaf, position_of)) return false;
     const auto digits = tile_digits(leaf.tile_dims, sorted_positions(leaf, position_of));
     if (!digits) return false;
-    auto all = cuts;
+    auto all = strides;
     for (const auto& dim : *digits)
       for (const auto& digit : dim) all.insert({digit.stride, digit.stride * digit.size});
-    for (auto cut = all.begin(); std::next(cut) != all.end(); ++cut)
-      if (*std::next(cut) % *cut != 0) return false;
-    cuts = std::move(all);
+    for (auto stride = all.begin(); std::next(stride) != all.end(); ++stride)
+      if (*std::next(stride) % *stride != 0) return false;
+    strides = std::move(all);
     return true;
   }
   [[nodiscard]] Mesh mesh(const std::string& name) const {
     std::vector<MeshAxis> axes;
-    for (auto cut = cuts.rbegin(); std::next(cut) != cuts.rend(); ++cut)
-      axes.push_back({fmt::format("_{}", axes.size()), *cut / *std::next(cut)});
+    for (auto stride = strides.rbegin(); std::next(stride) != strides.rend(); ++stride)
+      axes.push_back({fmt::format("_{}", axes.size()), *stride / *std::next(stride)});
     return Mesh(std::move(axes), order, name);
   }
 };
@@ -156,7 +156,7 @@ MeshGroup fresh_group(std::int64_t device_count, std::vector<std::int64_t> order
   MeshGroup out;
   out.position_of = inverse(order);
   out.order = std::move(order);
-  out.cuts = {1, device_count};
+  out.strides = {1, device_count};
   return out;
 }
 
@@ -215,13 +215,13 @@ Digits mesh_pieces(const Sharding& sharding) {
   Digits out;
   for (int axis = 0; axis < sharding.mesh.axis_count(); ++axis) {
     const auto size = at(sharding.mesh.axes(), axis).size;
-    std::set<std::int64_t> cuts = {1, size};  // products of the leading parts
+    std::set<std::int64_t> prefixes = {1, size};  // products of the leading parts
     for (const auto& ref : used)
-      if (ref.axis == axis) cuts.insert({ref.pre, ref.pre * ref.size});
-    for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
-      require(*std::next(cut) % *cut == 0 && size % *std::next(cut) == 0,
+      if (ref.axis == axis) prefixes.insert({ref.pre, ref.pre * ref.size});
+    for (auto prefix = prefixes.begin(); std::next(prefix) != prefixes.end(); ++prefix) {
+      require(*std::next(prefix) % *prefix == 0 && size % *std::next(prefix) == 0,
               "the parts of mesh axis \"{}\" used by {} do not nest", at(sharding.mesh.axes(), axis).name, sharding);
-      out.push_back({size / *std::next(cut) * at(strides, axis), *std::next(cut) / *cut});
+      out.push_back({size / *std::next(prefix) * at(strides, axis), *std::next(prefix) / *prefix});
     }
   }
   return out;
@@ -249,19 +249,19 @@ Digits take_pieces(const Mesh& mesh, const std::vector<AxisRef>& axes, Digits& l
 }  // namespace
 
 std::optional<Mesh> common_mesh(const std::vector<HloSharding>& shardings, std::int64_t device_count) {
-  const auto try_order = [&](std::vector<std::int64_t> order, const HloSharding** misfit) -> std::optional<Mesh> {
+  const auto try_order = [&](std::vector<std::int64_t> order, const HloSharding** conflicting) -> std::optional<Mesh> {
     MeshGroup group = fresh_group(device_count, std::move(order));
     for (const auto& leaf : shardings) {
       if (leaf.kind != Kind::kTiled || group.add(leaf)) continue;
-      *misfit = &leaf;
+      *conflicting = &leaf;
       return std::nullopt;
     }
     return group.mesh("mesh");
   };
-  const HloSharding* misfit = nullptr;
-  if (auto mesh = try_order({}, &misfit)) return mesh;
-  if (auto mesh = try_order(misfit->devices, &misfit)) return mesh;
-  return try_order(order_by_tiles(shardings, device_count), &misfit);
+  const HloSharding* conflicting = nullptr;
+  if (auto mesh = try_order({}, &conflicting)) return mesh;
+  if (auto mesh = try_order(conflicting->devices, &conflicting)) return mesh;
+  return try_order(order_by_tiles(shardings, device_count), &conflicting);
 }
 
 std::optional<Sharding> to_axes(const HloSharding& sharding, const Mesh& mesh, int ndim) {
@@ -295,7 +295,7 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
     return best;
   };
   std::vector<std::optional<Sharding>> found(shardings_and_ndims.size());
-  std::vector<HloSharding> homeless;
+  std::vector<HloSharding> without_mesh;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto& [leaf, ndim] = shardings_and_ndims[i];
     if (leaf.kind != Kind::kTiled) continue;
@@ -303,13 +303,13 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
         isize(leaf.devices) == device_count, "sharding {} is over {} devices, the module over {}",
         [&] { return hlo_sharding_text(leaf); }, leaf.devices.size(), device_count);
     found[i] = find(leaf, ndim);
-    if (!found[i]) homeless.push_back(leaf);
+    if (!found[i]) without_mesh.push_back(leaf);
   }
-  if (!homeless.empty()) {
-    if (const auto mesh = common_mesh(homeless, device_count)) {
+  if (!without_mesh.empty()) {
+    if (const auto mesh = common_mesh(without_mesh, device_count)) {
       known.emplace_back(mesh->axes(), mesh->device_order(), unused_mesh_name(known));
     } else {
-      add_meshes(homeless, device_count, known);
+      add_meshes(without_mesh, device_count, known);
     }
   }
   if (known.empty()) known.push_back(*common_mesh({}, device_count));

@@ -109,10 +109,10 @@ AxisRef read_axis(TextCursor& in, const Mesh& mesh) {
   ref.pre = in.integer("the prefix of a sub-axis");
   in.expect(")", "after the prefix of a sub-axis");
   ref.size = in.integer("the size of a sub-axis");
-  const auto whole = at(mesh.axes(), ref.axis).size;
-  require(ref.pre >= 1 && ref.size >= 1 && ref.pre <= whole && ref.size <= whole / ref.pre &&
-              whole % (ref.pre * ref.size) == 0,
-          "({}){} is not a part of axis {} of size {}", ref.pre, ref.size, at(mesh.axes(), ref.axis).name, whole);
+  const auto axis_size = at(mesh.axes(), ref.axis).size;
+  require(ref.pre >= 1 && ref.size >= 1 && ref.pre <= axis_size && ref.size <= axis_size / ref.pre &&
+              axis_size % (ref.pre * ref.size) == 0,
+          "({}){} is not a part of axis {} of size {}", ref.pre, ref.size, at(mesh.axes(), ref.axis).name, axis_size);
   return ref;
 }
 

@@ -178,14 +178,15 @@ class ShardingReader {
     const auto place = in_.position();
     const auto name = in_.quoted("an axis in quotes");
     AxisRef ref = out_.mesh.full_axis(name);
-    const auto whole = ref.size;
+    const auto axis_size = ref.size;
     if (in_.take(":(")) {
       ref.pre = in_.integer("the prefix of the sub-axis");
       in_.expect(")", "after the prefix of the sub-axis");
       ref.size = in_.integer("the size of the sub-axis");
-      if (ref.pre < 1 || ref.size < 1 || ref.pre > whole || ref.size > whole || whole % (ref.pre * ref.size) != 0)
-        in_.fail_at(place,
-                    fmt::format("\"{}\":({}){} is not a part of an axis of size {}", name, ref.pre, ref.size, whole));
+      if (ref.pre < 1 || ref.size < 1 || ref.pre > axis_size || ref.size > axis_size ||
+          axis_size % (ref.pre * ref.size) != 0)
+        in_.fail_at(place, fmt::format("\"{}\":({}){} is not a part of an axis of size {}", name, ref.pre, ref.size,
+                                       axis_size));
     }
     if (overlaps_any(used_, ref)) in_.fail_at(place, fmt::format("axis \"{}\" is used twice", name));
     used_.push_back(ref);

@@ -183,8 +183,8 @@ AxisRef Mesh::full_axis(int axis) const { return {axis, 1, at(axes(), axis).size
 
 std::int64_t Mesh::coordinate(std::int64_t position, const AxisRef& ref) const {
   const auto size = at(axes(), ref.axis).size;
-  const auto whole = position / at(node_->strides, ref.axis) % size;
-  return whole / (size / (ref.pre * ref.size)) % ref.size;
+  const auto full_coordinate = position / at(node_->strides, ref.axis) % size;
+  return full_coordinate / (size / (ref.pre * ref.size)) % ref.size;
 }
 
 std::int64_t Mesh::coordinate(std::int64_t position, const std::vector<AxisRef>& refs) const {

@@ -102,10 +102,11 @@ Interval DimPlacement::interval(std::int64_t tile) const {
 }
 
 Interval Placement::interval(std::int64_t device, int dim) const {
-  const DimPlacement& place = at(dims, dim);
-  if (sharding.kind == Sharding::Kind::kMaximal) return {0, device == sharding.device ? place.size : 0};
-  if (!sharding.is_tiled()) return {0, place.size};
-  return place.interval(sharding.mesh.coordinate(sharding.mesh.position_of(device), at(sharding.dims, dim).axes));
+  const DimPlacement& dim_placement = at(dims, dim);
+  if (sharding.kind == Sharding::Kind::kMaximal) return {0, device == sharding.device ? dim_placement.size : 0};
+  if (!sharding.is_tiled()) return {0, dim_placement.size};
+  return dim_placement.interval(
+      sharding.mesh.coordinate(sharding.mesh.position_of(device), at(sharding.dims, dim).axes));
 }
 
 Placement placement_of(const Type& global, const Sharding& sharding) {
@@ -233,10 +234,10 @@ void check_sharding(const Type& global, const Sharding& sharding) {
   for (const AxisRef& axis : used) {
     require(axis.axis >= 0 && axis.axis < sharding.mesh.axis_count(), "sharding of {} uses axis {} of {}, which has {}",
             global, axis.axis, sharding.mesh, sharding.mesh.axis_count());
-    const auto whole = at(sharding.mesh.axes(), axis.axis).size;
-    require(axis.pre >= 1 && axis.size >= 1 && whole % (axis.pre * axis.size) == 0,
+    const auto axis_size = at(sharding.mesh.axes(), axis.axis).size;
+    require(axis.pre >= 1 && axis.size >= 1 && axis_size % (axis.pre * axis.size) == 0,
             "sharding of {} uses {}:({}){}, which is not a part of an axis of size {}", global,
-            at(sharding.mesh.axes(), axis.axis).name, axis.pre, axis.size, whole);
+            at(sharding.mesh.axes(), axis.axis).name, axis.pre, axis.size, axis_size);
   }
   std::erase_if(used, [](const AxisRef& axis) { return axis.size == 1; });
   std::sort(used.begin(), used.end());

@@ -29,7 +29,7 @@ AxisRef axis_from_text(const Mesh& mesh, std::string_view text) {
   const auto colon = text.find(":(");
   if (colon == std::string_view::npos) return named_or_numbered(mesh, text);
   AxisRef ref = named_or_numbered(mesh, text.substr(0, colon));
-  const auto whole = ref.size;
+  const auto axis_size = ref.size;
   const auto close = text.find(')', colon);
   require(close != std::string_view::npos, "part of an axis is written axis:(prefix)size, got \"{}\"", text);
   const auto pre = text.substr(colon + 2, close - colon - 2);
@@ -41,8 +41,8 @@ AxisRef axis_from_text(const Mesh& mesh, std::string_view text) {
   };
   read(pre, ref.pre);
   read(size, ref.size);
-  require(ref.pre <= whole && ref.size <= whole && whole % (ref.pre * ref.size) == 0,
-          "\"{}\" is not a part of axis {} of size {}", text, at(mesh.axes(), ref.axis).name, whole);
+  require(ref.pre <= axis_size && ref.size <= axis_size && axis_size % (ref.pre * ref.size) == 0,
+          "\"{}\" is not a part of axis {} of size {}", text, at(mesh.axes(), ref.axis).name, axis_size);
   return ref;
 }
 

@@ -161,12 +161,12 @@ void normalize(HloSharding& leaf) {
     const auto type = leaf.subgroup_types.empty() ? SubgroupType::kReplicated : leaf.subgroup_types.front();
     if (type != SubgroupType::kMaximal) {
       using Kind = HloSharding::Kind;
-      HloSharding whole;
-      whole.kind = type == SubgroupType::kManual      ? Kind::kManual
-                   : type == SubgroupType::kUnreduced ? Kind::kUnreduced
-                                                      : Kind::kReplicated;
-      whole.suffix = std::move(leaf.suffix);
-      leaf = std::move(whole);
+      HloSharding untiled;
+      untiled.kind = type == SubgroupType::kManual      ? Kind::kManual
+                     : type == SubgroupType::kUnreduced ? Kind::kUnreduced
+                                                        : Kind::kReplicated;
+      untiled.suffix = std::move(leaf.suffix);
+      leaf = std::move(untiled);
       return;
     }
   }

@@ -34,7 +34,7 @@ double SearchRounds::progress() const {
   return std::max(by_work, by_time);
 }
 
-bool SearchRounds::is_cut_off() const {
+bool SearchRounds::reaches_cutoff() const {
   return budget_.cutoff && dual_.bound() >= static_cast<double>(*budget_.cutoff);
 }
 
@@ -46,7 +46,7 @@ bool SearchRounds::is_proven() const {
 // Steps of the dual problem for an amount of work, or until the bound no longer rises.
 std::int64_t SearchRounds::dual_steps(std::int64_t work, double until) {
   std::int64_t done = 0;
-  while (done < work && !dual_.has_converged() && !is_hopeless()) {
+  while (done < work && !dual_.has_converged() && !is_fathomed()) {
     dual_.step();
     done += dual_.work();
     if (budget_.seconds && clock_.seconds() >= until * *budget_.seconds) break;
@@ -138,7 +138,7 @@ void SearchRounds::search_from_least_usages() {
 
 void SearchRounds::run() {
   run_rounds();
-  if (is_hopeless()) return;
+  if (is_fathomed()) return;
   if (!best_of_searches()) search_from_least_usages();
   best_ = best_of_searches();
   const auto work = static_cast<std::int64_t>(kExchangeShare * static_cast<double>(budget_.work));
@@ -146,14 +146,14 @@ void SearchRounds::run() {
 }
 
 void SearchRounds::run_rounds() {
-  while (progress() < kDualAlone && !dual_.has_converged() && !is_hopeless())
+  while (progress() < kDualAlone && !dual_.has_converged() && !is_fathomed())
     work_ += dual_steps(round_work_, kDualAlone);
-  if (is_hopeless()) return;
+  if (is_fathomed()) return;
   start_searches();
-  while (progress() < kDualBeside && !dual_.has_converged() && !is_hopeless() && !is_proven())
+  while (progress() < kDualBeside && !dual_.has_converged() && !is_fathomed() && !is_proven())
     together([&] { return search_steps(*searches_[0], round_work_); },
              [&] { return dual_steps(round_work_, kDualBeside); });
-  if (is_hopeless() || is_proven()) return;
+  if (is_fathomed() || is_proven()) return;
   if (progress() < 1) start_searches();
   for (int round = 1; progress() < 1 && !is_proven(); ++round) {
     together([&] { return search_steps(*searches_[0], round_work_); },

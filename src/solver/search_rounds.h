@@ -34,7 +34,7 @@ class SearchRounds {
   /// No assignment keeps the memory limit.
   [[nodiscard]] bool is_infeasible() const { return dual_.proves_infeasible(); }
   /// No assignment that keeps the memory limit costs less than the cutoff.
-  [[nodiscard]] bool is_cut_off() const;
+  [[nodiscard]] bool reaches_cutoff() const;
   [[nodiscard]] double bound() const { return dual_.bound(); }
   [[nodiscard]] std::int64_t work() const { return work_; }
   [[nodiscard]] const std::optional<Choices>& best() const { return best_; }
@@ -45,7 +45,7 @@ class SearchRounds {
   [[nodiscard]] std::optional<Choices> best_of_searches() const;
   [[nodiscard]] double progress() const;  // of the budget; 1: used up
   [[nodiscard]] bool is_proven() const;
-  [[nodiscard]] bool is_hopeless() const { return is_infeasible() || is_cut_off(); }
+  [[nodiscard]] bool is_fathomed() const { return is_infeasible() || reaches_cutoff(); }
   std::int64_t dual_steps(std::int64_t work, double until);
   std::int64_t search_steps(LocalSearch& search, std::int64_t work);
   void together(const std::function<std::int64_t()>& first, const std::function<std::int64_t()>& second);

@@ -27,8 +27,8 @@ constexpr int kEstimate = 4;
 struct Result {
   std::optional<Choices> choices;
   double bound = 0;
-  bool is_exact = false;    // the choices are the best ones; without choices, none keep the limit
-  bool is_cut_off = false;  // no choices cost less than the cutoff
+  bool is_exact = false;        // the choices are the best ones; without choices, none keep the limit
+  bool reaches_cutoff = false;  // no choices cost less than the cutoff
   std::int64_t work = 0;
   std::int64_t nearest_time = 0;  // if there are no choices: where the best try exceeds the limit, and by how much
   double nearest_over = 0;
@@ -67,8 +67,8 @@ void search(const Model& model, const Budget& budget, const Clock& clock, Result
   rounds.run();
   out.work = rounds.work();
   out.is_exact = rounds.is_infeasible();
-  out.is_cut_off = rounds.is_cut_off();
-  if (out.is_exact || out.is_cut_off) return;
+  out.reaches_cutoff = rounds.reaches_cutoff();
+  if (out.is_exact || out.reaches_cutoff) return;
   out.bound = rounds.bound();
   out.choices = rounds.best();
   if (out.choices) return;
@@ -141,7 +141,7 @@ std::optional<Solution> solve_within(const Problem& problem, std::int64_t memory
     if (limit == first && limit > memory_limit) part.work /= kEstimate;
     const Attempt tried = attempt(limited, part);
     if (tried.result.choices) return solution_of(limited, tried);
-    if (tried.result.is_cut_off) break;
+    if (tried.result.reaches_cutoff) break;
     const auto now = static_cast<double>(limit);
     const double more = std::clamp(tried.result.nearest_over, raise * now, std::max(raise, kMostRaise) * now);
     limit += static_cast<std::int64_t>(std::ceil(std::clamp(more, 1.0, 9e18 - now)));
@@ -153,7 +153,7 @@ Solution solve(const Problem& problem, const Budget& budget) {
   const Attempt tried = attempt(problem, budget);
   const Result& result = tried.result;
   const std::int64_t limit = problem.memory_limit.value_or(0);
-  require(!result.is_cut_off, "{}: no assignment that keeps the memory limit of {} bytes costs less than {}",
+  require(!result.reaches_cutoff, "{}: no assignment that keeps the memory limit of {} bytes costs less than {}",
           problem.name, limit, budget.cutoff.value_or(0));
   require(result.choices || !result.is_exact, "{}: no assignment that is allowed keeps the memory limit of {} bytes",
           problem.name, limit);

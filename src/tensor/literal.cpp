@@ -187,10 +187,10 @@ void copy_part(const Literal& from, const Dims& from_start, Literal& to, const D
     for (auto& step : out) step *= width;
     return out;
   };
-  const auto is_complete = [&](std::size_t dim) {
+  const auto is_full_dim = [&](std::size_t dim) {
     return sizes[dim] == from.type().dims()[dim] && sizes[dim] == to.type().dims()[dim];
   };
-  while (last > 0 && (last == sizes.size() || is_complete(last))) run *= sizes[--last];
+  while (last > 0 && (last == sizes.size() || is_full_dim(last))) run *= sizes[--last];
   const PartCopy part{sizes, steps(from.type()), steps(to.type()), last, static_cast<std::size_t>(run)};
   const auto offset = [](const Dims& start, const Dims& step) {
     return std::inner_product(start.begin(), start.end(), step.begin(), std::int64_t{0});
@@ -288,11 +288,11 @@ void print_dim(const Literal& array, int dim, std::int64_t& next, std::string& o
   for (int d = dim + 1; d < type.ndim(); ++d) each *= type.dim(d);
   const std::string_view separator = dim + 1 == type.ndim() ? "," : ", ";
   const std::int64_t size = type.dim(dim);
-  const bool is_cut = size / 2 > edge || (size / 2 == edge && size % 2 != 0);
+  const bool is_truncated = size / 2 > edge || (size / 2 == edge && size % 2 != 0);
   out += '{';
   for (std::int64_t i = 0; i < size; ++i) {
     if (i > 0) out += separator;
-    if (is_cut && i == edge) {
+    if (is_truncated && i == edge) {
       out += "...";
       out += separator;
       next += (size - 2 * edge) * each;
@@ -349,8 +349,8 @@ std::string Literal::str() const {
 std::string Literal::summary() const {
   constexpr std::int64_t kMostElements = 1000;
   constexpr std::int64_t kEdge = 3;
-  const bool is_cut = type_.is_array() && origin_.empty() && type_.element_count() > kMostElements;
-  return is_cut ? text_of_elements(*this, kEdge) : str();
+  const bool is_truncated = type_.is_array() && origin_.empty() && type_.element_count() > kMostElements;
+  return is_truncated ? text_of_elements(*this, kEdge) : str();
 }
 
 }  // namespace tessera

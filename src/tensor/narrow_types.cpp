@@ -128,8 +128,8 @@ std::uint8_t narrow_bits(DType dtype, double value) {
   if (!is_narrow_integer(dtype)) return float_bits(format_of(dtype), value);
   if (std::isnan(value)) return 0;
   const int width = integer_width(dtype);
-  const auto whole = static_cast<std::int64_t>(std::fmax(std::fmin(value, 1e18), -1e18));
-  return static_cast<std::uint8_t>(whole & ((1 << width) - 1));
+  const auto integer = static_cast<std::int64_t>(std::fmax(std::fmin(value, 1e18), -1e18));
+  return static_cast<std::uint8_t>(integer & ((1 << width) - 1));
 }
 
 }  // namespace tessera

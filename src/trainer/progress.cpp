@@ -36,9 +36,9 @@ void put_line(std::FILE* out, const std::string& text) { std::fputs((text + "\n"
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
-  const auto whole = static_cast<std::int64_t>(seconds);
-  const std::int64_t hours = whole / 3600;
-  const std::string minutes = fmt::format("{:02}:{:02}", whole / 60 % 60, whole % 60);
+  const auto total = static_cast<std::int64_t>(seconds);
+  const std::int64_t hours = total / 3600;
+  const std::string minutes = fmt::format("{:02}:{:02}", total / 60 % 60, total % 60);
   return hours > 0 ? fmt::format("{}:{}", hours, minutes) : minutes;
 }
 

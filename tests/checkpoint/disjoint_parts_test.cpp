@@ -63,10 +63,11 @@ TEST(PartsInCommon, ManyPartsTakeLittleTime) {
 // Divides a region into parts at random places.
 void divide(const Region& region, int times, std::mt19937& draw, std::vector<TensorPart>& out) {
   const auto dim = draw() % region.dims.size();
-  const Interval whole = region.dims[dim];
-  if (times == 0 || whole.size() < 2) return out.push_back({"file", region});
-  const auto place = whole.start + 1 + static_cast<std::int64_t>(draw() % static_cast<unsigned>(whole.size() - 1));
-  for (const Interval& half : {Interval{whole.start, place}, Interval{place, whole.limit}}) {
+  const Interval interval = region.dims[dim];
+  if (times == 0 || interval.size() < 2) return out.push_back({"file", region});
+  const auto place =
+      interval.start + 1 + static_cast<std::int64_t>(draw() % static_cast<unsigned>(interval.size() - 1));
+  for (const Interval& half : {Interval{interval.start, place}, Interval{place, interval.limit}}) {
     Region part = region;
     part.dims[dim] = half;
     divide(part, times - 1, draw, out);

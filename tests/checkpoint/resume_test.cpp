@@ -179,7 +179,7 @@ TEST(Resume, EveryWayToLoadSetsTheNumbers) {
   save(run.optimizer->state_dict(), folder.file("optimizer.safetensors"));
   save(average.state_dict(), folder.file("average.safetensors"));
 
-  const std::vector<std::function<void(ResumedRun&, optim::ExponentialMovingAverage&)>> ways{
+  const std::vector<std::function<void(ResumedRun&, optim::ExponentialMovingAverage&)>> loaders{
       [&](auto& to, auto& average_to) { load_checkpoint(folder.file("checkpoint-3"), with_average(to, average_to)); },
       [&](auto& to, auto& average_to) {
         EXPECT_TRUE(load_newest_checkpoint(folder.file(""), with_average(to, average_to)));
@@ -196,10 +196,10 @@ TEST(Resume, EveryWayToLoadSetsTheNumbers) {
         to.optimizer->load_state_dict(run.optimizer->state_dict());
         average_to.load_state_dict(average.state_dict());
       }};
-  for (std::size_t i = 0; i < ways.size(); ++i) {
+  for (std::size_t i = 0; i < loaders.size(); ++i) {
     ResumedRun other(kAdamWCase, 1, 8);
     optim::ExponentialMovingAverage other_average(other.net.parameters());
-    ways[i](other, other_average);
+    loaders[i](other, other_average);
     EXPECT_EQ(other.optimizer->step_count(), 3) << i;
     EXPECT_EQ(other_average.update_count(), 2) << i;
   }

@@ -52,7 +52,7 @@ TEST(StateDicts, OneMessageListsAllThatDoesNotFit) {
             "  unexpected transformer.ln_f.bais; did you mean \"transformer.ln_f.bias\"?");
 }
 
-TEST(StateDicts, ALongListOfShapesIsCut) {
+TEST(StateDicts, ALongListOfShapesIsTruncated) {
   const FreshRank rank;
   StateDict state;
   StateDict wrong;

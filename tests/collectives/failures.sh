@@ -137,7 +137,7 @@ job=$real_job
 # Nothing is left behind after a job, even after kill -9: no process (which would hold unnamed memory), and no named
 # memory or file in the folder for temporary files, which only this test uses. For the files of Open MPI see
 # docs/debugging.md.
-left_behind() {
+leftovers() {
   for process in /proc/[0-9]*; do
     if [ "$(readlink "$process/exe")" = "$(readlink -f "$job")" ]; then echo "process ${process#/proc/}"; fi
   done
@@ -145,7 +145,7 @@ left_behind() {
   find "$TMPDIR" -mindepth 1 -not -path "$TMPDIR/job.??????" -not -path "$TMPDIR/*ompi.*"
 }
 for _ in $(seq 50); do
-  left=$(left_behind)
+  left=$(leftovers)
   [ -z "$left" ] && break
   sleep 0.1
 done
@@ -158,7 +158,7 @@ fi
 # The check finds files that exist.
 seen=$(mktemp -p /dev/shm tessera.XXXXXX)
 file=$(mktemp -p "$TMPDIR" tessera.XXXXXX)
-left=$(left_behind)
+left=$(leftovers)
 for expected in "$(basename "$seen")" "$file"; do
   case "$left" in *"$expected"*) ;; *) echo "FAIL  $expected is not seen in: $left"; failures=1 ;; esac
 done

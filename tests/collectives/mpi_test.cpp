@@ -74,7 +74,7 @@ TEST(World, OnOneNodeNoPayloadGoesThroughMpi) {
 }
 
 TEST(World, ReportsMoreRanksThanCores) {
-  EXPECT_NE(world().crowding_note(100000).find("ranks with 100000 threads each share"), std::string::npos);
+  EXPECT_NE(world().oversubscription_note(100000).find("ranks with 100000 threads each share"), std::string::npos);
 }
 
 // Either all ranks have the same figures about the links, or no rank has any.

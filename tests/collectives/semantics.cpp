@@ -198,12 +198,12 @@ void expect_error(const std::function<void()>& call, const std::string& text) {
 void wrong_arguments_are_named(ProcessGroup& g) {
   std::vector<std::byte> one(1);
   std::vector<std::byte> many(static_cast<std::size_t>(g.size()) * 4 + 1);
-  const std::span<std::byte> whole(many);
+  const std::span<std::byte> buffer(many);
   expect_error([&] { g.all_gather(one, many); }, "all_gather over world: out has");
   expect_error([&] { g.reduce_scatter(many, one, DType::kU8, Reduction::kSum); }, "reduce_scatter over world: in has");
-  expect_error([&] { g.all_reduce(whole.first(3), whole.first(3), DType::kF32, Reduction::kSum); },
+  expect_error([&] { g.all_reduce(buffer.first(3), buffer.first(3), DType::kF32, Reduction::kSum); },
                "3 bytes is not a multiple of the size of f32");
-  expect_error([&] { g.all_reduce(whole.first(4), whole.first(4), DType::kF32, Reduction::kOr); }, "f32 has no or");
+  expect_error([&] { g.all_reduce(buffer.first(4), buffer.first(4), DType::kF32, Reduction::kOr); }, "f32 has no or");
   expect_error([&] { g.broadcast(one, g.size()); }, "is not in a group of");
   expect_error([&] { g.permute(one, one, {{0, 0}, {0, 0}}); }, "member 0 is a source twice");
   expect_error([&] { (void)g.split({{0}, {0}}, "twice"); }, "member 0 is listed twice");

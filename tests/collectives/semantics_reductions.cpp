@@ -169,12 +169,12 @@ void large_reductions_are_right(ProcessGroup& g) {
       ASSERT_EQ(part[i], static_cast<float>(expected_value(g.size(), count * static_cast<std::size_t>(g.rank()) + i,
                                                            Reduction::kSum, false)));
     in.resize(count);
-    std::vector<float> whole(count);
-    g.all_reduce(bytes_of(in), bytes_of(whole), DType::kF32, Reduction::kSum);
+    std::vector<float> separate(count);
+    g.all_reduce(bytes_of(in), bytes_of(separate), DType::kF32, Reduction::kSum);
     for (std::size_t i = 0; i < count; i += 7)
-      ASSERT_EQ(whole[i], static_cast<float>(expected_value(g.size(), i, Reduction::kSum, false))) << i;
+      ASSERT_EQ(separate[i], static_cast<float>(expected_value(g.size(), i, Reduction::kSum, false))) << i;
     g.all_reduce(bytes_of(in), bytes_of(in), DType::kF32, Reduction::kSum);  // in place
-    ASSERT_TRUE(in == whole);
+    ASSERT_TRUE(in == separate);
   }
 }
 
@@ -196,10 +196,10 @@ void check_same_bits(ProcessGroup& g, DType dtype) {
   g.all_reduce(bytes_of(in), bytes_of(again), dtype, Reduction::kSum);
   ASSERT_EQ(std::memcmp(out.data(), again.data(), count * sizeof(T)), 0);
   const auto n = static_cast<std::size_t>(g.size());
-  std::vector<T> everybodys(count * n);
-  g.all_gather(bytes_of(out), bytes_of(everybodys));
+  std::vector<T> gathered(count * n);
+  g.all_gather(bytes_of(out), bytes_of(gathered));
   for (std::size_t r = 0; r < n; ++r)
-    ASSERT_EQ(std::memcmp(everybodys.data() + r * count, out.data(), count * sizeof(T)), 0)
+    ASSERT_EQ(std::memcmp(gathered.data() + r * count, out.data(), count * sizeof(T)), 0)
         << dtype_name(dtype) << ": ranks " << r << " and " << g.rank() << " hold different bits";
   if (g.traffic().mpi_payload != 0) return;  // between nodes the order follows the nodes
   std::vector<T> all(count * n);

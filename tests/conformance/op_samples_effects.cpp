@@ -80,9 +80,9 @@ void add_pairs(std::vector<Sample>& out) {
 
 // On one device, as in op_samples_control.cpp.
 void add_collective_pairs(std::vector<Sample>& out) {
-  const auto add_pair = [&](const std::string& name, const auto& whole, bool in_tuple) {
+  const auto add_pair = [&](const std::string& name, const auto& synchronous, bool in_tuple) {
     const auto start = [=](Builder& b, Value x) {
-      const Instruction made = whole(x).instruction();
+      const Instruction made = synchronous(x).instruction();
       const Type type = in_tuple ? Type::tuple({x.type(), made.type}) : made.type;
       return b.emit(row(name + "-start"), {x}, made.attributes, {.type = type, .called = made.called});
     };

@@ -81,7 +81,7 @@ void add_moved(std::vector<Sample>& out) {
        }});
 }
 
-void add_cut(std::vector<Sample>& out) {
+void add_sliced(std::vector<Sample>& out) {
   const auto slice = [&](const Type& from, const std::vector<SliceRange>& ranges) {
     out.push_back({.op = "slice",
                    .label = from.str() + field_text(ranges),
@@ -159,7 +159,7 @@ std::vector<Sample> structural_samples() {
   std::vector<Sample> out;
   add_made(out);
   add_moved(out);
-  add_cut(out);
+  add_sliced(out);
   add_handed_on(out);
   return out;
 }

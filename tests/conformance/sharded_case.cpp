@@ -48,7 +48,7 @@ std::optional<Sharding> tensor_sharding(const Type& type, const TensorFactors& t
 
 // If a dim merges several factors, the shards agree with those of dims that have one of these factors only if the
 // factors are sharded evenly.
-bool cuts_evenly_where_merged(const FactorMap& map, const FactorSharding& split) {
+bool splits_evenly_where_merged(const FactorMap& map, const FactorSharding& split) {
   std::vector<bool> merged(map.factors.size(), false);
   for (const auto* tensors : {&map.operands, &map.results})
     for (const auto& tensor : *tensors)
@@ -137,39 +137,39 @@ bool near(double a, double b, double relative) {
 }
 
 // Returns partial values for `count` devices, whose `reduction` is the value (for floats up to rounding).
-std::vector<Literal> random_parts(const Literal& whole, Reduction reduction, std::int64_t count, unsigned seed) {
-  if (is_complex(whole.type().dtype())) {
+std::vector<Literal> random_parts(const Literal& full, Reduction reduction, std::int64_t count, unsigned seed) {
+  if (is_complex(full.type().dtype())) {
     std::vector<Literal> parts;
-    for (const Literal& reals : random_parts(whole.as_reals(), reduction, count, seed)) {
-      Literal part(whole.type());
+    for (const Literal& reals : random_parts(full.as_reals(), reduction, count, seed)) {
+      Literal part(full.type());
       std::copy(reals.bytes().begin(), reals.bytes().end(), part.mutable_bytes().begin());
       parts.push_back(std::move(part));
     }
     return parts;
   }
-  std::vector<Literal> parts(static_cast<std::size_t>(count), whole);
+  std::vector<Literal> parts(static_cast<std::size_t>(count), full);
   std::mt19937 engine(seed);
   std::uniform_real_distribution<double> draw(-2, 2);
-  visit_dtype(whole.type().dtype(), [&]<class T>() {
+  visit_dtype(full.type().dtype(), [&]<class T>() {
     using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, std::int64_t>;
-    const auto value = whole.data<T>();
+    const auto value = full.data<T>();
     for (std::size_t i = 0; i < value.size(); ++i) {
       const auto owner = static_cast<std::size_t>(engine() % static_cast<unsigned>(count));
       auto rest = static_cast<Wide>(value[i]);
       for (std::size_t k = 0; k < parts.size(); ++k) {
         if (k == owner) continue;
         auto other = static_cast<Wide>(draw(engine) * 4);
-        const auto whole_value = static_cast<Wide>(value[i]);
-        if (reduction == Reduction::kMin) other = whole_value + std::abs(other);
-        if (reduction == Reduction::kMax) other = whole_value - std::abs(other);
+        const auto full_value = static_cast<Wide>(value[i]);
+        if (reduction == Reduction::kMin) other = full_value + std::abs(other);
+        if (reduction == Reduction::kMax) other = full_value - std::abs(other);
         if constexpr (!is_float(kDTypeOf<T>)) {
-          if (is_unsigned_int(kDTypeOf<T>) && other < 0) other = reduction == Reduction::kSum ? -other : whole_value;
-          if (reduction == Reduction::kAnd) other = whole_value | other;
-          if (reduction == Reduction::kOr) other = whole_value & other;
+          if (is_unsigned_int(kDTypeOf<T>) && other < 0) other = reduction == Reduction::kSum ? -other : full_value;
+          if (reduction == Reduction::kAnd) other = full_value | other;
+          if (reduction == Reduction::kOr) other = full_value & other;
           if (kDTypeOf<T> == DType::kPred)
             other = reduction == Reduction::kMin || reduction == Reduction::kAnd
-                        ? whole_value | (engine() & 1)
-                        : whole_value & static_cast<Wide>(engine() & 1);
+                        ? full_value | (engine() & 1)
+                        : full_value & static_cast<Wide>(engine() & 1);
         }
         const T rounded = static_cast<T>(other);
         parts[k].mutable_data<T>()[i] = rounded;
@@ -191,7 +191,7 @@ std::string text_of(const std::vector<Sharding>& shardings) {
 
 std::optional<OpShardings> shard_by_factors(const OpView& view, const FactorMap& map, const FactorSharding& split,
                                             const Mesh& mesh) {
-  if (!cuts_evenly_where_merged(map, split)) return std::nullopt;
+  if (!splits_evenly_where_merged(map, split)) return std::nullopt;
   OpShardings out;
   for (std::size_t i = 0; i < view.operands.size(); ++i) {
     auto sharding = tensor_sharding(view.operands[i], map.operands[i], map, split, mesh);
@@ -344,10 +344,10 @@ std::string SubjectCase::compare_sharded(const OpShardings& shardings, const Sha
   for (const auto& operand : operands) allowed = std::max(allowed, tolerance(real_dtype(operand.type().dtype())));
   for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
     const Sharding& sharding = shardings.results[leaf];
-    const Sharding whole = sharding.without_partial();
-    const Placement placement = placement_of(leaves[leaf].type(), whole);
+    const Sharding complete = sharding.without_partial();
+    const Placement placement = placement_of(leaves[leaf].type(), complete);
     for (const auto& group : mesh.groups(sharding.partial)) {
-      const Literal shard = take_shard(leaves[leaf], whole, group.front());
+      const Literal shard = take_shard(leaves[leaf], complete, group.front());
       const Literal want = shard.as_reals();
       std::string wrong;
       const auto compare = [&](std::int64_t element) {

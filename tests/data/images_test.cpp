@@ -66,8 +66,8 @@ TEST(Idx, DamagedGzipIsNamed) {
   const TemporaryFolder folder;
   const std::string good = gzip(idx(0x08, {5000}, std::string(5000, 'q')));
   EXPECT_EQ(read_idx(folder.write("good.gz", good)).type().str(), "u8[5000]");
-  const std::string cut = folder.write("cut.gz", good.substr(0, good.size() / 2));
-  EXPECT_TRUE(error_of([&] { read_idx(cut); }).starts_with(cut + ": gzip data is damaged or truncated: "));
+  const std::string truncated = folder.write("cut.gz", good.substr(0, good.size() / 2));
+  EXPECT_TRUE(error_of([&] { read_idx(truncated); }).starts_with(truncated + ": gzip data is damaged or truncated: "));
   const std::string more = folder.write("more.gz", good + "xx");
   EXPECT_EQ(error_of([&] { read_idx(more); }), more + ": 2 bytes follow the gzip data");
   const std::string bomb = folder.write("bomb.gz", gzip(idx(0x08, {5000}, std::string(3'000'000, 'q'))));

@@ -97,10 +97,10 @@ class Regularization(unittest.TestCase):
                     self.assert_close(self.log(program, *flags, *mesh, **trained), expected)
 
     # The noise of a row does not depend on the division of a batch into micro-batches.
-    def test_accumulated_batches_equal_whole_ones(self):
+    def test_accumulated_batches_equal_undivided_ones(self):
         flags = ["--neftune_noise_alpha", 5, "--label_smoothing_factor", 0.2]
-        whole = self.log(RUN_CLM, *flags, "--global_batch_size", 10, steps=3, rate="1e-3")
-        self.assert_close(self.log(RUN_CLM, *flags, "--gradient_accumulation_steps", 2, steps=3, rate="1e-3"), whole)
+        undivided = self.log(RUN_CLM, *flags, "--global_batch_size", 10, steps=3, rate="1e-3")
+        self.assert_close(self.log(RUN_CLM, *flags, "--gradient_accumulation_steps", 2, steps=3, rate="1e-3"), undivided)
 
     def test_factors_out_of_range_are_refused(self):
         result = subprocess.run([RUN_CLM, "--config_name", "c", "--train_file", "t", "--label_smoothing_factor", "1.0"], capture_output=True, text=True)

@@ -330,7 +330,7 @@ TEST(ProgramCache, ASecondRunReadsTheResultOfTheFirst) {
 }
 
 // Checks a run for which the only file of the cache has `content` instead: it prints a warning, and restores the file.
-void expect_ignored(const std::string& content, const std::string& whole, const std::string& path,
+void expect_ignored(const std::string& content, const std::string& original, const std::string& path,
                     const std::string& why) {
   write_file(path, content);
   RunOutcome outcome;
@@ -340,28 +340,28 @@ void expect_ignored(const std::string& content, const std::string& whole, const 
   EXPECT_EQ(outcome.sum, 70);
   EXPECT_EQ(outcome.hits, 0);
   EXPECT_EQ(outcome.failures, 1);
-  EXPECT_EQ(read_file(path), whole);
+  EXPECT_EQ(read_file(path), original);
 }
 
 TEST(ProgramCache, ADamagedFileCausesAWarningAndIsRewritten) {
   const TemporaryFolder folder;
   run_sharded(folder.file("cache"));
   const std::string path = files_in(folder.file("cache")).at(0);
-  const std::string whole = read_file(path);
+  const std::string original = read_file(path);
   const std::string damaged = "it is damaged";
-  expect_ignored("", whole, path, damaged);
-  expect_ignored(whole.substr(0, 40), whole, path, damaged);
-  expect_ignored(whole.substr(0, whole.size() - 1), whole, path, damaged);
-  expect_ignored(whole + " ", whole, path, damaged);
+  expect_ignored("", original, path, damaged);
+  expect_ignored(original.substr(0, 40), original, path, damaged);
+  expect_ignored(original.substr(0, original.size() - 1), original, path, damaged);
+  expect_ignored(original + " ", original, path, damaged);
   for (const std::size_t at :
-       {whole.size() / 2, whole.size() - 20, whole.find("checksum") + 9, whole.find("key") + 5}) {
-    std::string flipped = whole;
+       {original.size() / 2, original.size() - 20, original.find("checksum") + 9, original.find("key") + 5}) {
+    std::string flipped = original;
     flipped[at] = flipped[at] == '1' ? '2' : '1';
-    expect_ignored(flipped, whole, path, damaged);
+    expect_ignored(flipped, original, path, damaged);
   }
-  std::string other_build = whole;
+  std::string other_build = original;
   other_build.insert(other_build.find("build ") + 6, "9.9.9-");
-  expect_ignored(other_build, whole, path, "another build of Tessera wrote it");
+  expect_ignored(other_build, original, path, "another build of Tessera wrote it");
 }
 
 TEST(ProgramCache, AFolderThatCannotBeWrittenCausesOneWarning) {

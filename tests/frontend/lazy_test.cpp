@@ -79,7 +79,7 @@ TEST(Lazy, TheSeedIsAnInputAndChangesTheMask) {
 TEST(Lazy, MicroBatchesDrawTheMaskOfTheCompleteBatch) {
   const FreshRank rank;
   const auto masked = [](std::int64_t rows) { return dropout(Tensor::ones(Type::array(DType::kF32, {rows, 5})), 0.5); };
-  const auto whole = [&] {
+  const auto complete_batches = [&] {
     const Tensor first = masked(6);
     const Tensor second = masked(6);
     mark_step();
@@ -88,7 +88,7 @@ TEST(Lazy, MicroBatchesDrawTheMaskOfTheCompleteBatch) {
     return out;
   };
   manual_seed(3);
-  std::vector<std::vector<float>> expected{whole(), whole()};
+  std::vector<std::vector<float>> expected{complete_batches(), complete_batches()};
   manual_seed(3);
   for (const auto& step : expected) {
     std::vector<float> first, second;

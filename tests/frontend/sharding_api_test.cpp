@@ -363,11 +363,11 @@ TEST(ShardedTensors, TypesOfShardingsHavePyTorchXlasNames) {
 
 TEST(ShardedTensors, AShardingSpecAppliesToBatches) {
   on_ranks(3, [](int rank) {
-    const ShardingSpec whole{get_1d_mesh("data"), {"data", {}}};
-    EXPECT_TRUE(whole.can_apply(Type::array(DType::kF64, {5, 2})));
-    EXPECT_FALSE(whole.can_apply(Type::array(DType::kF64, {5})));
+    const ShardingSpec global{get_1d_mesh("data"), {"data", {}}};
+    EXPECT_TRUE(global.can_apply(Type::array(DType::kF64, {5, 2})));
+    EXPECT_FALSE(global.can_apply(Type::array(DType::kF64, {5})));
     EXPECT_FALSE((ShardingSpec{kGrid, {"data", {}}}.can_apply(Type::array(DType::kF64, {5, 2}))));
-    EXPECT_EQ(whole.tensor_of(Literal::from<double>({5, 2}, counting(10))).local_shard().type().dim(0), 2);
+    EXPECT_EQ(global.tensor_of(Literal::from<double>({5, 2}, counting(10))).local_shard().type().dim(0), 2);
     const ShardingSpec parts{get_1d_mesh("data"), {"data"}, true};
     const double mine = rank;
     EXPECT_EQ(parts.tensor_of(Literal::from<double>({2}, {mine, mine})).to_vector<double>(),

@@ -130,12 +130,12 @@ TEST(FullyShard, ACompleteBatchIsShardedByRows) {
   const Mesh mesh({{"data", 2}, {"fsdp", 3}, {"model", 2}});
   nn::Linear linear(4, 5);
   FullyShardedDataParallel wrapped(linear, {.mesh = mesh});
-  const Tensor whole = Tensor::from<float>({7, 4}, std::vector<float>(28, 1));
+  const Tensor unmarked = Tensor::from<float>({7, 4}, std::vector<float>(28, 1));
   const Tensor marked = Tensor::from<float>({7, 4}, std::vector<float>(28, 1));
   mark_sharding(marked, mesh, {"data", "model"});
-  wrapped(whole);
+  wrapped(unmarked);
   wrapped(marked);
-  EXPECT_EQ(whole.sharding()->str(), "{data+fsdp,-}");
+  EXPECT_EQ(unmarked.sharding()->str(), "{data+fsdp,-}");
   EXPECT_EQ(marked.sharding()->str(), "{data,model}");
 }
 

@@ -132,9 +132,9 @@ Sharding random_sharding(const Mesh& mesh, int ndim, std::mt19937& random) {
   std::vector<AxisRef> parts;
   for (int axis = 0; axis < mesh.axis_count(); ++axis) {
     const auto size = mesh.axes()[static_cast<std::size_t>(axis)].size;
-    const std::int64_t cut = size % 2 == 0 && random() % 3 == 0 ? 2 : 1;
-    if (cut > 1) parts.push_back({axis, 1, cut});
-    if (size / cut > 1) parts.push_back({axis, cut, size / cut});
+    const std::int64_t leading = size % 2 == 0 && random() % 3 == 0 ? 2 : 1;
+    if (leading > 1) parts.push_back({axis, 1, leading});
+    if (size / leading > 1) parts.push_back({axis, leading, size / leading});
   }
   std::shuffle(parts.begin(), parts.end(), random);
   const auto dims = static_cast<unsigned>(ndim);

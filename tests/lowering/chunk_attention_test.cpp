@@ -114,11 +114,11 @@ TEST_F(AttentionChunks, RowsOfOneHeadAreChunked) {
     for (const std::int64_t time : {257, 1021}) {
       const Attention a{.queries = time, .keys = time, .width = 8, .dtype = dtype};
       const Program program = attention(a);
-      const Literal whole = run_at(program, 0);
+      const Literal unchunked = run_at(program, 0);
       const std::int64_t arena = arena_at(program, 0);
       for (const std::int64_t parts : {2, 3, 7, 64}) {
         const std::int64_t most = ceil_div(a.score_bytes(), parts);
-        EXPECT_TRUE(testing::close(run_at(program, most), whole, 64)) << a.str() << " in " << parts;
+        EXPECT_TRUE(testing::close(run_at(program, most), unchunked, 64)) << a.str() << " in " << parts;
         EXPECT_LE(arena_at(program, most), arena) << a.str() << " in " << parts;
         if (parts < 7) continue;
         EXPECT_LT(arena_at(program, most), arena - a.score_bytes()) << a.str() << " in " << parts;
@@ -130,12 +130,12 @@ TEST_F(AttentionChunks, RowsOfOneHeadAreChunked) {
 TEST_F(AttentionChunks, HeadsAreChunkedBeforeRows) {
   const Attention a{.heads = 3, .queries = 131, .keys = 131};
   const Program program = attention(a);
-  const Literal whole = run_at(program, 0);
+  const Literal unchunked = run_at(program, 0);
   const std::int64_t by_heads = arena_at(program, a.score_bytes() / 3);
   const std::int64_t by_both = arena_at(program, a.score_bytes() / 30);
   EXPECT_LT(by_heads, arena_at(program, 0) - a.score_bytes());
   EXPECT_LT(by_both, by_heads - a.score_bytes() / 4);
-  EXPECT_TRUE(testing::close(run_at(program, a.score_bytes() / 30), whole, 64));
+  EXPECT_TRUE(testing::close(run_at(program, a.score_bytes() / 30), unchunked, 64));
 }
 
 TEST_F(AttentionChunks, RandomAttentionEqualsTheReference) {
@@ -213,8 +213,8 @@ TEST_F(AttentionChunks, LargeProductsAreChunkedUnevenlyAndAlongTwoDims) {
       options().set("TESSERA_LARGEST_VALUE", std::to_string(most));
       return compile(program, *world_)->memory().arena;
     };
-    const std::int64_t whole = arena_of(0);
-    EXPECT_LT(arena_of(bytes / 7), whole - bytes / 2) << rows.size() << " dims, " << rows[0];
+    const std::int64_t unchunked = arena_of(0);
+    EXPECT_LT(arena_of(bytes / 7), unchunked - bytes / 2) << rows.size() << " dims, " << rows[0];
     EXPECT_TRUE(testing::close(run_program(program, *world_, random_arguments(program, 7)),
                                evaluate(program, random_arguments(program, 7)), 64));
   }
@@ -239,8 +239,8 @@ TEST_F(AttentionChunks, EveryLargeProductIsChunked) {
     options().set("TESSERA_LARGEST_VALUE", std::to_string(most));
     return compile(program, *world_)->memory().arena;
   };
-  const std::int64_t whole = arena_of(0);
-  EXPECT_LT(arena_of(kLogits / 6), whole - kLogits / 2);
+  const std::int64_t unchunked = arena_of(0);
+  EXPECT_LT(arena_of(kLogits / 6), unchunked - kLogits / 2);
   EXPECT_TRUE(testing::close(run_program(program, *world_, random_arguments(program, 7)),
                              evaluate(program, random_arguments(program, 7)), 64));
 }

@@ -15,7 +15,7 @@ constexpr std::int64_t kLogits = 48 * 301 * 4;  // bytes on a rank
 
 // For 48 rows and 301 words on a rank: losses, the gradient of the rows (summed over ranks) and that of the rank's
 // words.
-Program cut_vocabulary(int ranks) {
+Program sharded_vocabulary(int ranks) {
   const std::string all = fmt::format("replica_groups=[1,{0}]<=[{0}], use_global_device_ids=true, to_apply=%", ranks);
   return testing::read(fmt::format(R"(HloModule local, num_partitions={0}
 %sum (a: f32[], b: f32[]) -> f32[] {{
@@ -67,12 +67,12 @@ class ShardedVocabulary : public ::testing::TestWithParam<int> {};
 
 TEST_P(ShardedVocabulary, IsProcessedInChunksOnEveryRank) {
   const int ranks = GetParam();
-  const Program program = cut_vocabulary(ranks);
+  const Program program = sharded_vocabulary(ranks);
   std::vector<std::vector<Literal>> arguments;
   for (int rank = 0; rank < ranks; ++rank)
     arguments.push_back(testing::random_arguments(program, static_cast<unsigned>(rank) + 1));
   const auto expected = evaluate_lockstep(program, arguments);
-  std::int64_t whole = 0;
+  std::int64_t unchunked = 0;
   for (const std::int64_t most : {std::int64_t{0}, kLogits / 2, kLogits / 6}) {
     run_virtual_ranks(ranks, [&](ProcessGroup& world) {
       options().set("TESSERA_LARGEST_VALUE", std::to_string(most));  // on each rank
@@ -80,9 +80,9 @@ TEST_P(ShardedVocabulary, IsProcessedInChunksOnEveryRank) {
           testing::close(run_program(program, world, at(arguments, world.rank())), at(expected, world.rank()), 32))
           << "rank " << world.rank() << ", at most " << most << " bytes";
       const std::int64_t arena = compile(program, world)->memory().arena;
-      if (most == 0 && world.rank() == 0) whole = arena;
+      if (most == 0 && world.rank() == 0) unchunked = arena;
       if (most == kLogits / 6 && world.rank() == 0) {
-        EXPECT_LT(arena, whole - kLogits / 2);
+        EXPECT_LT(arena, unchunked - kLogits / 2);
       }
     });
   }

@@ -124,14 +124,14 @@ TEST(CustomCall, AnUnknownTargetIsAContinuousFunctionWithinOne) {
   const Literal base = mystery("a", 0.5, 1, type);
   EXPECT_EQ(base, mystery("a", 0.5, 1, type));
   double moved = 0;
-  double nudged = 0;
+  double perturbed = 0;
   for (std::int64_t i = 0; i < 101; ++i) {
     EXPECT_LE(std::fabs(element_as_double(base, i)), 1.0);
-    nudged = std::max(nudged,
-                      std::fabs(element_as_double(base, i) - element_as_double(mystery("a", 0.5 + 1e-6, 1, type), i)));
+    perturbed = std::max(
+        perturbed, std::fabs(element_as_double(base, i) - element_as_double(mystery("a", 0.5 + 1e-6, 1, type), i)));
     moved = std::max(moved, std::fabs(element_as_double(base, i) - element_as_double(mystery("a", 0.5, 2, type), i)));
   }
-  EXPECT_LT(nudged, 1e-5);
+  EXPECT_LT(perturbed, 1e-5);
   EXPECT_GT(moved, 0.5) << "integers count exactly";
   EXPECT_FALSE(base == mystery("b", 0.5, 1, type));
   EXPECT_TRUE(std::isfinite(element_as_double(mystery("a", NAN, 1, type), 0)));

@@ -140,12 +140,12 @@ def block_sharded(qkv, o, ln, up, down):
         "down": (shape(20, 8), down)}
 
 
-WHOLE = block_sharded(P(), P(), P(), P(), P())
+REPLICATED = block_sharded(P(), P(), P(), P(), P())
 TENSOR = block_sharded(P(None, "model", None), P("model", None, None), P(), P(None, "model"), P("model", None))
 FULLY = block_sharded(P(("data", "model")), P("data"), P(("data", "model")), P(("data", "model")), P(("data", "model")))
 
 CASES |= {
-    "block_step_data": (block_step, [WHOLE, (shape(4, 6, 8), P(("data", "model")))]),
+    "block_step_data": (block_step, [REPLICATED, (shape(4, 6, 8), P(("data", "model")))]),
     "block_step_tensor": (block_step, [TENSOR, (shape(4, 6, 8), P("data"))]),
     "block_step_fsdp": (block_step, [FULLY, (shape(4, 6, 8), P(("data", "model")))]),
     "block_step_sequence": (block_step, [TENSOR, (shape(4, 6, 8), P("data", "model"))]),

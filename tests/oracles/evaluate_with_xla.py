@@ -110,7 +110,7 @@ def with_laid_operands(text):
     return "\n".join(lines) + "\n"
 
 
-def whole_at_entry(text):
+def replicated_at_entry(text):
     """Replicates the entry's parameters and its result on every device."""
     text = re.sub(r", allow_spmd_sharding_propagation_to_\w+=\{[^}]*\}", "", text)
     start = re.search(r"^ENTRY ", text, re.M).start()
@@ -118,7 +118,7 @@ def whole_at_entry(text):
     for line in text[start:].splitlines():
         root = re.match(r"  ROOT (%?\S+) = (\(.*?\)|\S+) \w", line)
         if root and " tuple(" not in line:
-            lines += [line.replace("  ROOT ", "  ", 1), f"  ROOT %whole_at_end = {root[2]} copy({root[1]})"]
+            lines += [line.replace("  ROOT ", "  ", 1), f"  ROOT %replicated_at_end = {root[2]} copy({root[1]})"]
         else:
             line = without(line, "sharding") if " parameter(" in line or root else line
             lines.append(re.sub(r"( parameter\(\d+\))", r"\1, sharding={replicated}", line))
@@ -162,17 +162,17 @@ def difference(due, have):
 
 
 def main(global_path, local_path):
-    whole, local = (open(path, encoding="utf-8").read() for path in (global_path, local_path))
-    parameters, _ = entry_of(whole)
+    global_text, local = (open(path, encoding="utf-8").read() for path in (global_path, local_path))
+    parameters, _ = entry_of(global_text)
     local_parameters, results = entry_of(local)
     draws = np.random.default_rng(0)
     arguments = [np.asarray(draws.integers(0, 4, dims) if np.dtype(t).kind in "iub" else draws.uniform(-1, 1, dims)).astype(t)
                  for t, dims, _ in parameters]
     devices = jax.devices()
-    if "SPMDShardToFullShape" in whole:
-        everywhere = run(whole_at_entry(whole), [[a] * DEVICES for a in arguments], devices[:DEVICES], partitions=True)
+    if "SPMDShardToFullShape" in global_text:
+        everywhere = run(replicated_at_entry(global_text), [[a] * DEVICES for a in arguments], devices[:DEVICES], partitions=True)
     else:
-        everywhere = run(without(whole, "sharding"), [[a] for a in arguments], devices[:1])
+        everywhere = run(without(global_text, "sharding"), [[a] for a in arguments], devices[:1])
     expected = [leaf[0] for leaf in everywhere]
     replicas = without(with_laid_operands(local), "sharding").replace("partition-id()", "replica-id()")
     replicas = re.sub(r", channel_id=\d+|, use_global_device_ids=true", "", replicas)

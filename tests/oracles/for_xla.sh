@@ -60,8 +60,8 @@ module tests/tools/data/mlp.hlo --mesh data=2,model=3 --annotate x=data,- --anno
 good=0
 for file in "$work"/text/*-per-device.hlo; do
   case $file in *run_clm* | */attributes-* | */transforms-*) continue ;; esac
-  whole=${file%-per-device.hlo}-global.hlo
-  [ -s "$whole" ] || whole=${file%-per-device.hlo}-00-input.hlo
-  "$python" tests/oracles/evaluate_with_xla.py "$whole" "$file" || good=1
+  global=${file%-per-device.hlo}-global.hlo
+  [ -s "$global" ] || global=${file%-per-device.hlo}-00-input.hlo
+  "$python" tests/oracles/evaluate_with_xla.py "$global" "$file" || good=1
 done
 exit $good

@@ -90,15 +90,15 @@ TEST(SimplifyLoops, RemoveElementsThatOnlyTheyThemselvesRead) {
                                          entry));
   EXPECT_EQ(states(all), "(s32[], f32[3], f32[3], f32[3])");
   // An instruction that uses the complete state reads all of its elements.
-  const Program whole = simplified(text_of(R"(%d = f32[3] add(%a, %a)
+  const Program complete = simplified(text_of(R"(%d = f32[3] add(%a, %a)
   ROOT %t = (s32[], f32[3], f32[3], f32[3]) tuple(%next, %d, %a, %c))",
-                                           R"((s32[], f32[3], f32[3], f32[3]) {
+                                              R"((s32[], f32[3], f32[3], f32[3]) {
   %x = f32[3] parameter(0)
   %y = f32[3] parameter(1)
   %zero = s32[] constant(0)
   %init = (s32[], f32[3], f32[3], f32[3]) tuple(%zero, %x, %y, %y)
   ROOT %loop = (s32[], f32[3], f32[3], f32[3]) while(%init), condition=%more, body=%body)"));
-  EXPECT_EQ(states(whole), "(s32[], f32[3], f32[3])");
+  EXPECT_EQ(states(complete), "(s32[], f32[3], f32[3])");
 }
 
 constexpr std::string_view kConstants = R"(

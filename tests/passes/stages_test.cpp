@@ -56,10 +56,10 @@ TEST(Stages, ComputeTogetherWhatTheProgramComputes) {
   for (const Stage& stage : stages.stages) verify(stage.program);
   const std::vector<Literal> arguments{Literal::from<double>({3}, {1, -2, 0.5}),
                                        Literal::from<double>({3}, {0.25, 3, 7}), Literal::scalar(0.125)};
-  const Literal whole = evaluate(program, arguments);
+  const Literal expected = evaluate(program, arguments);
   const std::vector<Literal> results = run_stages(stages, arguments);
   ASSERT_EQ(results.size(), 3U);
-  for (std::size_t k = 0; k < results.size(); ++k) EXPECT_EQ(results[k].str(), whole.elements()[k].str()) << k;
+  for (std::size_t k = 0; k < results.size(); ++k) EXPECT_EQ(results[k].str(), expected.elements()[k].str()) << k;
 }
 
 TEST(Stages, RunAnOpAfterItsOperandsAndWhereItIsFirstNeeded) {

@@ -110,7 +110,7 @@ bool Generator::annotate(Value value, std::optional<ShardingKind> kind) {
     if (leaf.is_array())
       out.push_back(one ? *one : shardings_.any(leaf, scope_->manual));
     else
-      out.push_back(shardings_.whole(0, scope_->manual));
+      out.push_back(shardings_.replicated(0, scope_->manual));
   }
   builder().set_sharding(value, make_shardings(std::move(out)));
   return found;

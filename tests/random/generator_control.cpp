@@ -110,19 +110,19 @@ Sharding manual_sharding(const Mesh& mesh, int ndim, const std::vector<AxisRef>&
 }  // namespace
 
 Value Generator::enter_region(Value x, const std::vector<AxisRef>& axes) {
-  Sharding cut = Sharding::replicated(shardings_.mesh(), x.type().ndim());
+  Sharding placement = Sharding::replicated(shardings_.mesh(), x.type().ndim());
   for (const AxisRef& axis : axes)
     if (x.type().ndim() > 0 && !dice_.one_in(4)) {
       const auto d = dice_.below(x.type().ndim());
-      const auto tiles = cut.tiles(static_cast<int>(d)) * axis.size;
+      const auto tiles = placement.tiles(static_cast<int>(d)) * axis.size;
       const bool even = x.type().dim(static_cast<int>(d)) % tiles == 0;
-      if (even || dice_.one_in(4)) at(cut.dims, d).axes.push_back(axis);
+      if (even || dice_.one_in(4)) at(placement.dims, d).axes.push_back(axis);
     }
   Dims local;
-  for (int d = 0; d < x.type().ndim(); ++d) local.push_back(ceil_div(x.type().dim(d), cut.tiles(d)));
+  for (int d = 0; d < x.type().ndim(); ++d) local.push_back(ceil_div(x.type().dim(d), placement.tiles(d)));
   const bool some = axes_size(axes) != shardings_.mesh().device_count();
-  for (auto& dim : cut.dims) dim.open = some;
-  const Value marked = ops::sharding_mark(x, cut);
+  for (auto& dim : placement.dims) dim.open = some;
+  const Value marked = ops::sharding_mark(x, placement);
   const Value out = ops::custom_call(builder(), "SPMDFullToShardShape", {marked}, x.type().with_dims(local));
   builder().set_sharding(out, make_sharding(manual_sharding(shardings_.mesh(), x.type().ndim(), axes)));
   exact_[&builder()][out.id] = is_exact(x);
@@ -132,16 +132,16 @@ Value Generator::enter_region(Value x, const std::vector<AxisRef>& axes) {
 // Sharded over every axis of the region, so that devices need not have equal values.
 Value Generator::leave_region(Value local, const std::vector<AxisRef>& axes) {
   if (local.type().ndim() == 0) local = ops::reshape(local, {1});
-  Sharding cut = Sharding::replicated(shardings_.mesh(), local.type().ndim());
-  for (const AxisRef& axis : axes) at(cut.dims, dice_.below(local.type().ndim())).axes.push_back(axis);
+  Sharding placement = Sharding::replicated(shardings_.mesh(), local.type().ndim());
+  for (const AxisRef& axis : axes) at(placement.dims, dice_.below(local.type().ndim())).axes.push_back(axis);
   Dims global;
-  for (int d = 0; d < local.type().ndim(); ++d) global.push_back(local.type().dim(d) * cut.tiles(d));
+  for (int d = 0; d < local.type().ndim(); ++d) global.push_back(local.type().dim(d) * placement.tiles(d));
   const bool some = axes_size(axes) != shardings_.mesh().device_count();
-  for (auto& dim : cut.dims) dim.open = some;
+  for (auto& dim : placement.dims) dim.open = some;
   local = ops::custom_call(builder(), "Sharding", {local}, local.type());
   builder().set_sharding(local, make_sharding(manual_sharding(shardings_.mesh(), local.type().ndim(), axes)));
   const Value out = ops::custom_call(builder(), "SPMDShardToFullShape", {local}, local.type().with_dims(global));
-  builder().set_sharding(out, make_sharding(cut));
+  builder().set_sharding(out, make_sharding(placement));
   return out;
 }
 
@@ -294,12 +294,12 @@ Value Generator::ragged_all_to_all(Value x, CollectiveAttributes attributes) {
 }
 
 Value Generator::in_two_halves(Value x, std::string_view op) {
-  const Instruction whole = collective(x, op).instruction();
-  const Value operand = builder().value(whole.operands.front());
-  const Type type = op == "all-reduce" ? whole.type : Type::tuple({operand.type(), whole.type});
+  const Instruction synchronous = collective(x, op).instruction();
+  const Value operand = builder().value(synchronous.operands.front());
+  const Type type = op == "all-reduce" ? synchronous.type : Type::tuple({operand.type(), synchronous.type});
   const std::string name(op);
-  const Value started = builder().emit(op_table().get(name + "-start"), {operand}, whole.attributes,
-                                       {.type = type, .called = whole.called});
+  const Value started = builder().emit(op_table().get(name + "-start"), {operand}, synchronous.attributes,
+                                       {.type = type, .called = synchronous.called});
   return builder().emit(op_table().get(name + "-done"), {started});
 }
 

@@ -157,7 +157,7 @@ bool RandomShardings::add_partial(Sharding& sharding, DType dtype) {
   return false;
 }
 
-Sharding RandomShardings::whole(int ndim, const std::vector<AxisRef>& manual) const {
+Sharding RandomShardings::replicated(int ndim, const std::vector<AxisRef>& manual) const {
   Sharding out = Sharding::replicated(mesh_, ndim);
   out.manual = manual;
   return out;
@@ -166,7 +166,7 @@ Sharding RandomShardings::whole(int ndim, const std::vector<AxisRef>& manual) co
 Sharding RandomShardings::drawn(const Type& leaf, Kind kind, const std::vector<AxisRef>& manual) {
   const int ndim = leaf.is_array() ? leaf.ndim() : 0;
   switch (kind) {
-    case Kind::kReplicated: return whole(ndim, manual);
+    case Kind::kReplicated: return replicated(ndim, manual);
     case Kind::kMaximal: return Sharding::maximal(mesh_, dice_.below(mesh_.device_count()));
     case Kind::kUnknown: {
       Sharding out;
@@ -177,7 +177,7 @@ Sharding RandomShardings::drawn(const Type& leaf, Kind kind, const std::vector<A
     case Kind::kUnreduced: {
       Sharding out = tiled(ndim, mesh_, manual);
       if (leaf.is_array() && add_partial(out, leaf.dtype())) return out;
-      out = whole(ndim, manual);
+      out = replicated(ndim, manual);
       if (leaf.is_array()) add_partial(out, leaf.dtype());
       return out;
     }

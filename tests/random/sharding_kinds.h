@@ -56,7 +56,7 @@ class RandomShardings {
   std::optional<Sharding> of_kind(const Type& leaf, ShardingKind kind, const std::vector<AxisRef>& manual);
   /// Returns a sharding of any kind, in most cases tiled.
   Sharding any(const Type& leaf, const std::vector<AxisRef>& manual);
-  Sharding whole(int ndim, const std::vector<AxisRef>& manual) const;
+  Sharding replicated(int ndim, const std::vector<AxisRef>& manual) const;
   /// Returns at least one axis, or all if `all`.
   std::vector<AxisRef> manual_axes(bool all);
 

@@ -171,12 +171,12 @@ Sharding random_sharding(const Mesh& mesh, int ndim, std::mt19937& random) {
   for (int axis = 0; axis < mesh.axis_count(); ++axis) {
     const auto size = mesh.axes()[static_cast<std::size_t>(axis)].size;
     if (size == 1) continue;
-    std::int64_t cut = 1;
+    std::int64_t leading = 1;
     if (random() % 3 == 0)
       for (std::int64_t k = 2; k < size; ++k)
-        if (size % k == 0) cut = k;
-    if (cut > 1) parts.push_back({axis, 1, cut});
-    parts.push_back({axis, cut, size / cut});
+        if (size % k == 0) leading = k;
+    if (leading > 1) parts.push_back({axis, 1, leading});
+    parts.push_back({axis, leading, size / leading});
   }
   std::shuffle(parts.begin(), parts.end(), random);
   for (const auto& part : parts) {

@@ -64,10 +64,10 @@ TEST_F(CommandErrors, OfSerializedProgramsNameTheirForm) {
 }
 
 TEST_F(CommandErrors, OfTruncatedTexts) {
-  const std::string whole = content(fs::path(TESSERA_DATA) / "mlp.hlo");
+  const std::string text = content(fs::path(TESSERA_DATA) / "mlp.hlo");
   int refused = 0;
-  for (std::size_t size = 0; size < whole.size(); size += 97) {
-    const auto outcome = run("print " + file("cut.hlo", whole.substr(0, size)));
+  for (std::size_t size = 0; size < text.size(); size += 97) {
+    const auto outcome = run("print " + file("cut.hlo", text.substr(0, size)));
     EXPECT_TRUE(outcome.code == 0 || outcome.code == 1) << outcome.code << " for the first " << size << " bytes";
     refused += outcome.code;
   }

@@ -7,24 +7,24 @@ namespace tessera::command_tests {
 namespace {
 
 TEST_F(TesseraCommand, CheckAcceptsTheOptionsOfPartition) {
-  const std::string cut =
+  const std::string annotated =
       "mlp.hlo --mesh data=2,model=2 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
   for (const std::string how : {"--async", "--bf16-axes model", "--int8-axes model,data", "--fewer-collectives",
                                 "--disable-passes combine-collectives", "--memory-bound 0"}) {
-    ASSERT_EQ(run("partition " + cut + how + " -o " + path("p.hlo")).code, 0) << how;
+    ASSERT_EQ(run("partition " + annotated + how + " -o " + path("p.hlo")).code, 0) << how;
     const std::string stats = run("stats " + path("p.hlo")).out;
     const auto total = stats.substr(stats.find("total_collective_bytes") + 22);
     const std::string bytes =
         total.substr(total.find_first_not_of(' '), total.find('\n') - total.find_first_not_of(' '));
     for (const std::string engine : {"reference", "lowered", "runtime"}) {
-      const auto out = run(fmt::format("check {}{} --engine {}", cut, how, engine));
+      const auto out = run(fmt::format("check {}{} --engine {}", annotated, how, engine));
       EXPECT_EQ(out.code, 0) << how << " " << engine << "\n" << out.out << out.error;
       EXPECT_NE(out.out.find(fmt::format(", {} bytes received per device", bytes)), std::string::npos)
           << how << "\n"
           << out.out << stats;
     }
   }
-  EXPECT_EQ(run("check " + cut + "--bf16-axes modle").code, 1);
+  EXPECT_EQ(run("check " + annotated + "--bf16-axes modle").code, 1);
 }
 
 // Only large operands are compressed, so the error bounds of other results do not change.
@@ -69,9 +69,9 @@ ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
   %init = (s32[], f32[6]) tuple(%zero, %x)
   ROOT %end = (s32[], f32[6]) while(%init), condition=%more, body=%round
 })");
-  const auto whole = run("check " + loop);
-  EXPECT_EQ(whole.code, 0) << whole.error;
-  EXPECT_EQ(whole.out.find("trip limit"), std::string::npos) << whole.out;
+  const auto complete = run("check " + loop);
+  EXPECT_EQ(complete.code, 0) << complete.error;
+  EXPECT_EQ(complete.out.find("trip limit"), std::string::npos) << complete.out;
   const auto stopped = run("check " + loop + " --trip-limit 7 --json " + path("c.json"));
   EXPECT_EQ(stopped.code, 0) << stopped.error;
   EXPECT_NE(

@@ -46,14 +46,14 @@ TEST_P(Fsdp, EachRankStoresAnNthOfParametersGradientsAndStatePlusPadding) {
     training.step(0);
     std::vector<Tensor> stored = training.model().parameters();
     for (const auto& state : training.optimizer().named_state()) stored.push_back(state.tensor);
-    std::int64_t whole = 0;
+    std::int64_t total = 0;
     std::int64_t held = 0;
     for (const auto& tensor : stored) {
       EXPECT_EQ(tensor.local_shard().type().byte_size(), padded_bytes(tensor.type(), devices)) << tensor.name();
-      whole += tensor.type().byte_size();
+      total += tensor.type().byte_size();
       held += tensor.local_shard().type().byte_size();
     }
-    EXPECT_LE(static_cast<double>(held * devices), 1.1 * static_cast<double>(whole));
+    EXPECT_LE(static_cast<double>(held * devices), 1.1 * static_cast<double>(total));
   });
 }
 

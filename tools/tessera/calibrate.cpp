@@ -61,10 +61,10 @@ const Verb kCalibrate = {
     "the ranks of mpirun (with --mesh: of each axis). Without mpirun, the links are those of the preset cpu-node.",
     {{"mesh", "AXIS=SIZE,..", "measure the links of each of these axes; default: one link between all ranks",
       mesh_text()},
-     {"milliseconds", "N", "the time for each measurement; default: 200", whole_number(1, kLongest)},
+     {"milliseconds", "N", "the time for each measurement; default: 200", integer_in_range(1, kLongest)},
      {"name", "NAME", "the name of the profile; default: measured"},
      {"virtual-ranks", "N", "measure N ranks that are threads of this process, without mpirun",
-      whole_number(1, kMostVirtualRanks)}},
+      integer_in_range(1, kMostVirtualRanks)}},
     run,
     "OUT.json",
     "the file to write, or - for standard output"};

@@ -131,10 +131,10 @@ std::vector<Option> options() {
                  "(default); lowered: the same after lowering; runtime: run it with the fast kernels on virtual ranks; "
                  "the results are compared with the reference evaluation of the unpartitioned program",
                  one_of({"reference", "lowered", "runtime"})});
-  out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});
+  out.push_back({"seed", "N", "the seed of the inputs; default: 0", integer_in_range(0)});
   out.push_back({"trip-limit", "N",
                  "stop each loop after N rounds, and list the loops that were stopped; default: 1000",
-                 whole_number(1)});
+                 integer_in_range(1)});
   out.push_back({"json", "FILE", "write the report as JSON; - is standard output, instead of the text", {}, true});
   return out;
 }

@@ -287,7 +287,7 @@ const Verb kCheckpointReshard = {
     "rank. File k contains the k-th part of the rows of each tensor. Data is copied in pieces of a few megabytes.",
     {{"o", "DIR", "the folder to write; it must not exist"},
      {"files", "N", "the number of files, at most the number of rows of the tensor with the most rows",
-      whole_number(1, 99999)},
+      integer_in_range(1, 99999)},
      {"json", "", "print the files as JSON"}},
     reshard,
     "DIR",

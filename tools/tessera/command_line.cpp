@@ -147,7 +147,7 @@ std::int64_t Arguments::number_or(std::string_view name, std::int64_t otherwise)
   return *number;
 }
 
-ValueCheck whole_number(std::int64_t least, std::int64_t most) {
+ValueCheck integer_in_range(std::int64_t least, std::int64_t most) {
   return [least, most](std::string_view option, const std::string& value) {
     const auto number = number_of(value);
     const bool is_open = most == std::numeric_limits<std::int64_t>::max();

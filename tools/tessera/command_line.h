@@ -19,7 +19,7 @@ namespace tessera::command {
 /// names the option.
 using ValueCheck = std::function<void(std::string_view option, const std::string& value)>;
 /// An integer from `least` to `most`.
-ValueCheck whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
+ValueCheck integer_in_range(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 ValueCheck one_of(std::vector<std::string> choices);
 /// A number of bytes of at least 1, such as 16GB.
 ValueCheck byte_count();
@@ -50,7 +50,7 @@ class Arguments {
   [[nodiscard]] std::string value_or(std::string_view name, std::string_view otherwise) const;
   /// Returns all values in order.
   [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
-  /// For an option with whole_number().
+  /// For an option with integer_in_range().
   [[nodiscard]] std::int64_t number_or(std::string_view name, std::int64_t otherwise) const;
 
  private:

@@ -59,7 +59,7 @@ Program with_annotations(const Program& program, const std::vector<std::string>&
 
 }  // namespace
 
-ValueCheck device_number() { return whole_number(1, std::int64_t{1} << 20); }
+ValueCheck device_number() { return integer_in_range(1, std::int64_t{1} << 20); }
 
 ValueCheck mesh_text() {
   return [](std::string_view, const std::string& value) { (void)mesh_axes(value); };
@@ -125,7 +125,7 @@ std::vector<Option> pass_options() {
                 "collectives over these axes carry f32 as int8, with one scale for 256 numbers: a quarter of the bytes",
                 axis_names()}),
       {"memory-bound", "BYTES", "the most bytes that one combined collective carries; default: 30 MiB",
-       whole_number(0)}};
+       integer_in_range(0)}};
 }
 
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options) {
@@ -264,9 +264,9 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
 
 std::string nothing_sharded_note(const Program& program) {
   const auto shards = [](const Instruction& instruction) {
-    const auto cuts = [](const Sharding& one) { return !one.is_replicated(); };
+    const auto is_sharded = [](const Sharding& one) { return !one.is_replicated(); };
     if (is_sharding_mark(instruction) || manual_border(instruction) != ManualBorder::kNone) return true;
-    return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(), cuts);
+    return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(), is_sharded);
   };
   const auto holds_one = [&](const auto& computation) {
     return std::any_of(computation->instructions.begin(), computation->instructions.end(), shards);

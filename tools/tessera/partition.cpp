@@ -133,7 +133,7 @@ std::vector<Option> options() {
   out.push_back({"explain-json", "FILE", "write the explanations as JSON: {\"collectives\": [..]}", {}, true});
   out.push_back(
       {"strict", "", "an error if a collective exists that no annotation requires (FSDP's marks are annotations)"});
-  out.push_back({"max-bytes", "N", "an error if a device receives more than N bytes", whole_number(0)});
+  out.push_back({"max-bytes", "N", "an error if a device receives more than N bytes", integer_in_range(0)});
   out.push_back({"for-xla", "", "omit the attributes that XLA does not accept, so that XLA can read the output"});
   out.push_back({"json", "FILE", "write the statistics and the time taken as JSON", {}, true});
   out.push_back(as_written_option());

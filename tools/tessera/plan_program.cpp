@@ -141,7 +141,7 @@ std::optional<AcceleratorSlice> slice_of(const Arguments& arguments) {
 }  // namespace
 
 ValueCheck device_count_or_slice() {
-  return [number = whole_number(1, kMostDevices)](std::string_view option, const std::string& value) {
+  return [number = integer_in_range(1, kMostDevices)](std::string_view option, const std::string& value) {
     if (AcceleratorSlice::parse(value)) return;
     const bool is_name = value.find_first_of("vV") != std::string::npos;
     require(!is_name, "{} {}: no such slice of TPUs; their names are {}", option, value,

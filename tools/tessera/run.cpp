@@ -143,9 +143,9 @@ Literal local_argument(const Literal& global, const Instruction& parameter, std:
   const auto leaves = global.leaves();
   std::size_t leaf = 0;
   return build(global.type(), [&] {
-    const Literal& whole = leaves[leaf];
-    const Sharding sharding = sharding_of_leaf(parameter, leaf++, whole.type());
-    return is_sharded(sharding) ? take_shard(whole, sharding, device) : whole;
+    const Literal& value = leaves[leaf];
+    const Sharding sharding = sharding_of_leaf(parameter, leaf++, value.type());
+    return is_sharded(sharding) ? take_shard(value, sharding, device) : value;
   });
 }
 
@@ -360,14 +360,14 @@ constexpr std::int64_t kMostVirtualRanks = 4096;
 std::vector<Option> options() {
   auto out = sharding_options();
   out.push_back({"virtual-ranks", "N", "run on N ranks that are threads of this process, without mpirun",
-                 whole_number(1, kMostVirtualRanks)});
+                 integer_in_range(1, kMostVirtualRanks)});
   out.push_back({"inputs", "FILE", "a safetensors file with one tensor for each parameter; default: random inputs"});
   out.push_back({"outputs", "FILE", "write the results as safetensors"});
   out.push_back({"engine", "runtime|reference",
                  "runtime: partition the program and run it with the fast kernels (default); reference: evaluate the "
                  "global program with the reference evaluation, on one rank",
                  one_of({"runtime", "reference"})});
-  out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});
+  out.push_back({"seed", "N", "the seed of the inputs; default: 0", integer_in_range(0)});
   return out;
 }
 

@@ -220,8 +220,8 @@ const Verb kTrace = {"trace",
                      "all ranks, and \"share\" its fraction of the time from the first to the last event. Because "
                      "events contain other events,\n"
                      "the shares do not add up to 100%.",
-                     {{"rank", "N", "only the events of this rank; default: of all ranks", whole_number(0)},
-                      {"top", "N", "the number of lines; default: 40", whole_number(1)},
+                     {{"rank", "N", "only the events of this rank; default: of all ranks", integer_in_range(0)},
+                      {"top", "N", "the number of lines; default: 40", integer_in_range(1)},
                       {"json", "", "print the sums as JSON, with those of each rank"}},
                      run_trace,
                      "FILE.json",

@@ -111,15 +111,15 @@ def step(state, tokens):
 
 def main():
     mesh = Mesh(np.array(jax.devices()), ("data",))
-    whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    replicated, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
 
     def place(x):
-        cut = ARGUMENTS.fsdp and x.ndim > 0 and x.shape[0] % ARGUMENTS.devices == 0
-        return jax.device_put(x, rows if cut else whole)
+        is_sharded = ARGUMENTS.fsdp and x.ndim > 0 and x.shape[0] % ARGUMENTS.devices == 0
+        return jax.device_put(x, rows if is_sharded else replicated)
 
     parameters = jax.tree.map(place, initial_parameters())
     zeros = jax.tree.map(lambda p: place(np.zeros(p.shape, np.float32)), parameters)
-    state = (parameters, zeros, jax.tree.map(lambda p: p + 0, zeros), jax.device_put(jnp.float32(0), whole))
+    state = (parameters, zeros, jax.tree.map(lambda p: p + 0, zeros), jax.device_put(jnp.float32(0), replicated))
     random = np.random.default_rng(2)
     times = []
     for i in range(ARGUMENTS.warmup + ARGUMENTS.steps):

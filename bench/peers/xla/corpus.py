@@ -155,11 +155,11 @@ def constraint(mesh, kinds):
 
 
 def model_modules(write_one):
-    for model, all_ways, count in MODELS:
+    for model, layouts, count in MODELS:
         for k in range(count):
             draw = random.Random(f"{model.__name__} {k}")
-            named = list(all_ways.items())
-            way, w = named[k % len(named)]
+            named = list(layouts.items())
+            layout, w = named[k % len(named)]
             used = {n for e in vars(w).values() if e for n in ((e,) if isinstance(e, str) else e)}
             meshes = list(ONE if len(used) == 1 else TWO)
             draw.shuffle(meshes)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small models in the style of users, which `corpus.py` lowers with many shardings.
 
-A model is a function of (c, ways) that returns (function, arguments): c(x, *spec) constrains a value; `ways` specifies
+A model is a function of (c, w) that returns (function, arguments): c(x, *spec) constrains a value; `w` specifies
 the axes for each role. Arguments are trees of (shape, spec).
 """
 import jax
@@ -21,7 +21,7 @@ def is_leaf(node):
     return isinstance(node, tuple) and len(node) == 2 and isinstance(node[0], jax.ShapeDtypeStruct)
 
 
-class Ways:
+class AxisRoles:
     """Axes by role: rows of a batch, heads and hidden units, positions, parameters (fsdp), layers of a stack."""
 
     def __init__(self, data=None, tensor=None, time=None, fsdp=None, layers=None, expert=None):
@@ -307,17 +307,17 @@ def decode(c, w):
 
 
 TRANSFORMER = {
-    "data": Ways(data="a"), "tensor": Ways(tensor="a"), "fsdp": Ways(data="a", fsdp="a"),
-    "sequence": Ways(time="a"), "data_tensor": Ways(data="a", tensor="b"), "fsdp_tensor": Ways(data="a", fsdp="a", tensor="b"),
-    "data_fsdp": Ways(data=("a", "b"), fsdp="b"), "tensor_sequence": Ways(data="a", tensor="b", time="b"),
-    "data_sequence": Ways(data="a", time="b"), "fsdp_both": Ways(data=("a", "b"), fsdp=("a", "b"))}
-LAYERED = TRANSFORMER | {"layers": Ways(layers="a"), "layers_data": Ways(layers="a", data="b"), "layers_tensor": Ways(layers="a", tensor="b")}
-IMAGES = {"data": Ways(data="a"), "rows": Ways(time="a"), "rows_columns": Ways(time="a", expert="b"),
-          "data_rows": Ways(data="a", time="b"), "features": Ways(tensor="a"), "data_features": Ways(data="a", tensor="b")}
-EXPERTS = {"expert": Ways(data="a", expert="a"), "data_expert": Ways(data=("a", "b"), expert="b"),
-           "expert_tensor": Ways(data="a", expert="a", tensor="b")}
+    "data": AxisRoles(data="a"), "tensor": AxisRoles(tensor="a"), "fsdp": AxisRoles(data="a", fsdp="a"),
+    "sequence": AxisRoles(time="a"), "data_tensor": AxisRoles(data="a", tensor="b"), "fsdp_tensor": AxisRoles(data="a", fsdp="a", tensor="b"),
+    "data_fsdp": AxisRoles(data=("a", "b"), fsdp="b"), "tensor_sequence": AxisRoles(data="a", tensor="b", time="b"),
+    "data_sequence": AxisRoles(data="a", time="b"), "fsdp_both": AxisRoles(data=("a", "b"), fsdp=("a", "b"))}
+LAYERED = TRANSFORMER | {"layers": AxisRoles(layers="a"), "layers_data": AxisRoles(layers="a", data="b"), "layers_tensor": AxisRoles(layers="a", tensor="b")}
+IMAGES = {"data": AxisRoles(data="a"), "rows": AxisRoles(time="a"), "rows_columns": AxisRoles(time="a", expert="b"),
+          "data_rows": AxisRoles(data="a", time="b"), "features": AxisRoles(tensor="a"), "data_features": AxisRoles(data="a", tensor="b")}
+EXPERTS = {"expert": AxisRoles(data="a", expert="a"), "data_expert": AxisRoles(data=("a", "b"), expert="b"),
+           "expert_tensor": AxisRoles(data="a", expert="a", tensor="b")}
 
-# model, ways to shard it, number of modules
+# model, roles of its mesh axes, number of modules
 MODELS = [
     (block_forward, TRANSFORMER, 10), (block_gradient, TRANSFORMER, 10), (block_step, TRANSFORMER, 14), (block_adam, TRANSFORMER, 4),
     (mlp_step, TRANSFORMER, 8), (mlp_adam, TRANSFORMER, 4), (mlp_accumulated, TRANSFORMER, 5), (mlp_accumulated_by_reshape, TRANSFORMER, 4),

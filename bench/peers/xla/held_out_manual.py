@@ -73,8 +73,8 @@ def scattered_gradient(k):
     n = k.mesh.shape[axis]
 
     def step(w, x):
-        whole = lax.all_gather(w, axis, axis=0, tiled=True)
-        g = jax.grad(lambda q: jnp.sum(jnp.tanh(x @ q) ** 2))(whole)
+        gathered = lax.all_gather(w, axis, axis=0, tiled=True)
+        g = jax.grad(lambda q: jnp.sum(jnp.tanh(x @ q) ** 2))(gathered)
         return w - 0.1 * lax.psum_scatter(g, axis, scatter_dimension=0, tiled=True)
 
     return mapped(k, step, (P(axis), P(axis)), P(axis), [axis]), [k.a("cm", 2 * n, 12), k.a("bc", 3 * n, 2 * n)]

@@ -52,7 +52,7 @@ class Communicator {
   /// The context of this rank. It is current on the thread that made the world.
   [[nodiscard]] RankContext& context() const;
   /// A warning such as `8 ranks with 2 threads each share 4 cores of node 0` if there are too few cores, else "".
-  [[nodiscard]] std::string crowding_note(int threads_per_rank) const;
+  [[nodiscard]] std::string oversubscription_note(int threads_per_rank) const;
 
   /// Leaves the world. Collective. Its groups must not be used afterwards. The destructor calls it.
   void finalize();

@@ -40,12 +40,12 @@ std::pair<std::string_view, std::string_view> split_text(std::string_view text, 
   require(validation_percentage >= 0 && validation_percentage < 100,
           "validation_split_percentage must be in [0, 100), got {}", validation_percentage);
   const double held_out = static_cast<double>(text.size()) * validation_percentage / 100;
-  std::size_t cut = text.size() - static_cast<std::size_t>(std::floor(held_out));
+  std::size_t split_point = text.size() - static_cast<std::size_t>(std::floor(held_out));
   const auto continues_character = [&](std::size_t i) {
     return (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;
   };
-  while (cut < text.size() && continues_character(cut)) ++cut;
-  return {text.substr(0, cut), text.substr(cut)};
+  while (split_point < text.size() && continues_character(split_point)) ++split_point;
+  return {text.substr(0, split_point), text.substr(split_point)};
 }
 
 namespace {

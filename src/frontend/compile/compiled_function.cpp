@@ -68,9 +68,9 @@ namespace {
 
 // Returns the argument with the sharding that the function marks. The caller's tensor stays replicated, because it may
 // be passed again for another use.
-std::shared_ptr<Node> laid_out(Node& whole, const Sharding& sharding) {
-  if (whole.host) note_given(whole);  // compute the hash once for all calls
-  auto node = trace().copy_of(whole);
+std::shared_ptr<Node> laid_out(Node& unsharded, const Sharding& sharding) {
+  if (unsharded.host) note_given(unsharded);  // compute the hash once for all calls
+  auto node = trace().copy_of(unsharded);
   if (!node->host) node->host = node->shard.to_literal();
   node->shard.reset();
   node->sharding = sharding;
@@ -93,13 +93,13 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
   const bool is_argument = source.kind == InputSource::Kind::kArgument;
   const auto& node = is_argument ? arguments[source.argument].impl().node : source.variable->node;
   if (is_same(source.known, node.shared())) return node;
-  const bool is_whole = is_replicated_under(node->sharding);
-  if (is_argument && is_whole && !source.sharding.is_replicated()) return laid_out(*node, source.sharding);
-  const bool has_traced_sharding = is_whole ? source.sharding.is_replicated() : *node->sharding == source.sharding;
+  const bool is_replicated = is_replicated_under(node->sharding);
+  if (is_argument && is_replicated && !source.sharding.is_replicated()) return laid_out(*node, source.sharding);
+  const bool has_traced_sharding = is_replicated ? source.sharding.is_replicated() : *node->sharding == source.sharding;
   require(
       has_traced_sharding, "compile: the sharding of {} is {}, but was {} when the function was traced",
       [&] { return node->name.empty() ? node->type.str() : node->name; },
-      [&] { return is_whole ? std::string("replicated") : node->sharding->str(); }, source.sharding);
+      [&] { return is_replicated ? std::string("replicated") : node->sharding->str(); }, source.sharding);
   if (!is_argument) source.known = node.shared();
   return node;
 }

@@ -31,7 +31,7 @@ std::string path_of(std::size_t key) {
 bool is_used() { return !options().text("TESSERA_CACHE_DIR").empty() && options().text("TESSERA_DUMP_DIR").empty(); }
 
 // Returns why the content of a file cannot be used, or "" if it can.
-std::string_view flaw_of(std::string_view content, std::size_t key) {
+std::string_view why_unusable(std::string_view content, std::size_t key) {
   const auto end = content.find(kEndOfHeader);
   if (end == std::string_view::npos) return "it is damaged";
   const std::string_view text = content.substr(end + kEndOfHeader.size());
@@ -65,9 +65,9 @@ std::optional<std::string> load_partitioned(std::size_t key) {
     return std::nullopt;
   }
   std::string content = read_file(path);
-  if (const std::string_view flaw = flaw_of(content, key); !flaw.empty()) {
+  if (const std::string_view reason = why_unusable(content, key); !reason.empty()) {
     metrics().count("PersistentCacheDeserializeFailure");
-    log_warning("{} is ignored: {}; the program is partitioned again", path, flaw);
+    log_warning("{} is ignored: {}; the program is partitioned again", path, reason);
     return std::nullopt;
   }
   metrics().count("PersistentCacheHit");

@@ -12,12 +12,12 @@ namespace {
 constexpr int kMaker = 0;
 
 // The message of the rank that makes the text: the text, or an error message.
-struct Parcel {
+struct TextOrError {
   std::string text;
   bool failed = false;
 };
 
-Parcel broadcast(ProcessGroup& world, std::string_view what, Parcel mine) {
+TextOrError broadcast(ProcessGroup& world, std::string_view what, TextOrError mine) {
   std::int64_t header[2] = {static_cast<std::int64_t>(mine.text.size()), mine.failed ? 1 : 0};
   const CollectiveLabel label{0, fmt::format("the broadcast of {} that rank {} makes", what, kMaker)};
   world.broadcast(std::as_writable_bytes(std::span(header)), kMaker, label);
@@ -32,20 +32,20 @@ Parcel broadcast(ProcessGroup& world, std::string_view what, Parcel mine) {
 std::string text_from_one_rank(std::string_view what, std::string_view work, const std::function<std::string()>& make) {
   ProcessGroup& world = *session().world;
   const WorkScope scope(world, work);
-  Parcel parcel;
+  TextOrError received;
   std::exception_ptr error;
   if (world.rank() == kMaker) {
     try {
-      parcel.text = make();
+      received.text = make();
     } catch (const std::exception& caught) {
       error = std::current_exception();
-      parcel = {message_for_user(caught), true};
+      received = {message_for_user(caught), true};
     }
   }
-  parcel = broadcast(world, what, std::move(parcel));
+  received = broadcast(world, what, std::move(received));
   if (error) std::rethrow_exception(error);
-  if (parcel.failed) throw Error(parcel.text);
-  return std::move(parcel.text);
+  if (received.failed) throw Error(received.text);
+  return std::move(received.text);
 }
 
 }  // namespace tessera

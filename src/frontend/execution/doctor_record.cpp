@@ -61,7 +61,7 @@ void record_start() {
   const Environment found = environment();
   JsonObject fact;
   fact.set("ranks", found.job.ranks);
-  fact.set("crowding", found.job.crowding);
+  fact.set("crowding", found.job.oversubscription);
   fact.set("uses_best_kernels", found.instruction_set == found.best_instruction_set);
   fact.set("environment", found.str());
   fact.set("compares_inputs", options().flag("TESSERA_CHECK_INPUTS"));

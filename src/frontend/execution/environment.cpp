@@ -80,7 +80,7 @@ std::string Environment::str() const {
   line("exchange", exchange);
   line("threads", fmt::format("{} for each rank; {} may use {} core{}", threads, job.ranks == 1 ? "it" : "rank 0",
                               cores, cores == 1 ? "" : "s"));
-  if (!job.crowding.empty()) line("note", job.crowding);
+  if (!job.oversubscription.empty()) line("note", job.oversubscription);
   for (const SharedLimit& limit : memory)
     line("memory", fmt::format("{}: {} of {} are in use", limit.what, format_bytes(static_cast<double>(limit.used)),
                                format_bytes(static_cast<double>(limit.limit))));

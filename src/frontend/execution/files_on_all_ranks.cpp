@@ -76,16 +76,16 @@ void check_same_content(ProcessGroup& world, const RequiredFile& file) {
     if (!path.empty()) metrics().count("FilesCompared");
     return;
   }
-  const auto speaker = static_cast<int>(other - all.begin());
+  const auto reporter = static_cast<int>(other - all.begin());
   const std::vector<std::string>& hosts = session().job.hosts;
-  if (world.rank() == speaker)
+  if (world.rank() == reporter)
     fail(
         "{}: {} is not the same file on every rank: rank 0 on host {} reads {} bytes (hash {:016x}), rank {} on host "
         "{} "
         "reads {} bytes (hash {:016x}); all ranks must read the same content",
-        file.flag, path, hosts.front(), all.front().bytes, all.front().hash, speaker, at(hosts, speaker), other->bytes,
-        other->hash);
-  world.barrier({0, "the check that every rank reads the same " + path});  // ends when the speaker ends the job
+        file.flag, path, hosts.front(), all.front().bytes, all.front().hash, reporter, at(hosts, reporter),
+        other->bytes, other->hash);
+  world.barrier({0, "the check that every rank reads the same " + path});  // ends when the reporter ends the job
 }
 
 }  // namespace
@@ -110,9 +110,10 @@ void check_files_on_all_ranks(const std::vector<RequiredFile>& files) {
   }
   const RequiredFile& missing = files[worst];
   const auto reasons = gather_texts_from_ranks(world, why_unreadable(missing.path));
-  const auto speaker = std::find_if(reasons.begin(), reasons.end(), [](const auto& reason) { return !reason.empty(); });
-  if (speaker - reasons.begin() == world.rank()) fail_for(missing, missing_text(missing.path, reasons));
-  world.barrier({0, "the check that every rank can read " + missing.path});  // ends when the speaker ends the job
+  const auto reporter =
+      std::find_if(reasons.begin(), reasons.end(), [](const auto& reason) { return !reason.empty(); });
+  if (reporter - reasons.begin() == world.rank()) fail_for(missing, missing_text(missing.path, reasons));
+  world.barrier({0, "the check that every rank can read " + missing.path});  // ends when the reporter ends the job
 }
 
 }  // namespace tessera

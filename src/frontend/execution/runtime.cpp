@@ -51,7 +51,7 @@ void join_communicator(const Communicator& communicator) {
                communicator.node_count(),
                false,
                communicator.host_names(),
-               communicator.crowding_note(static_cast<int>(threads)),
+               communicator.oversubscription_note(static_cast<int>(threads)),
                communicator.nodes(),
                communicator.shares_memory()};
   record_start();

@@ -172,11 +172,11 @@ void clear_sharding(Tensor tensor) {
     node.sharding.reset();
     return;
   }
-  const Sharding whole = Sharding::replicated(node.sharding->mesh, tensor.ndim());
+  const Sharding replicated = Sharding::replicated(node.sharding->mesh, tensor.ndim());
   Trace& current = trace();
   const Value value = current.stored(tensor);
   current.builder().default_notes = current.notes(std::source_location::current());
-  variable.node = current.wrap(ops::sharding_mark(value, whole), {}, variable.name).impl().node;
+  variable.node = current.wrap(ops::sharding_mark(value, replicated), {}, variable.name).impl().node;
 }
 
 }  // namespace tessera

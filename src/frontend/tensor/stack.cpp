@@ -87,11 +87,11 @@ void make_stack(const Tensor& variable, std::int64_t count) {
 std::int64_t stack_count(const Tensor& variable) { return variable.impl().stack_count; }
 
 std::vector<NamedTensor> stack_entries(const NamedTensor& stack) {
-  const TensorImpl& whole = stack.tensor.impl();
+  const TensorImpl& stacked = stack.tensor.impl();
   const Type type = row_type(stack.tensor.type());
   const bool fits = product(stack.exported_dims) == type.element_count();
   std::vector<NamedTensor> out;
-  for (std::int64_t row = 0; row < whole.stack_count; ++row) {
+  for (std::int64_t row = 0; row < stacked.stack_count; ++row) {
     auto view = std::make_shared<TensorImpl>();
     view->name = name_of_row(stack.name, row);
     view->stack = stack.tensor.impl_pointer();

@@ -67,8 +67,8 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
   const std::vector<AxisRef> axes = free_row_axes(out, rows);
   const int dim = axes.empty() ? -1 : dim_to_shard(variable.type, out, axes_size(axes), is_stack);
   if (dim < 0) return variable.sharding;
-  auto& cut = at(out.dims, dim).axes;
-  cut.insert(cut.end(), axes.begin(), axes.end());
+  auto& dim_axes = at(out.dims, dim).axes;
+  dim_axes.insert(dim_axes.end(), axes.begin(), axes.end());
   return out;
 }
 

@@ -268,11 +268,11 @@ void Trace::capture_use(const Tensor& tensor) {
   const auto& variable = tensor.impl().stands_for ? tensor.impl().stands_for : tensor.impl_pointer();
   const bool is_current = variable->node == tensor.impl().node;  // not an earlier value of the variable
   TensorImpl& used = is_current ? *variable : tensor.impl();
-  const auto whole = [](TensorImpl& impl) { return &impl.with_gradient(); };
+  const auto variable_of = [](TensorImpl& impl) { return &impl.with_gradient(); };
   if (used.argument && !capture_->assigned.empty()) capture_->reads_late = true;
   for (const auto& weak : capture_->assigned)
     if (const auto assigned = weak.lock())
-      require(assigned.get() == &used || whole(*assigned) != whole(used),
+      require(assigned.get() == &used || variable_of(*assigned) != variable_of(used),
               "compile: the variable {} is also an argument; the function assigns one and then reads the other: use "
               "only one of them",
               [&] { return used.name.empty() ? used.node->type.str() : used.name; });

@@ -20,9 +20,9 @@ const OpDef* wrapped_op(const OpTable& table, std::string_view opcode, const OpD
     if (opcode.size() <= half.size() + 1 || !opcode.ends_with(half)) continue;
     const auto stem = opcode.substr(0, opcode.size() - half.size());
     if (!stem.ends_with('-')) continue;
-    const OpDef* whole = table.find(stem.substr(0, stem.size() - 1));
-    if (whole == nullptr || whole->payload != Payload::kOperands) continue;
-    if (half == "start") wrapped = whole;
+    const OpDef* synchronous = table.find(stem.substr(0, stem.size() - 1));
+    if (synchronous == nullptr || synchronous->payload != Payload::kOperands) continue;
+    if (half == "start") wrapped = synchronous;
     return table.find(fmt::format("async-{}", half));
   }
   return nullptr;

@@ -173,15 +173,15 @@ class Maker {
     return isize(out_.problem.nodes) - 1;
   }
 
-  // Adds the ways to make the value again, which use no memory in the span.
-  void add_ways(int v, bool can_recompute, SpanChoices& span, std::vector<std::int64_t>& costs) const {
+  // Adds the strategies that make the value again, which use no memory in the span.
+  void add_strategies(int v, bool can_recompute, SpanChoices& span, std::vector<std::int64_t>& costs) const {
     const LiveValue& value = at(values_, v);
     if (can_recompute) {
-      span.ways.push_back(Way::kComputedAgain);
+      span.strategies.push_back(SpanStrategy::kComputedAgain);
       costs.push_back(picoseconds(value.seconds));
     }
     if (offload_ && value.is_offloadable) {
-      span.ways.push_back(Way::kInFile);
+      span.strategies.push_back(SpanStrategy::kInFile);
       costs.push_back(picoseconds(value.file_seconds));
     }
   }
@@ -190,10 +190,10 @@ class Maker {
   void add_gap(int v) {
     const LiveValue& value = at(values_, v);
     const Need& need = at(gaps_, v);
-    SpanChoices span{.ways = {Way::kKept}, .first = need.first};
+    SpanChoices span{.strategies = {SpanStrategy::kKept}, .first = need.first};
     std::vector<std::int64_t> costs = {0};
-    if (need.exists()) add_ways(v, need.can_recompute, span, costs);
-    if (span.ways.size() == 1) return;
+    if (need.exists()) add_strategies(v, need.can_recompute, span, costs);
+    if (span.strategies.size() == 1) return;
     use(value.gap_begin + 1, need.first, -value.bytes);
     std::vector<std::int64_t> usages(costs.size(), 0);
     usages[0] = value.bytes;
@@ -205,9 +205,9 @@ class Maker {
   void add_tail(int v) {
     const LiveValue& value = at(values_, v);
     const Need& need = at(tails_, v);
-    SpanChoices span{.ways = {Way::kDropped, Way::kKept}, .first = need.first};
+    SpanChoices span{.strategies = {SpanStrategy::kDropped, SpanStrategy::kKept}, .first = need.first};
     std::vector<std::int64_t> costs = {0, 0};
-    add_ways(v, need.can_recompute, span, costs);
+    add_strategies(v, need.can_recompute, span, costs);
     std::vector<std::int64_t> usages(costs.size(), 0);
     usages[1] = value.bytes;
     std::vector<std::int64_t> pairs(2 * costs.size(), 0);
@@ -220,14 +220,14 @@ class Maker {
 
   // A value that is computed again needs its inputs then: none may be dropped.
   void add_edges(int v, const SpanChoices& span) {
-    const auto again = std::find(span.ways.begin(), span.ways.end(), Way::kComputedAgain);
-    if (again == span.ways.end()) return;
+    const auto again = std::find(span.strategies.begin(), span.strategies.end(), SpanStrategy::kComputedAgain);
+    if (again == span.strategies.end()) return;
     for (const int input : at(values_, v).inputs) {
       const SpanChoices& other = at(out_.values, input).tail;
       if (other.node < 0 || span.first <= at(values_, input).last_read) continue;
-      const std::size_t columns = other.ways.size();
-      std::vector<std::int64_t> costs(span.ways.size() * columns, 0);
-      costs[static_cast<std::size_t>(again - span.ways.begin()) * columns] = kForbidden;
+      const std::size_t columns = other.strategies.size();
+      std::vector<std::int64_t> costs(span.strategies.size() * columns, 0);
+      costs[static_cast<std::size_t>(again - span.strategies.begin()) * columns] = kForbidden;
       out_.problem.edges.push_back({span.node, other.node, std::move(costs)});
     }
   }
@@ -270,15 +270,15 @@ solver::Budget recompute_budget(const RecomputeProblem& graph) {
 Recomputed recomputed_values(const RecomputeProblem& graph, const std::vector<LiveValue>& values,
                              const std::vector<std::int32_t>& choices) {
   Recomputed out;
-  const auto way_of = [&](const LiveValue& value, const SpanChoices& span) {
-    const Way way = span.node < 0 ? Way::kKept : at(span.ways, at(choices, span.node));
-    if (way == Way::kComputedAgain) out.seconds += value.seconds;
-    if (way == Way::kInFile) out.seconds += value.file_seconds;
-    return way;
+  const auto strategy_of = [&](const LiveValue& value, const SpanChoices& span) {
+    const SpanStrategy strategy = span.node < 0 ? SpanStrategy::kKept : at(span.strategies, at(choices, span.node));
+    if (strategy == SpanStrategy::kComputedAgain) out.seconds += value.seconds;
+    if (strategy == SpanStrategy::kInFile) out.seconds += value.file_seconds;
+    return strategy;
   };
   for (int v = 0; v < isize(values); ++v) {
-    out.in_gap.push_back(way_of(at(values, v), at(graph.values, v).gap));
-    out.in_tail.push_back(way_of(at(values, v), at(graph.values, v).tail));
+    out.in_gap.push_back(strategy_of(at(values, v), at(graph.values, v).gap));
+    out.in_tail.push_back(strategy_of(at(values, v), at(graph.values, v).tail));
   }
   return out;
 }

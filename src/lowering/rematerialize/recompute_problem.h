@@ -18,13 +18,13 @@
 namespace tessera {
 
 /// What happens to a value in its gap, or after its last read.
-enum class Way : std::uint8_t { kDropped, kKept, kComputedAgain, kInFile };
+enum class SpanStrategy : std::uint8_t { kDropped, kKept, kComputedAgain, kInFile };
 
 /// The choices for one live value in its gap, or after its last read.
 struct SpanChoices {
-  int node = -1;          // -1: there is no choice
-  std::vector<Way> ways;  // by the number of the choice
-  int first = 0;          // the first step in the span that may need the value
+  int node = -1;                         // -1: there is no choice
+  std::vector<SpanStrategy> strategies;  // by the number of the choice
+  int first = 0;                         // the first step in the span that may need the value
 };
 struct ValueChoices {
   SpanChoices gap;
@@ -47,11 +47,13 @@ solver::Budget recompute_budget(const RecomputeProblem& graph);
 
 /// What an assignment does with each live value: kKept where there is no choice.
 struct Recomputed {
-  std::vector<Way> in_gap;
-  std::vector<Way> in_tail;
+  std::vector<SpanStrategy> in_gap;
+  std::vector<SpanStrategy> in_tail;
   double seconds = 0;
 };
-inline bool is_made_again(Way way) { return way == Way::kComputedAgain || way == Way::kInFile; }
+inline bool is_made_again(SpanStrategy strategy) {
+  return strategy == SpanStrategy::kComputedAgain || strategy == SpanStrategy::kInFile;
+}
 Recomputed recomputed_values(const RecomputeProblem& graph, const std::vector<LiveValue>& values,
                              const std::vector<std::int32_t>& choices);
 

@@ -71,7 +71,7 @@ class RecomputeRewriter {
     return is_made_again(at(recomputed_.in_gap, v)) && time > value.gap_begin ? Copy::kInGap : Copy::kFirst;
   }
   [[nodiscard]] bool is_in_file(int v) const {
-    return at(recomputed_.in_gap, v) == Way::kInFile || at(recomputed_.in_tail, v) == Way::kInFile;
+    return at(recomputed_.in_gap, v) == SpanStrategy::kInFile || at(recomputed_.in_tail, v) == SpanStrategy::kInFile;
   }
   // The leaf of an instruction's result that is the live value.
   [[nodiscard]] Value leaf_of(int v, Value result) const {
@@ -129,8 +129,8 @@ class RecomputeRewriter {
   Value made_again(int v, Copy copy) {
     const auto key = std::pair(v, copy);
     if (const auto found = made_.find(key); found != made_.end()) return rewriter_->builder().value(found->second);
-    const Way way = at(copy == Copy::kInGap ? recomputed_.in_gap : recomputed_.in_tail, v);
-    const Value value = way == Way::kInFile ? read_back(v) : computed_again(v, copy);
+    const SpanStrategy strategy = at(copy == Copy::kInGap ? recomputed_.in_gap : recomputed_.in_tail, v);
+    const Value value = strategy == SpanStrategy::kInFile ? read_back(v) : computed_again(v, copy);
     made_[key] = value.id;
     return value;
   }

@@ -128,11 +128,11 @@ Result convert(const Computation& c, const Instruction& i) { return to_operand(c
 // A slice of a broadcast that takes the operand's dims completely becomes a smaller broadcast: its position does not
 // matter. A loop over a broadcast would otherwise build all of it in each iteration.
 Result slice_of_broadcast(const Computation& c, const Instruction& i) {
-  const Instruction& whole = c[i.operands[0]];
-  if (whole.op != &rows::kBroadcast || whole.sharding || !is_plain(whole) || !is_plain(i)) return std::nullopt;
-  for (const auto d : dimensions(whole))
-    if (i.type.dim(static_cast<int>(d)) != whole.type.dim(static_cast<int>(d))) return std::nullopt;
-  Result out = with_operand(i, whole.operands[0], whole.attributes);
+  const Instruction& operand = c[i.operands[0]];
+  if (operand.op != &rows::kBroadcast || operand.sharding || !is_plain(operand) || !is_plain(i)) return std::nullopt;
+  for (const auto d : dimensions(operand))
+    if (i.type.dim(static_cast<int>(d)) != operand.type.dim(static_cast<int>(d))) return std::nullopt;
+  Result out = with_operand(i, operand.operands[0], operand.attributes);
   out->instruction->op = &rows::kBroadcast;
   return out;
 }

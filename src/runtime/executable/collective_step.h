@@ -15,24 +15,24 @@ struct PartLayout {
   std::int64_t outer = 1;
   std::int64_t part_bytes = 0;  // of one part of one outer row
 
-  PartLayout(const Type& whole, std::int64_t dim, std::int64_t parts) {
-    for (std::int64_t d = 0; d < dim; ++d) outer *= at(whole.dims(), d);
-    part_bytes = outer == 0 ? 0 : whole.byte_size() / outer / parts;
+  PartLayout(const Type& full, std::int64_t dim, std::int64_t parts) {
+    for (std::int64_t d = 0; d < dim; ++d) outer *= at(full.dims(), d);
+    part_bytes = outer == 0 ? 0 : full.byte_size() / outer / parts;
   }
   [[nodiscard]] bool is_contiguous() const { return outer <= 1; }
   // `stride` is the distance between parts; 0: the parts are contiguous.
-  void pack(const std::byte* whole, std::byte* packed, std::int64_t parts, std::int64_t stride = 0) const {
+  void pack(const std::byte* full, std::byte* packed, std::int64_t parts, std::int64_t stride = 0) const {
     if (stride == 0) stride = outer * part_bytes;
     for (std::int64_t o = 0; o < outer; ++o)
       for (std::int64_t p = 0; p < parts; ++p)
-        std::memcpy(packed + p * stride + o * part_bytes, whole + (o * parts + p) * part_bytes,
+        std::memcpy(packed + p * stride + o * part_bytes, full + (o * parts + p) * part_bytes,
                     static_cast<std::size_t>(part_bytes));
   }
-  void unpack(const std::byte* packed, std::byte* whole, std::int64_t parts, std::int64_t stride = 0) const {
+  void unpack(const std::byte* packed, std::byte* full, std::int64_t parts, std::int64_t stride = 0) const {
     if (stride == 0) stride = outer * part_bytes;
     for (std::int64_t o = 0; o < outer; ++o)
       for (std::int64_t p = 0; p < parts; ++p)
-        std::memcpy(whole + (o * parts + p) * part_bytes, packed + p * stride + o * part_bytes,
+        std::memcpy(full + (o * parts + p) * part_bytes, packed + p * stride + o * part_bytes,
                     static_cast<std::size_t>(part_bytes));
   }
 };

@@ -293,7 +293,7 @@ void Plan::run_steps(const Frame& frame) {
     if (is_timed) {
       ended_[i] = now();
       taken_[i] += ended_[i] - begin;
-      const auto part = overlaps ? StepEvents::Part::kStart : StepEvents::Part::kWhole;
+      const auto part = overlaps ? StepEvents::Part::kStart : StepEvents::Part::kComplete;
       events_.add(i, part, begin, ended_[i], state.traffic.total() - received);
     }
     if (communicates) state.overlap.resume(ended_[i]);

@@ -22,7 +22,7 @@ class Phases {
     for (const TileStep& step : program_.steps)
       for (int i = 0; i < step.in_count; ++i) {
         TileSlot& slot = at(program_.slots, step.in[i]);
-        if (slot.register_index >= 0 && !slot.per_row && made_before(step.in[i], step.phase)) slot.is_whole = true;
+        if (slot.register_index >= 0 && !slot.per_row && made_before(step.in[i], step.phase)) slot.is_full_row = true;
       }
   }
 

@@ -170,8 +170,8 @@ class Runner {
   void run_piece(std::int64_t row, int phase, std::int64_t start, std::int64_t count) {
     for (std::size_t s = 0; s < starts_.size(); ++s) {
       const TileSlot& slot = program_.slots[s];
-      const std::int64_t element = slot.per_row ? row : slot.is_whole ? start : row * program_.columns + start;
-      pointers_[s] = starts_[s] + element * (slot.is_whole ? slot.element_bytes : steps_[s]);
+      const std::int64_t element = slot.per_row ? row : slot.is_full_row ? start : row * program_.columns + start;
+      pointers_[s] = starts_[s] + element * (slot.is_full_row ? slot.element_bytes : steps_[s]);
     }
     for (const TileLoad& load : program_.loads)
       if (!load.is_splat && is_in(load.phases, phase))

@@ -69,7 +69,7 @@ struct TileSlot {
   int input = -1;   // number of the kernel's input,
   int output = -1;  // or of the output that is read or written; neither: a register
   bool per_row = false;
-  bool is_whole = false;           // a register with all of a long row, because later phases read it
+  bool is_full_row = false;        // a register with all of a long row, because later phases read it
   std::int64_t element_bytes = 4;  // 0: a single element, the same for every tile
   std::int64_t offset_bytes = 0;   // of the first element
   std::int64_t register_index = -1;

@@ -70,7 +70,7 @@ void TileRegisters::place_long_rows(TileProgram& tile) const {
   constexpr std::int64_t kFewest = 512;
   std::int64_t bytes = 1;
   for (const TileSlot& slot : tile.slots)
-    if (slot.register_index >= 0 && !slot.per_row && !slot.is_whole) bytes += slot.element_bytes;
+    if (slot.register_index >= 0 && !slot.per_row && !slot.is_full_row) bytes += slot.element_bytes;
   tile.tile = 1;
   tile.piece = std::clamp(kCache / bytes / kLine * kLine, kFewest, kMostElements);
   tile.register_offsets.assign(bytes_.size(), 0);
@@ -78,7 +78,7 @@ void TileRegisters::place_long_rows(TileProgram& tile) const {
   for (const TileSlot& slot : tile.slots) {
     if (slot.register_index < 0) continue;
     at(tile.register_offsets, slot.register_index) = offset;
-    const std::int64_t count = slot.per_row ? 1 : slot.is_whole ? tile.columns : tile.piece;
+    const std::int64_t count = slot.per_row ? 1 : slot.is_full_row ? tile.columns : tile.piece;
     offset += ceil_div(count * slot.element_bytes, kLine) * kLine;
   }
   tile.workspace_bytes = offset;

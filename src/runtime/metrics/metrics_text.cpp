@@ -80,9 +80,9 @@ std::string format_time(double nanoseconds) {
   std::string out;
   double rest = nanoseconds;
   for (const TimeUnit& unit : kUnits) {
-    const auto whole = static_cast<std::int64_t>(rest / unit.nanoseconds);
-    rest -= static_cast<double>(whole) * unit.nanoseconds;
-    if (whole != 0 || !out.empty()) out += fmt::format("{:0{}}{}", whole, unit.width, unit.suffix);
+    const auto count = static_cast<std::int64_t>(rest / unit.nanoseconds);
+    rest -= static_cast<double>(count) * unit.nanoseconds;
+    if (count != 0 || !out.empty()) out += fmt::format("{:0{}}{}", count, unit.width, unit.suffix);
   }
   return out + fmt::format("{:07.3f}us", std::max(0.0, rest) * 1e-3);
 }

@@ -76,7 +76,7 @@ EventLabel StepEvents::label_of(const Described& step, Part part) {
     out = {.category = "collective", .name = kind, .arguments = {{"instruction", instruction.name}}};
     if (const std::string* axes = instruction.frontend_attribute("tessera.axes"))
       out.arguments.emplace_back("over", *axes);
-    if (part == Part::kWhole || part == Part::kStart) out.number_name = "bytes";
+    if (part == Part::kComplete || part == Part::kStart) out.number_name = "bytes";
   } else {
     out = {.category = "op", .name = instruction.name, .arguments = {{"op", kind}}};
   }

@@ -22,7 +22,7 @@ void record_run(const RunStatistics& run, const std::vector<std::string>& fallba
 class StepEvents {
  public:
   /// The part of a step that an event covers. An overlapped collective has a start and a done.
-  enum class Part : std::uint8_t { kWhole, kStart, kDone, kWait };
+  enum class Part : std::uint8_t { kComplete, kStart, kDone, kWait };
 
   /// Adds the next step of the plan by its first instruction, which must outlive this object.
   void add_step(const Instruction& instruction, bool is_fused_group);

@@ -53,7 +53,7 @@ std::string banner(const TrainingArguments& arguments, const TrainingSetup& setu
                      setup.data_axes.empty() ? "no axis" : fmt::format("{}", fmt::join(setup.data_axes, "+")));
   out += fmt::format("threads    {} per rank\n", options().integer("TESSERA_NUM_THREADS"));
   for (const auto& note : setup.notes) out += "note       " + note + "\n";
-  if (!job.crowding.empty()) out += "note       " + job.crowding + "\n";
+  if (!job.oversubscription.empty()) out += "note       " + job.oversubscription + "\n";
   if (!setup.units.empty()) out += "\n" + unit_report(setup.units);
   return out;
 }

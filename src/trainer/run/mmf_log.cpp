@@ -32,7 +32,7 @@ std::string mmf_duration_text(double seconds) {
   std::string out;
   if (all >= kHour) out += fmt::format("{:02}h ", all / kHour);
   if (const auto minutes = all % kHour / kMinute; minutes > 0) out += fmt::format("{:02}m ", minutes);
-  if (const auto whole = all % kMinute / kSecond; whole > 0) out += fmt::format("{:02}s ", whole);
+  if (const auto full_seconds = all % kMinute / kSecond; full_seconds > 0) out += fmt::format("{:02}s ", full_seconds);
   if (const auto rest = all % kSecond; rest > 0) out += fmt::format("{:03}ms ", rest);
   if (out.empty()) return "0ms";
   out.pop_back();

@@ -68,11 +68,12 @@ TEST(ReshardCosts, ATableHasOneEntryForEachPairOfChoices) {
   ReshardCosts costs(mesh, machine);
   const Type type = floats({4, 6});
   const int rows = costs.id_of(Sharding::from_spec(mesh, {"x", {}}, 2));
-  const int whole = costs.id_of(Sharding::replicated(mesh, 2));
-  const double gather = costs.seconds(type, rows, whole);
+  const int replicated = costs.id_of(Sharding::replicated(mesh, 2));
+  const double gather = costs.seconds(type, rows, replicated);
   EXPECT_GT(gather, 0);
-  EXPECT_EQ(costs.table(type, {rows, whole, rows}, {whole, rows}), (std::vector<double>{gather, 0, 0, 0, gather, 0}));
-  EXPECT_TRUE(costs.table(type, {whole, whole}, {rows}).empty());
+  EXPECT_EQ(costs.table(type, {rows, replicated, rows}, {replicated, rows}),
+            (std::vector<double>{gather, 0, 0, 0, gather, 0}));
+  EXPECT_TRUE(costs.table(type, {replicated, replicated}, {rows}).empty());
 }
 
 }  // namespace

@@ -28,12 +28,12 @@ CheckReport check_against(const Program& program, const Program& other, const Ru
   return check_partitioned(program, partition(other, {.keep_shardings = !run}), {.run = run});
 }
 
-const std::string kCut = "sharding={devices=[1,3]<=[3]}";
+const std::string kColumns = "sharding={devices=[1,3]<=[3]}";
 
 // Each of the layers amplifies the difference that the previous one has.
 std::string chaotic(int layers) {
   std::string text =
-      "ENTRY main { w = f32[7,7] parameter(0), sharding={devices=[3,1]<=[3]} h0 = f32[4,7] parameter(1), " + kCut +
+      "ENTRY main { w = f32[7,7] parameter(0), sharding={devices=[3,1]<=[3]} h0 = f32[4,7] parameter(1), " + kColumns +
       " c = f32[] constant(2) f = f32[4,7] broadcast(c), dimensions={}\n";
   for (int i = 0; i < layers; ++i)
     text += fmt::format(
@@ -59,7 +59,7 @@ std::string scaled(const std::string& dtype, int factor, int divisor) {
       "d = {0}[5,6] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
       "c = {0}[] constant({2}) f = {0}[5,6] broadcast(c), dimensions={{}} m = {0}[5,6] multiply(d, f)\n"
       "n = {0}[] constant({3}) g = {0}[5,6] broadcast(n), dimensions={{}} ROOT r = {0}[5,6] divide(m, g) }}",
-      dtype, kCut, factor, divisor);
+      dtype, kColumns, factor, divisor);
 }
 
 TEST(Check, NarrowTypesHideNoFault) {
@@ -89,7 +89,7 @@ TEST(Check, IntegersOfFewBitsAreNotAllZero) {
   const auto text = [](const std::string& dtype, const char* op) {
     return fmt::format(
         "ENTRY main {{ x = {0}[5,9] parameter(0), {1} w = s32[5,9] convert(x) ROOT r = s32[5,9] {2}(w, w) }}", dtype,
-        kCut, op);
+        kColumns, op);
   };
   for (const std::string dtype : {"s4", "u4", "s2", "u2"}) {
     const Program program = program_of_three(text(dtype, "add"));
@@ -113,7 +113,7 @@ TEST(Check, ComputedConstantsAreRounded) {
         "n = f32[] constant(4) q = f32[] divide(s, n) u = f32[] multiply(t, q) f = f32[5,9] broadcast(u), "
         "dimensions={{}} "
         "ROOT r = f32[5,9] multiply(x, f) }}",
-        kCut, scale);
+        kColumns, scale);
   };
   EXPECT_TRUE(check_against(program_of_three(text(5)), program_of_three(text(5)), {}).passed);
   EXPECT_FALSE(check_against(program_of_three(text(5)), program_of_three(text(4)), {}).passed);
@@ -122,7 +122,7 @@ TEST(Check, ComputedConstantsAreRounded) {
 // Bit operations see the bits of the module's types: a sign bit, and a number that is built from random bits.
 TEST(Check, BitsAreThoseOfTheModulesTypes) {
   const Program program = program_of_three(
-      "ENTRY main { x = f32[5,9] parameter(0), " + kCut +
+      "ENTRY main { x = f32[5,9] parameter(0), " + kColumns +
       " b = u32[5,9] bitcast-convert(x) m = u32[] constant(2147483647)\n"
       "ms = u32[5,9] broadcast(m), dimensions={} a = u32[5,9] and(b, ms) y = f32[5,9] bitcast-convert(a)\n"
       "o = u32[] constant(1065353216) os = u32[5,9] broadcast(o), dimensions={} i = u32[5,9] iota(), iota_dimension=1\n"
@@ -196,7 +196,7 @@ TEST(Check, IntegersThatFollowFromNoiseAreIllConditioned) {
     return program_of_three(
         "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
         "ENTRY main { x = f32[5,9] parameter(0), " +
-        kCut +
+        kColumns +
         " z = f32[] constant(0) t = f32[] constant(3)\n"
         "e = f32[5,9] exponential(x) ts = f32[5,9] broadcast(t), dimensions={} y = f32[5,9] multiply(e, ts)\n"
         "a = f32[5] reduce(e, z), dimensions={1}, to_apply=add b = f32[5] reduce(y, z), dimensions={1}, to_apply=add\n"

@@ -128,9 +128,9 @@ Program gathered(const Case& c, int side) {
   body += fmt::format("  %g = {} all-gather(%x), {}, dimensions={{{}}}\n", c.type(dims, c.all_tiles()),
                       over(c.ring.groups, 5), dims.find(c.letter));
   if (!c.even) body += fmt::format("  %t = {} slice(%g), slice={{{}}}\n", c.type(dims), slices(c, dims));
-  const std::string whole = c.even ? "%g" : "%t";
+  const std::string gathered = c.even ? "%g" : "%t";
   return local_program(c.ring.devices,
-                       body + "  ROOT %d = " + c.dot(side == 0 ? whole + ", %y" : "%y, " + whole) + "\n");
+                       body + "  ROOT %d = " + c.dot(side == 0 ? gathered + ", %y" : "%y, " + gathered) + "\n");
 }
 
 // Returns a dot whose result is reduce-scattered.
@@ -323,9 +323,9 @@ TEST(CollectiveMatmul, PartitionedLayersAreRightWithPaddingAndAreExplained) {
     EXPECT_EQ(collectives_of(chains.program).count("all-gather"), 0);
     EXPECT_EQ(collectives_of(chains.program).count("reduce-scatter"), 0);
     options.skip_passes = {"collective-matmul"};
-    const Partitioned whole = partition(program, options);
-    EXPECT_EQ(collectives_of(whole.program), (Counts{{"all-gather", 1}, {"reduce-scatter", 1}}));
-    EXPECT_EQ(program_stats(whole.program).total_collective_bytes,
+    const Partitioned undivided = partition(program, options);
+    EXPECT_EQ(collectives_of(undivided.program), (Counts{{"all-gather", 1}, {"reduce-scatter", 1}}));
+    EXPECT_EQ(program_stats(undivided.program).total_collective_bytes,
               program_stats(chains.program).total_collective_bytes);
   }
 }

@@ -55,13 +55,13 @@ TEST(CombineCollectives, AConsumerInBetweenPreventsCombining) {
 TEST(CombineCollectives, ChainsAreCombinedLevelByLevel) {
   // Each value is scattered over rows and gathered over columns: one reduce-scatter and one all-gather remain.
   std::string body = "  %x = f32[6,5] parameter(0)\n  %y = f32[12] parameter(1)\n";
-  for (const auto& [name, type, part, whole, channel] :
+  for (const auto& [name, type, part, gathered, channel] :
        std::vector<std::tuple<std::string, std::string, std::string, std::string, int>>{
            {"x", "f32[6,5]", "f32[2,5]", "f32[4,5]", 1}, {"y", "f32[12]", "f32[4]", "f32[8]", 3}})
     body += fmt::format(
         "  %{0}s = {1} reduce-scatter(%{0}), {3}, dimensions={{0}}, to_apply=%add\n  %{0}n = {1} negate(%{0}s)\n"
         "  %{0}g = {2} all-gather(%{0}n), {4}, dimensions={{0}}\n",
-        name, part, whole, over(kRows, channel), over(kColumns, channel + 1));
+        name, part, gathered, over(kRows, channel), over(kColumns, channel + 1));
   const Program program = local_program(6, body + "  ROOT %r = (f32[4,5], f32[8]) tuple(%xg, %yg)\n");
   expect_collectives(combined, program, {{"all-gather", 1}, {"reduce-scatter", 1}});
 }

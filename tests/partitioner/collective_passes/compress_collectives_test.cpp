@@ -102,13 +102,13 @@ TEST(CompressCollectives, PartialValuesAreRoundedOnceAndSummedInF32) {
 TEST(CompressCollectives, AReduceScatterMayBeAlongAnyDim) {
   for (const int dim : {0, 1, 2}) {
     SCOPED_TRACE(dim);
-    Dims whole = {15, 18, 21};
-    Dims part = whole;
+    Dims full = {15, 18, 21};
+    Dims part = full;
     at(part, dim) /= 3;
     const auto text = [](const Dims& dims) { return Type::array(DType::kF32, dims).str(); };
     const Program before = over_mesh(
         fmt::format("  %x = {} parameter(0)\n  ROOT %r = {} reduce-scatter(%x), {}, dimensions={{{}}}, to_apply=%add\n",
-                    text(whole), text(part), over(kRows, 1), dim));
+                    text(full), text(part), over(kRows, 1), dim));
     const Program after = compressed(before, "model");
     EXPECT_EQ(collectives_of(after), (Counts{{"all-to-all", 1}}));
     EXPECT_EQ(bytes_of(after) * 2, bytes_of(before));

@@ -329,10 +329,10 @@ ENTRY main {
     return notes.size() == 1 ? notes[0].remedy.text() : fmt::format("{} collectives", notes.size());
   };
   const Program columns = annotate(program, mesh, "y", "-,data");
-  const Program cut = annotate(columns, mesh, "x", "data,-");
-  EXPECT_EQ(remedy_of(cut, false), "annotate %g with {-,-}");
-  EXPECT_EQ(remedy_of(annotate(cut, mesh, "g", "-,-"), false).find("change"), 0U);  // still a collective
-  EXPECT_EQ(remedy_of(cut, true), "change the annotation of %x to {-,-}");
+  const Program annotated = annotate(columns, mesh, "x", "data,-");
+  EXPECT_EQ(remedy_of(annotated, false), "annotate %g with {-,-}");
+  EXPECT_EQ(remedy_of(annotate(annotated, mesh, "g", "-,-"), false).find("change"), 0U);  // still a collective
+  EXPECT_EQ(remedy_of(annotated, true), "change the annotation of %x to {-,-}");
   EXPECT_EQ(partition(annotate(columns, mesh, "x", "-,-")).notes.size(), 0U);
 }
 

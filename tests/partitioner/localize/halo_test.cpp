@@ -128,9 +128,9 @@ TEST(Halo, ConcatenatesAndSlicesNeedNoMasks) {
       "ROOT y = f32[20,8] concatenate(x, z), dimensions={0}, $\n";
   EXPECT_EQ(outcome_of({joined}).flops, 0);
   EXPECT_EQ(outcome_of({joined, "{devices=[3,1]<=[3]}", 3}).flops, 0);
-  const std::string cut = "x = f32[13,8] parameter(0), $\nROOT y = f32[7,8] slice(x), slice={[3:10], [0:8]}, $\n";
-  EXPECT_EQ(outcome_of({cut}).flops, 0);
-  EXPECT_EQ(outcome_of({cut, "{devices=[5,1]<=[5]}", 5}).flops, 0);
+  const std::string sliced = "x = f32[13,8] parameter(0), $\nROOT y = f32[7,8] slice(x), slice={[3:10], [0:8]}, $\n";
+  EXPECT_EQ(outcome_of({sliced}).flops, 0);
+  EXPECT_EQ(outcome_of({sliced, "{devices=[5,1]<=[5]}", 5}).flops, 0);
 }
 
 TEST(Halo, SeveralSlicesAreConcatenatedOverTwoAxesOfUnevenShards) {
@@ -227,8 +227,8 @@ const std::string kConvolution =
 TEST(Halo, AConvolutionSendsOneRowEachWayAndShardsItsWork) {
   const HaloOutcome sharded = outcome_of({kConvolution, "{devices=[1,4,1,1]<=[4]}"});
   EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 2 * 12 * 8 * 4}}));
-  const HaloOutcome whole = outcome_of({kConvolution, "{replicated}"});
-  EXPECT_LT(sharded.flops, whole.flops / 4 * 1.1);
+  const HaloOutcome replicated = outcome_of({kConvolution, "{replicated}"});
+  EXPECT_LT(sharded.flops, replicated.flops / 4 * 1.1);
 }
 
 TEST(Halo, AKernelsGradientSendsRowsAndAllReducesKernels) {

@@ -14,13 +14,13 @@ namespace {
 struct ReshapeCase {
   const char* from;
   const char* to;
-  const char* cut;    // the operand's sharding
-  const char* after;  // the result's
+  const char* before;  // the operand's sharding
+  const char* after;   // the result's
   std::int64_t devices;
   std::int64_t bytes;  // received by one device
 };
 std::ostream& operator<<(std::ostream& out, const ReshapeCase& c) {
-  return out << c.from << " " << c.cut << " -> " << c.to << " " << c.after;
+  return out << c.from << " " << c.before << " -> " << c.to << " " << c.after;
 }
 
 class RealignedReshapes : public ::testing::TestWithParam<ReshapeCase> {};
@@ -30,7 +30,7 @@ TEST_P(RealignedReshapes, SendOnlyElementsBeyondATileBoundary) {
   const std::string text = fmt::format(
       "HloModule m, num_partitions={}\nENTRY e {{\n  x = {} parameter(0), sharding={}\n  n = {} negate(x)\n"
       "  r = {} reshape(n)\n  ROOT s = {} sine(r), sharding={}\n}}\n",
-      c.devices, c.from, c.cut, c.from, c.to, c.to, c.after);
+      c.devices, c.from, c.before, c.from, c.to, c.to, c.after);
   const Program program = parse_program(text, op_table());
   const CheckReport report = check_partition(program);
   EXPECT_TRUE(report.passed) << fmt::format("{}", fmt::join(report.failures, "\n"));

@@ -23,9 +23,9 @@ TEST(Partition, DotIsRightForEveryShardingOfItsDims) {
 }
 
 TEST(Partition, DotOverAShardedContractingDimIsOneReduction) {
-  const auto whole =
+  const auto replicated =
       partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "-,-"}}}));
-  EXPECT_EQ(collective_counts(whole.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
+  EXPECT_EQ(collective_counts(replicated.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
   const auto scattered =
       partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "m,-"}}}));
   EXPECT_EQ(collective_counts(scattered.program), (std::map<std::string, std::int64_t>{{"reduce-scatter", 1}}));

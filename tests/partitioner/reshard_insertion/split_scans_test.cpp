@@ -85,11 +85,11 @@ ENTRY main {
   const Computation& entry = made.entry_computation();
   std::vector<Id> selections;
   Id before = -1;
-  Id behind = -1;
+  Id after = -1;
   for (Id id = 0; id < entry.size(); ++id) {
     if (entry[id].op->name == "topk") selections.push_back(id);
     if (entry[id].name == "p") before = id;
-    if (entry[id].name == "q") behind = id;
+    if (entry[id].name == "q") after = id;
   }
   ASSERT_EQ(selections.size(), 2U) << print_program(made);
   const auto waits = [&](Id one, Id other) {
@@ -97,7 +97,7 @@ ENTRY main {
     return std::find(all.begin(), all.end(), other) != all.end();
   };
   EXPECT_TRUE(waits(selections.front(), before)) << print_program(made);
-  EXPECT_TRUE(waits(behind, selections.back())) << print_program(made);
+  EXPECT_TRUE(waits(after, selections.back())) << print_program(made);
 }
 
 }  // namespace

@@ -201,9 +201,9 @@ TEST(Allocation, AllGathersAllocateOnlyThePlan) {
   const std::string groups = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true";
   for (const int dim : {0, 1}) {
     SCOPED_TRACE(dim);
-    const std::string whole = dim == 0 ? "f32[128,64]" : "f32[64,128]";
+    const std::string gathered = dim == 0 ? "f32[128,64]" : "f32[64,128]";
     expect_planned(step_of("  %x = f32[64,64] parameter(1)\n",
-                           "  %n = f32[64,64] negate(%x)\n  %a = " + whole + " all-gather(%n), " + groups +
+                           "  %n = f32[64,64] negate(%x)\n  %a = " + gathered + " all-gather(%n), " + groups +
                                ", dimensions={" + std::to_string(dim) + "}\n" + gradient_by("%a", "0,1")));
   }
 }

@@ -37,9 +37,10 @@ TEST(AssembledGathers, ArePlannedOncePerNode) {
     EXPECT_NO_THROW(verify_schedule(program, *plan));
     EXPECT_EQ(count_assembled(*plan), 3);
     for (const SharedGather& gather : plan->shared_gathers) {
-      const std::int64_t whole = at(plan->buffers, gather.result).bytes;
-      EXPECT_EQ(whole, std::int64_t{4} * 3 * kWords * ranks);
-      EXPECT_EQ(at(plan->buffers, gather.operand).bytes, ceil_div(whole / ranks, kPageAlignment) * kPageAlignment);
+      const std::int64_t result_bytes = at(plan->buffers, gather.result).bytes;
+      EXPECT_EQ(result_bytes, std::int64_t{4} * 3 * kWords * ranks);
+      EXPECT_EQ(at(plan->buffers, gather.operand).bytes,
+                ceil_div(result_bytes / ranks, kPageAlignment) * kPageAlignment);
     }
     auto apart = on_one_node(ranks);
     apart.nodes.back() = 1;

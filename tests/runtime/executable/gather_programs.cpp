@@ -86,20 +86,20 @@ ENTRY %main ({}) -> ({}) {{
     static constexpr std::array<const char*, 3> kGroups = {"{{0,1,2,3}}", "{{0,1},{2,3}}", "{{0,2},{1,3}}"};
     const std::size_t group = one_group_ ? 0 : pick(kGroups.size());
     const int members = group == 0 ? 4 : 2;
-    const std::string whole = fmt::format("s32[{}]", size * members);
+    const std::string gathered = fmt::format("s32[{}]", size * members);
     const std::string all = fresh(fmt::format(
-        "{} all-gather(%{}), channel_id={}, replica_groups={}, use_global_device_ids=true, dimensions={{0}}", whole,
+        "{} all-gather(%{}), channel_id={}, replica_groups={}, use_global_device_ids=true, dimensions={{0}}", gathered,
         value(c), ++channel_, kGroups[group]));
     if (group != 0 && pick(2) == 0) gather_again(all, c, kGroups[3 - group]);
-    const std::string square = fresh(fmt::format("{} multiply(%{}, %{})", whole, all, all));
+    const std::string square = fresh(fmt::format("{} multiply(%{}, %{})", gathered, all, all));
     const std::string sum =
         fresh(fmt::format("s32[] reduce(%{}, %zero), dimensions={{0}}, to_apply=%add", pick(2) == 0 ? square : all));
     const std::size_t part = pick(static_cast<std::size_t>(members));
-    const std::string cut =
+    const std::string slice =
         fresh(fmt::format("s32[{}] slice(%{}), slice={{[{}:{}]}}", size, pick(2) == 0 ? square : all,
                           part * static_cast<std::size_t>(size), (part + 1) * static_cast<std::size_t>(size)));
     const std::string spread = fresh(fmt::format("s32[{}] broadcast(%{}), dimensions={{}}", size, sum));
-    values_[c].push_back(fresh(fmt::format("s32[{}] add(%{}, %{})", size, cut, spread)));
+    values_[c].push_back(fresh(fmt::format("s32[{}] add(%{}, %{})", size, slice, spread)));
     const std::size_t other = pick(kSizes.size());
     const std::string far = fresh(fmt::format("s32[{}] broadcast(%{}), dimensions={{}}", kSizes[other], sum));
     values_[other].push_back(fresh(fmt::format("s32[{}] xor(%{}, %{})", kSizes[other], value(other), far)));
@@ -129,7 +129,7 @@ ENTRY %main ({}) -> ({}) {{
 Program gathered_in_turn(int ranks, const std::string& element, int rows, int columns) {
   const std::string shard = fmt::format("{}[{},{}]", element, rows, columns);
   const std::string row = fmt::format("{}[{}]", element, columns);
-  const std::string whole = fmt::format("{}[{},{}]", element, rows * ranks, columns);
+  const std::string gathered = fmt::format("{}[{},{}]", element, rows * ranks, columns);
   const std::string most = fmt::format("{}[{},{}]", element, rows * ranks - 1, columns);
   int channel = 0;
   const auto gather = [&](const std::string& name, const std::string& operand) {
@@ -138,7 +138,7 @@ Program gathered_in_turn(int ranks, const std::string& element, int rows, int co
   %{0}_cut = {5} slice(%{0}_all), slice={{[0:{6}], [0:{7}]}}
   %{0} = {8} reduce(%{0}_cut, %zero), dimensions={{0}}, to_apply=%add
   %{0}_rows = {9} broadcast(%{0}), dimensions={{1}})",
-                       name, whole, operand, ++channel, ranks, most, rows * ranks - 1, columns, row, shard);
+                       name, gathered, operand, ++channel, ranks, most, rows * ranks - 1, columns, row, shard);
   };
   std::string text =
       fmt::format(R"(HloModule turns, num_partitions={0}, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}

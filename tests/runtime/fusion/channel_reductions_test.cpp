@@ -39,8 +39,8 @@ TEST(ChannelReductions, ABatchNormWritesItsResultAndNoSquares) {
       const Value scale = ops::rsqrt(ops::add(variance, ops::full(b, variance.type(), 1e-5)));
       return ops::multiply(ops::subtract(v[0], per_channel(mean(b, v[0]), v[0])), per_channel(scale, v[0]));
     });
-    const std::int64_t whole = Type::array(DType::kF32, dims).byte_size();
-    EXPECT_LT(arena_as_evaluated(program), whole / 2) << dims.front();
+    const std::int64_t value_bytes = Type::array(DType::kF32, dims).byte_size();
+    EXPECT_LT(arena_as_evaluated(program), value_bytes / 2) << dims.front();
   }
 }
 

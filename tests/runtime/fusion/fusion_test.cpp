@@ -291,10 +291,10 @@ TEST(Prepared, ScoresOfAttentionAreComputedInChunks) {
   };
   const Program program = attention_and_gradients(3, 37, 5, 4, 2);
   constexpr std::int64_t kScores = 3 * 5 * 37 * 37 * 4;
-  const std::int64_t whole = arena_at(program, 0);
-  EXPECT_LT(arena_at(program, kScores / 3), whole - kScores);  // chunks of batches
-  EXPECT_LT(arena_at(program, kScores / 5), whole - kScores);  // chunks of heads
-  EXPECT_EQ(arena_at(program, kScores), whole);                // small enough
+  const std::int64_t unchunked = arena_at(program, 0);
+  EXPECT_LT(arena_at(program, kScores / 3), unchunked - kScores);  // chunks of batches
+  EXPECT_LT(arena_at(program, kScores / 5), unchunked - kScores);  // chunks of heads
+  EXPECT_EQ(arena_at(program, kScores), unchunked);                // small enough
   const Program one_head = attention_and_gradients(1, 37, 1, 4, 1);
   EXPECT_LT(arena_at(one_head, 1), arena_at(one_head, 0));  // chunks of rows
   arena_at(attention_and_gradients(2, 19, 1, 3, 3), 1);

@@ -288,8 +288,8 @@ TEST(Indexing, DynamicSlicesClampTheirStarts) {
     const Program program =
         program_of({Type::array(DType::kF32, {5, 4}), Type::scalar(DType::kS32), Type::array(DType::kF32, {2, 3})},
                    [](Builder& main, const auto& v) {
-                     const Value cut = ops::dynamic_slice(v[0], {v[1], v[1]}, {2, 3});
-                     return ops::tuple(main, {cut, ops::dynamic_update_slice(v[0], v[2], {v[1], v[1]})});
+                     const Value slice = ops::dynamic_slice(v[0], {v[1], v[1]}, {2, 3});
+                     return ops::tuple(main, {slice, ops::dynamic_update_slice(v[0], v[2], {v[1], v[1]})});
                    });
     expect_as_reference(program, {testing::random_literal(Type::array(DType::kF32, {5, 4}), 1), Literal::scalar(start),
                                   testing::random_literal(Type::array(DType::kF32, {2, 3}), 2)});

@@ -304,7 +304,7 @@ class Supervisor {
   // Returns "" if the job can be started again.
   std::string why_over(const Outcome& outcome, const Cause& cause) {
     const bool has_progress = checkpoints_.has_new();
-    fruitless_ = has_progress ? 0 : fruitless_ + 1;
+    starts_without_progress_ = has_progress ? 0 : starts_without_progress_ + 1;
     const bool is_rank = outcome.first() != nullptr;
     if (is_rank && (cause.status == kUsageError || cause.status == kCannotRun || cause.status == kNotFound))
       return fmt::format("exit code {} means that {}", cause.status,
@@ -312,8 +312,8 @@ class Supervisor {
     if (restart_ == 0 && !outcome.has_started && cause.status < kKilledBySignal && !has_progress)
       return fmt::format("{} has not started the program{}", plan_.launcher.program,
                          outcome.text.empty() ? " and has printed no message" : "; see its message above");
-    if (fruitless_ >= plan_.crash_loop)
-      return fmt::format("{} starts in a row made no newer checkpoint (--crash-loop)", fruitless_);
+    if (starts_without_progress_ >= plan_.crash_loop)
+      return fmt::format("{} starts in a row made no newer checkpoint (--crash-loop)", starts_without_progress_);
     if (restart_ >= plan_.max_restarts) return fmt::format("--max-restarts {} is reached", plan_.max_restarts);
     return "";
   }
@@ -359,7 +359,8 @@ class Supervisor {
     folder_.clear();
     ++restart_;
     if (restart_ == 1 && plan_.ranks_at_restart > 0) ranks_ = plan_.ranks_at_restart;
-    if (fruitless_ > 0 && plan_.min_ranks > 0) ranks_ = std::min(ranks_, std::max(plan_.min_ranks, ranks_ - 1));
+    if (starts_without_progress_ > 0 && plan_.min_ranks > 0)
+      ranks_ = std::min(ranks_, std::max(plan_.min_ranks, ranks_ - 1));
     return choose_hosts();
   }
 
@@ -370,7 +371,7 @@ class Supervisor {
   bool owns_output_ = false;  // --output_dir held no run before the job
   JobFolder folder_;
   std::int64_t restart_ = 0;
-  std::int64_t fruitless_ = 0;
+  std::int64_t starts_without_progress_ = 0;
   int output_error_ = 0;  // of the first start whose output was lost
 };
 

@@ -34,10 +34,10 @@ def equivariant_messages_gradient(k):
     def energy(r, h, w):
         d = r[:, None] - r
         s = jnp.sqrt((d * d).sum(-1) + 1e-3)
-        cut = jnp.where(s < 2, 0.5 * (jnp.cos(np.pi * s / 2) + 1), 0) * (1 - jnp.eye(N))
+        cutoff = jnp.where(s < 2, 0.5 * (jnp.cos(np.pi * s / 2) + 1), 0) * (1 - jnp.eye(N))
         basis = jnp.exp(-((s[..., None] - jnp.linspace(0, 2, 6)) ** 2)) @ w
-        m = jnp.einsum("ij,ijd,jd->id", cut, basis, h)
-        v = jnp.einsum("ij,ijd,ijx->idx", cut, basis, d)
+        m = jnp.einsum("ij,ijd,jd->id", cutoff, basis, h)
+        v = jnp.einsum("ij,ijd,ijx->idx", cutoff, basis, d)
         return jnp.sum(jnp.tanh(h + m)) + 0.1 * jnp.sum(v * v)
 
     return lambda r, h, w: (energy(r, h, w), -jax.grad(energy)(r, h, w)), (r, h, w)

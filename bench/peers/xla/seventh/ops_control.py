@@ -114,8 +114,8 @@ def manual_collectives_chain(x):
 
     def local(x):
         y = lax.ppermute(x, "a", [(i, (i - 1) % n) for i in range(n)])
-        whole = lax.all_gather(y, "b", axis=1, tiled=True)
-        part = lax.psum_scatter(whole, "b", scatter_dimension=1, tiled=True)
+        gathered = lax.all_gather(y, "b", axis=1, tiled=True)
+        part = lax.psum_scatter(gathered, "b", scatter_dimension=1, tiled=True)
         return y, part * lax.axis_index("b"), lax.pmax(lax.pmean(jnp.sum(x), "a"), "b")
 
     return manual(local, "a b", ("a b", "a b", ""))(x)

@@ -317,8 +317,8 @@ def top_p_sampling(k):
     def f(z, key):
         s = jnp.sort(z, -1)[:, ::-1]
         c = jnp.cumsum(nn.softmax(s), -1)
-        cut = jnp.take_along_axis(s, (c < .9).sum(-1, keepdims=True).clip(0, V - 1), -1)
-        z = jnp.where(z < cut, -1e30, z)
+        threshold = jnp.take_along_axis(s, (c < .9).sum(-1, keepdims=True).clip(0, V - 1), -1)
+        z = jnp.where(z < threshold, -1e30, z)
         return jax.random.categorical(key, z, -1)
     return f, (z, key)
 

@@ -56,7 +56,7 @@ struct JobInfo {
   int nodes = 1;
   bool is_virtual = false;          // ranks are threads
   std::vector<std::string> hosts;   // one per rank
-  std::string crowding;             // a warning if there are too few cores, else ""
+  std::string oversubscription;     // a warning if there are too few cores, else ""
   std::vector<int> node_of_rank{};  // empty if the ranks are threads
   bool shares_memory = true;        // ranks of a node exchange data in shared memory; false: through MPI
 };

@@ -77,10 +77,10 @@ class ConvolutionPlanner {
   void add_weights(const Axis& outputs, const Axis& inputs, std::int64_t groups, bool groups_in_outputs) {
     Side& weights = side(kWeights);
     const Axis& grouped = groups_in_outputs ? outputs : inputs;
-    const auto cut = grouped.size / groups;
-    add(weights, {groups, cut * grouped.stride});
-    add(weights, {groups_in_outputs ? cut : outputs.size, outputs.stride});
-    add(weights, {groups_in_outputs ? inputs.size : cut, inputs.stride});
+    const auto group_size = grouped.size / groups;
+    add(weights, {groups, group_size * grouped.stride});
+    add(weights, {groups_in_outputs ? group_size : outputs.size, outputs.stride});
+    add(weights, {groups_in_outputs ? inputs.size : group_size, inputs.stride});
   }
 
   void add_batch_and_features() {

@@ -56,28 +56,28 @@ MatrixProduct product_of(Matrix lhs, Matrix rhs, Matrix out, std::int64_t m, std
 class PointwiseKernel final : public Kernel {
  public:
   // `lhs` and `rhs` are operands; the steps are the distances in elements between images.
-  struct Way {
+  struct Gemm {
     MatrixProduct product;
     Part lhs = kWeights, rhs = kImage;
     std::int64_t lhs_step = 0, rhs_step = 0;
     std::int64_t images = 1;
   };
 
-  PointwiseKernel(const Plan& plan, const Way& way) : plan_(plan), way_(way), first_(make_product(way.product)) {
-    if (way.images == 1) return;
-    MatrixProduct adding = way.product;
+  PointwiseKernel(const Plan& plan, const Gemm& gemm) : plan_(plan), gemm_(gemm), first_(make_product(gemm.product)) {
+    if (gemm.images == 1) return;
+    MatrixProduct adding = gemm.product;
     adding.accumulates = true;
     next_ = make_product(adding);
   }
-  [[nodiscard]] bool works() const { return first_ != nullptr && (way_.images == 1 || next_ != nullptr); }
+  [[nodiscard]] bool works() const { return first_ != nullptr && (gemm_.images == 1 || next_ != nullptr); }
   [[nodiscard]] std::int64_t workspace_bytes() const override {
     return std::max(first_->workspace_bytes(), next_ == nullptr ? 0 : next_->workspace_bytes());
   }
 
   void run(const KernelArgs& args) const override {
-    for (std::int64_t image = 0; image < way_.images; ++image)
+    for (std::int64_t image = 0; image < gemm_.images; ++image)
       (image == 0 ? first_ : next_)
-          ->run(place(args, way_.lhs, image * way_.lhs_step), place(args, way_.rhs, image * way_.rhs_step),
+          ->run(place(args, gemm_.lhs, image * gemm_.lhs_step), place(args, gemm_.rhs, image * gemm_.rhs_step),
                 args.out[0] + result_offset(), args.workspace);
   }
 
@@ -93,30 +93,30 @@ class PointwiseKernel final : public Kernel {
   }
 
   Plan plan_;
-  Way way_;
+  Gemm gemm_;
   std::unique_ptr<ProductKernel> first_, next_;
 };
 
 // out[n][f, s] = weights rhs[n][., s]: a batch of products with the same lhs. f are the features of `out`; `weights`
 // has the strides of the weights.
-PointwiseKernel::Way batched(const Plan& plan, Part rhs, Part out, Matrix weights, std::int64_t rhs_place,
-                             std::int64_t out_place) {
+PointwiseKernel::Gemm batched(const Plan& plan, Part rhs, Part out, Matrix weights, std::int64_t rhs_place,
+                              std::int64_t out_place) {
   const Side& from = plan.sides[rhs];
   const Side& to = plan.sides[out];
   std::int64_t places = 1;
   for (std::size_t d = 2; d < to.dims.size(); ++d) places *= to.dims[d];
-  PointwiseKernel::Way way{.product = product_of(weights, {from.strides[1], rhs_place}, {to.strides[1], out_place},
-                                                 to.dims[1], places, from.dims[1]),
-                           .lhs = kWeights,
-                           .rhs = rhs};
-  way.product.batch = {to.dims[0]};
-  way.product.lhs_batch = {0};
-  way.product.rhs_batch = {from.strides[0]};
-  way.product.out_batch = {to.strides[0]};
-  return way;
+  PointwiseKernel::Gemm gemm{.product = product_of(weights, {from.strides[1], rhs_place}, {to.strides[1], out_place},
+                                                   to.dims[1], places, from.dims[1]),
+                             .lhs = kWeights,
+                             .rhs = rhs};
+  gemm.product.batch = {to.dims[0]};
+  gemm.product.lhs_batch = {0};
+  gemm.product.rhs_batch = {from.strides[0]};
+  gemm.product.out_batch = {to.strides[0]};
+  return gemm;
 }
 
-PointwiseKernel::Way summed(const Plan& plan, std::int64_t image_place, std::int64_t map_place) {
+PointwiseKernel::Gemm summed(const Plan& plan, std::int64_t image_place, std::int64_t map_place) {
   const Side& image = plan.sides[kImage];
   const Side& map = plan.sides[kMap];
   const Side& weights = plan.sides[kWeights];
@@ -132,10 +132,10 @@ PointwiseKernel::Way summed(const Plan& plan, std::int64_t image_place, std::int
 }
 
 // Exchanges rows and columns of the product, for results with contiguous rows after the exchange.
-void turn(PointwiseKernel::Way& way) {
-  MatrixProduct& p = way.product;
-  std::swap(way.lhs, way.rhs);
-  std::swap(way.lhs_step, way.rhs_step);
+void turn(PointwiseKernel::Gemm& gemm) {
+  MatrixProduct& p = gemm.product;
+  std::swap(gemm.lhs, gemm.rhs);
+  std::swap(gemm.lhs_step, gemm.rhs_step);
   std::swap(p.lhs_batch, p.rhs_batch);
   std::swap(p.m, p.n);
   std::swap(p.lhs_m, p.rhs_n);
@@ -152,11 +152,11 @@ KernelRef make_pointwise(const Plan& plan) {
   if (!image || !map) return nullptr;
   const Side& w = plan.sides[kWeights];
   const Matrix outputs_by_inputs{w.strides[1], w.strides[2]};
-  auto way = plan.form == Form::kForward        ? batched(plan, kImage, kMap, outputs_by_inputs, *image, *map)
-             : plan.form == Form::kBackwardData ? batched(plan, kMap, kImage, turned(outputs_by_inputs), *map, *image)
-                                                : summed(plan, *image, *map);
-  if (way.product.out_n != 1 && way.product.n > 1) turn(way);
-  auto kernel = std::make_unique<PointwiseKernel>(plan, way);
+  auto gemm = plan.form == Form::kForward        ? batched(plan, kImage, kMap, outputs_by_inputs, *image, *map)
+              : plan.form == Form::kBackwardData ? batched(plan, kMap, kImage, turned(outputs_by_inputs), *map, *image)
+                                                 : summed(plan, *image, *map);
+  if (gemm.product.out_n != 1 && gemm.product.n > 1) turn(gemm);
+  auto kernel = std::make_unique<PointwiseKernel>(plan, gemm);
   if (!kernel->works()) return nullptr;
   return kernel;
 }

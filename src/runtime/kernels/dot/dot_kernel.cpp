@@ -364,11 +364,11 @@ class DotKernel final : public Kernel {
 
 KernelRef make_dot(const OpView& view, const OperandViews& views) {
   if (view.operands[0].dtype() != view.operands[1].dtype()) return nullptr;
-  const auto whole = [&](int i) {
+  const auto operand_view = [&](int i) {
     const Dims& dims = at(view.operands, i).dims();
     return at(views, i).value_or(View{dims, row_major_strides(dims), 0});
   };
-  auto kernel = std::make_unique<DotKernel>(view, whole(0), whole(1), views);
+  auto kernel = std::make_unique<DotKernel>(view, operand_view(0), operand_view(1), views);
   if (!kernel->works()) return nullptr;
   return kernel;
 }

@@ -84,20 +84,20 @@ class FewRows {
     const Element* const k = matrix_of<Element>(args_.k, 0, 0, batch, key_head).from + first * args_.k.row;
     const Sum* const q = q_ + head * q_line_;
     Sum* const scores = weights_ + head * line_ + first;
-    const std::int64_t whole = args_.depth / kLanes * kLanes;
+    const std::int64_t vector_end = args_.depth / kLanes * kLanes;
     const std::int64_t count = seen - first < kKeys ? seen - first : kKeys;
     const std::int64_t step = count == kKeys ? args_.k.row : 0;  // a last, partial block reads one key after the other
     for (std::int64_t start = 0; start < count; start += step == 0 ? 1 : kKeys) {
       const Element* const at = k + start * args_.k.row;
       Vector sums[kKeys] = {};
-      for (std::int64_t d = 0; d < whole; d += kLanes) {
+      for (std::int64_t d = 0; d < vector_end; d += kLanes) {
         const Vector left = load_vector(q + d);
 #pragma GCC unroll 16
         for (std::int64_t j = 0; j < kKeys; ++j) sums[j] += left * load_lanes(at + j * step + d);
       }
       for (std::int64_t j = 0; j < (step == 0 ? 1 : kKeys); ++j) {
         Sum score = 0;
-        for (std::int64_t d = whole; d < args_.depth; ++d) score += q[d] * load(at[j * step + d]);
+        for (std::int64_t d = vector_end; d < args_.depth; ++d) score += q[d] * load(at[j * step + d]);
         scores[start + j] = score + sum_of_lanes(sums[j]);
       }
     }
@@ -131,14 +131,14 @@ class FewRows {
     const Element* const v = matrix_of<Element>(args_.v, 0, 0, batch, key_head).from + first * args_.v.row;
     const Sum* const weights = weights_ + head * line_ + first;
     Sum* const mixed = mixed_ + head * out_line_;
-    const std::int64_t whole = args_.value_depth / kLanes * kLanes;
+    const std::int64_t vector_end = args_.value_depth / kLanes * kLanes;
     const std::int64_t count = seen - first < kKeys ? seen - first : kKeys;
-    for (std::int64_t e = 0; e < whole; e += kLanes) {
+    for (std::int64_t e = 0; e < vector_end; e += kLanes) {
       Vector sum = load_vector(mixed + e);
       for (std::int64_t j = 0; j < count; ++j) sum += weights[j] * load_lanes(v + j * args_.v.row + e);
       store_vector(mixed + e, sum);
     }
-    for (std::int64_t e = whole; e < args_.value_depth; ++e)
+    for (std::int64_t e = vector_end; e < args_.value_depth; ++e)
       for (std::int64_t j = 0; j < count; ++j) mixed[e] += weights[j] * load(v[j * args_.v.row + e]);
   }
 

@@ -57,9 +57,10 @@ TESSERA_INLINE float exp_f32(float x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
   // Multiply by two factors, so that the largest and the denormal results are also correct.
-  const auto whole = static_cast<std::int32_t>(bits_as<std::uint32_t>(shifted) - bits_as<std::uint32_t>(12582912.0f));
-  const std::int32_t half = whole >> 1;
-  const float y = p * power_of_two(half) * power_of_two(whole - half);
+  const auto exponent =
+      static_cast<std::int32_t>(bits_as<std::uint32_t>(shifted) - bits_as<std::uint32_t>(12582912.0f));
+  const std::int32_t half = exponent >> 1;
+  const float y = p * power_of_two(half) * power_of_two(exponent - half);
   return x != x ? x : y;
 }
 

@@ -254,9 +254,9 @@ struct Blocks {
 bool streams_result(const TileProductArgs& args) {
   constexpr std::int64_t kLarge = 2 << 20;
   const std::int64_t bytes = args.rounds ? 2 : 4;
-  const bool has_whole_lines =
+  const bool is_line_aligned =
       reinterpret_cast<std::uintptr_t>(args.out) % 64 == 0 && args.out_stride * bytes % 64 == 0;
-  return has_whole_lines && args.m * args.n * bytes > kLarge;
+  return is_line_aligned && args.m * args.n * bytes > kLarge;
 }
 
 struct Block {

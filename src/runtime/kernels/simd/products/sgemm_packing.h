@@ -45,12 +45,12 @@ void pack_side_by_side(const Lines<T>& lines, std::int64_t panels, std::int64_t 
     const T* from = lines.from + k * lines.depth;
     float* to = out + k * kWidth;
     for (std::int64_t panel = 0; panel < panels; ++panel, from += kWidth, to += depth * kWidth) {
-      constexpr std::int64_t kWhole = kWidth / kLanes * kLanes;
-      for (std::int64_t i = 0; i < kWhole; i += kLanes) store(to + i, load(from + i));
+      constexpr std::int64_t kVectorEnd = kWidth / kLanes * kLanes;
+      for (std::int64_t i = 0; i < kVectorEnd; i += kLanes) store(to + i, load(from + i));
       if constexpr (sizeof(T) == sizeof(float))
-        __builtin_memcpy(to + kWhole, from + kWhole, (kWidth - kWhole) * sizeof(float));
+        __builtin_memcpy(to + kVectorEnd, from + kVectorEnd, (kWidth - kVectorEnd) * sizeof(float));
       else
-        for (std::int64_t i = kWhole; i < kWidth; ++i) to[i] = widened(from[i]);
+        for (std::int64_t i = kVectorEnd; i < kWidth; ++i) to[i] = widened(from[i]);
     }
   }
 }
@@ -58,8 +58,8 @@ void pack_side_by_side(const Lines<T>& lines, std::int64_t panels, std::int64_t 
 template <class T>
 void pack_turned(const Lines<T>& lines, std::int64_t count, std::int64_t width, std::int64_t depth, float* out) {
   constexpr std::int64_t kSoon = 64;
-  const std::int64_t whole = depth / kLanes * kLanes;
-  for (std::int64_t k = 0; k < whole; k += kLanes)
+  const std::int64_t vector_end = depth / kLanes * kLanes;
+  for (std::int64_t k = 0; k < vector_end; k += kLanes)
     for (std::int64_t first = 0; first < width; first += kLanes) {
       Vector square[kLanes];
 #pragma GCC unroll 16
@@ -73,7 +73,7 @@ void pack_turned(const Lines<T>& lines, std::int64_t count, std::int64_t width, 
 #pragma GCC unroll 16
       for (std::int64_t i = 0; i < kLanes; ++i) store(to + i * width, square[i]);
     }
-  pack_plain(lines, count, width, whole, depth, out);
+  pack_plain(lines, count, width, vector_end, depth, out);
 }
 // Packs `count` lines into panels. If `pads`, the last panel is padded to the full width.
 template <std::int64_t kWidth, class T>
@@ -81,11 +81,11 @@ void pack(const Lines<T>& lines, std::int64_t count, bool pads, std::int64_t dep
   constexpr std::int64_t kTogether = 8;
   for (std::int64_t i = 0; i < count;) {
     const Lines<T> here{lines.from + i * lines.line, lines.line, lines.depth};
-    const std::int64_t whole = std::min(kTogether, (count - i) / kWidth);
+    const std::int64_t full_panels = std::min(kTogether, (count - i) / kWidth);
     float* const to = out + i * depth;
-    if (lines.line == 1 && whole > 0) {
-      pack_side_by_side<kWidth>(here, whole, depth, to);
-      i += whole * kWidth;
+    if (lines.line == 1 && full_panels > 0) {
+      pack_side_by_side<kWidth>(here, full_panels, depth, to);
+      i += full_panels * kWidth;
       continue;
     }
     const std::int64_t present = std::min(kWidth, count - i);
