@@ -92,7 +92,7 @@ def main():
             cells = []
             for strategy in STRATEGIES:
                 layers = largest(lambda n: planned(run, folder, n, arguments.width, 1, strategy, count)[0], memory, 1024)
-                cells.append(f"{planned(run, folder, layers, arguments.width, 1, way, count)[1] / 1e6:.0f}" if layers else "none")
+                cells.append(f"{planned(run, folder, layers, arguments.width, 1, strategy, count)[1] / 1e6:.0f}" if layers else "none")
             print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
         print(f"\nrows of 1024 tokens for each device of GPT-2 124M with {arguments.memory} for each device\n")
         print("| devices | " + " | ".join(STRATEGIES) + " |\n|---|" + "---|" * len(STRATEGIES))

@@ -119,7 +119,7 @@ reshard::NonzeroRows WindowEmitter::exchange(const Halo& halo, const Instruction
   if (holds_full_dim(halo)) {
     const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
     const reshard::UnshardedWindow window{*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start),
-                                      outside, halo.before.size};
+                                          outside, halo.before.size};
     Value all = local;
     if (!is_unsharded(halo)) {
       all = ops::all_gather(local, halo.dim, {mesh().groups(halo.axes)}, next_channel_++);

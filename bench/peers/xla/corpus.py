@@ -169,7 +169,7 @@ def model_modules(write_one):
                 try:
                     function, arguments = model(constraint(mesh, kinds), w)
                     outs = result_specs(function, arguments, mesh) if "outs" in kinds else None
-                    name = f"{model.__name__}-{k}-{way}-{'x'.join(map(str, sizes))}"
+                    name = f"{model.__name__}-{k}-{layout}-{'x'.join(map(str, sizes))}"
                     write_one(name, draw, function, arguments, mesh, outs)
                     break
                 except Unfit:
