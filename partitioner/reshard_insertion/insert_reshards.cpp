@@ -59,7 +59,8 @@ class Inserter {
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
         resharder_(builder_, origins_, old_, common.shardings, common.machine) {}
 
-  Computation run() {
+  /// `found`: receives the copies of all values, if it is not null.
+  Computation run(CopiesOfValues* found = nullptr) {
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) {
       const Id first = builder_.computation().size();
@@ -83,19 +84,11 @@ class Inserter {
       for (auto& leaf : result)
         leaf = resharder_.without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
     compare_with_later_copies();
+    if (found != nullptr) *found = copies();
     Value value = put_together(builder_, old_.root_type(), result);
     Computation made = std::move(builder_).finish(value);
     order_.keep(made);
     return made;
-  }
-  /// After run().
-  [[nodiscard]] CopiesOfValues copies() const {
-    CopiesOfValues out;
-    for (const LeafValues& leaves : leaves_) {
-      out.push_back(resharder_.copies_of(leaves));
-      out.back().resize(leaves.size());
-    }
-    return out;
   }
 
  private:
@@ -291,6 +284,15 @@ class Inserter {
     return settle(id, take_apart(made));
   }
 
+  [[nodiscard]] CopiesOfValues copies() const {
+    CopiesOfValues out;
+    for (const LeafValues& leaves : leaves_) {
+      out.push_back(resharder_.copies_of(leaves));
+      out.back().resize(leaves.size());
+    }
+    return out;
+  }
+
   // Tells the memo whether an op would have decided otherwise with the copies that later ops need.
   void compare_with_later_copies() {
     if (decided_.empty() || common_.memo->differs_with_later_copies) return;
@@ -381,13 +383,9 @@ Program insert_reshards(const Program& propagated, const MachineModel& machine, 
       at(new_ids, c) = out.add(with_new_callees(at(program.computations, c), new_ids));
       continue;
     }
-    std::optional<CopiesOfValues> later;
-    if (choices.later_copies) {
-      Inserter first(common, c, new_ids, out, nullptr);
-      (void)first.run();
-      later = first.copies();
-    }
-    Inserter inserter(common, c, new_ids, out, later ? &*later : nullptr);
+    CopiesOfValues later;
+    if (choices.later_copies) (void)Inserter(common, c, new_ids, out, nullptr).run(&later);
+    Inserter inserter(common, c, new_ids, out, choices.later_copies ? &later : nullptr);
     at(new_ids, c) = out.add(std::make_shared<const Computation>(inserter.run()));
   }
   return out.finish(at(new_ids, program.entry));

@@ -37,15 +37,16 @@ TEST(WorkPerDevice, AReplicatedSumIsReducedBeforeItIsAdded) {
   EXPECT_FALSE(has(text, "select(")) << text;
 }
 
-// The difference needs x sharded by rows. The mean reads the same copy, although a sum of partial values would otherwise
-// receive fewer bytes.
+// The difference needs y sharded by rows. The sum reads the same copy, although a sum of partial values would receive
+// fewer bytes than another all-to-all.
 TEST(WorkPerDevice, AnOpReadsTheCopyThatALaterOpNeeds) {
   for (const auto& [columns, devices] : {std::pair{14, 7}, {12, 3}, {10, 4}}) {
     const Program program = annotated(
         fmt::format("HloModule m\nsum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}\n"
                     "ENTRY e {{ x = f32[48,{0}] parameter(0) z = f32[] constant(0)\n"
-                    "m = f32[48] reduce(x, z), dimensions={{1}}, to_apply=sum\n"
-                    "b = f32[48,{0}] broadcast(m), dimensions={{0}}\nROOT s = f32[48,{0}] subtract(x, b) }}",
+                    "y = f32[48,{0}] exponential(x) m = f32[48] reduce(y, z), dimensions={{1}}, to_apply=sum\n"
+                    "t = f32[48] tanh(m) b = f32[48,{0}] broadcast(t), dimensions={{0}}\n"
+                    "ROOT s = f32[48,{0}] subtract(y, b) }}",
                     columns),
         Mesh::parse(fmt::format("a={}", devices)), {{"x", "-,a"}, {"s", "a,-"}});
     const std::string text = checked(program);
