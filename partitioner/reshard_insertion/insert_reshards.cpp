@@ -160,12 +160,7 @@ class Inserter {
   }
 
   // The leaves, resharded if the tuple has its own annotation.
-  LeafValues tuple(const Instruction& instruction) {
-    LeafValues out;
-    for (const Id operand : instruction.operands)
-      out.insert(out.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
-    return out;
-  }
+  LeafValues tuple(const Instruction& instruction) { return leaves_of_operands(instruction); }
 
   LeafValues barrier(const Instruction& instruction) {
     LeafValues operands = tuple(instruction);
@@ -234,12 +229,16 @@ class Inserter {
     return fmt::format("operand {} of {} %{}", operand, instruction.op->name, shown_name(instruction));
   }
 
+  [[nodiscard]] LeafValues leaves_of_operands(const Instruction& instruction) const {
+    LeafValues out;
+    for (const Id operand : instruction.operands)
+      out.insert(out.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
+    return out;
+  }
+
   LeafValues plain(Id id) {
     const auto& instruction = old_[id];
-    std::vector<Value> operands;
-    for (const Id operand : instruction.operands)
-      operands.insert(operands.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
-
+    std::vector<Value> operands = leaves_of_operands(instruction);
     OpRequest request{common_.signatures.of(program_, old_, instruction),
                       {},
                       {},
@@ -255,7 +254,7 @@ class Inserter {
     if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)
       request.manual = manual_axes(program_, instruction);
     if (common_.known_copies) request.copies = resharder_.copies_of(operands);
-    if (later_ != nullptr) add_copies(request, *later_, instruction.operands);
+    if (later_ != nullptr) add_copies(request, copies_of_operands(*later_, instruction));
     request.result_may_stay_partial = request.result_may_stay_partial && consumer_shardings_.may_stay_partial(id) &&
                                       !consumer_shardings_.is_reduced_by_constraint(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
@@ -266,7 +265,7 @@ class Inserter {
       const auto is_shared = [&](Id operand) { return at(users_, operand).size() > 1; };
       if (!common_.memo->differs_with_later_copies &&
           std::any_of(instruction.operands.begin(), instruction.operands.end(), is_shared))
-        decided_.push_back({std::move(request), decision, id});
+        decided_.push_back({std::move(request), &decision, id});
     }
 
     for (int i = 0; i < isize(operands); ++i) {
@@ -295,11 +294,9 @@ class Inserter {
 
   // Tells the memo whether an op would have decided otherwise with the copies that later ops need.
   void compare_with_later_copies() {
-    if (decided_.empty() || common_.memo->differs_with_later_copies) return;
-    const CopiesOfValues all = copies();
     for (Decided& decided : decided_)
-      if (add_copies(decided.request, all, old_[decided.id].operands))
-        common_.memo->compare_later(mesh_, decided.request, decided.decision);
+      if (add_copies(decided.request, resharder_.copies_of(leaves_of_operands(old_[decided.id]))))
+        common_.memo->compare_later(mesh_, decided.request, *decided.decision);
   }
 
   // Reshards results to annotated shardings, and reduces partial results that no consumer accepts.
@@ -330,7 +327,7 @@ class Inserter {
 
   struct Decided {
     OpRequest request;
-    OpDecision decision;
+    const OpDecision* decision;  // stored by OpDecisions
     Id id;
   };
 

@@ -17,21 +17,22 @@ bool has_other_shardings(const Shardings& results, const Instruction& instructio
                      [](const Sharding& made, const Sharding& found) { return made == found.closed(); });
 }
 
-bool add_copies(OpRequest& request, const CopiesOfValues& copies, std::span<const Id> operands) {
+Copies copies_of_operands(const CopiesOfValues& all, const Instruction& instruction) {
+  Copies out;
+  for (const Id operand : instruction.operands) out.insert(out.end(), at(all, operand).begin(), at(all, operand).end());
+  return out;
+}
+
+bool add_copies(OpRequest& request, const Copies& copies) {
   bool adds = false;
-  std::size_t leaf = 0;
-  const auto add = [&](const ShardingRef& sharding) {
-    if (request.copies.empty()) request.copies.resize(request.operands.size());
-    auto& there = at(request.copies, leaf);
-    const auto is_same = [&](const ShardingRef& other) { return *other == *sharding; };
-    if (*sharding == *at(request.operands, leaf) || std::any_of(there.begin(), there.end(), is_same)) return;
-    there.push_back(sharding);
-    adds = true;
-  };
-  for (const Id operand : operands)
-    for (const auto& of_leaf : at(copies, operand)) {
-      std::for_each(of_leaf.begin(), of_leaf.end(), add);
-      ++leaf;
+  for (int leaf = 0; leaf < isize(copies); ++leaf)
+    for (const ShardingRef& sharding : at(copies, leaf)) {
+      if (request.copies.empty()) request.copies.resize(request.operands.size());
+      auto& there = at(request.copies, leaf);
+      const auto is_same = [&](const ShardingRef& other) { return *other == *sharding; };
+      if (is_same(at(request.operands, leaf)) || std::any_of(there.begin(), there.end(), is_same)) continue;
+      there.push_back(sharding);
+      adds = true;
     }
   return adds;
 }
@@ -100,8 +101,8 @@ Instruction Resharder::copied(Value leaf, const Sharding& target) {
   return copy;
 }
 
-std::vector<std::vector<ShardingRef>> Resharder::copies_of(const std::vector<Value>& operands) const {
-  std::vector<std::vector<ShardingRef>> out;
+Copies Resharder::copies_of(const std::vector<Value>& operands) const {
+  Copies out;
   for (int i = 0; i < isize(operands); ++i) {
     const auto made = copies_.find(at(operands, i).id);
     if (made == copies_.end() || made->second.empty()) continue;

@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <map>
-#include <span>
 
 #include "propagation/op_signatures.h"
 #include "reshard_insertion/rematerialize.h"
@@ -23,10 +22,13 @@ inline const Sharding& sharding_of(Value leaf) { return leaf.instruction().shard
 /// Whether the results of an op differ from the shardings that propagation found or the user gave.
 bool has_other_shardings(const Shardings& results, const Instruction& instruction);
 
-/// The shardings in which copies of the values of the old computation exist, by value and leaf.
-using CopiesOfValues = std::vector<std::vector<std::vector<ShardingRef>>>;
-/// Adds the copies of the operands to the request, without those that it has. Returns whether there are any.
-bool add_copies(OpRequest& request, const CopiesOfValues& copies, std::span<const Id> operands);
+/// The shardings in which copies of values exist, by leaf; may be empty if there are no copies.
+using Copies = std::vector<std::vector<ShardingRef>>;
+/// Those of all values of the old computation.
+using CopiesOfValues = std::vector<Copies>;
+Copies copies_of_operands(const CopiesOfValues& all, const Instruction& instruction);
+/// Adds copies of the operands to the request, except those that it has. Returns whether there are any.
+bool add_copies(OpRequest& request, const Copies& copies);
 
 class Resharder {
  public:
@@ -60,7 +62,7 @@ class Resharder {
   void asked(const Value& before, const Value& after);
 
   /// The shardings in which copies of the operands exist, by operand; empty if there are no copies.
-  [[nodiscard]] std::vector<std::vector<ShardingRef>> copies_of(const std::vector<Value>& operands) const;
+  [[nodiscard]] Copies copies_of(const std::vector<Value>& operands) const;
 
  private:
   Instruction copied(Value leaf, const Sharding& target);
