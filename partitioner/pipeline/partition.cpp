@@ -119,7 +119,7 @@ PartitionedOnce partition_once(const Program& given, const PartitionOptions& opt
       .add_required("duplicate-cheap-values", duplicate_cheap_values)
       .add_required("propagate",
                     [&](const Program& p) {
-                      found = propagate_at_least_cost(p, options.machine, memory_share);
+                      found = propagate_at_least_cost(p, options.machine, memory_share, options.compares_outcomes);
                       return found.program;
                     })
       .add_required("insert-reshards",

@@ -144,6 +144,14 @@ class Chooser final : public Alternatives {
     return best_.result;
   }
 
+  // The outcome of the first order.
+  Propagated first() {
+    const Variant& variant = variants_.front();
+    best_ = {&variant, PropagationOrder::kGivenFirst, {}, propagated(variant.graph, PropagationOrder::kGivenFirst), {}};
+    evaluate(best_, {});
+    return best_.result;
+  }
+
   EstimatedProgram chosen() override { return estimated(best_); }
 
   std::optional<EstimatedProgram> with(const std::string& name, const Sharding& sharding) override {
@@ -327,9 +335,9 @@ class Chooser final : public Alternatives {
 }  // namespace
 
 Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
-                                   std::optional<double> memory_share) {
+                                   std::optional<double> memory_share, bool compares) {
   const auto chooser = std::make_shared<Chooser>(program, machine, memory_share);
-  Propagated out = chooser->choose();
+  Propagated out = compares ? chooser->choose() : chooser->first();
   if (!memory_share) out.alternatives = chooser;  // automatic shardings do not result from an order of propagation
   return out;
 }

@@ -79,9 +79,10 @@ Program insert_explained_reshards(const Program& program, const MachineModel& ma
 /// Runs propagation in every order and keeps the outcome of least cost on the machine, the first among equals: on equal
 /// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight). It
 /// then tries changes at the most expensive reshards (trials.h). With `memory_share` (auto_sharding/choose_shardings.h),
-/// shardings are chosen automatically: the outcomes of auto_sharding/ are compared by time.
+/// shardings are chosen automatically: the outcomes of auto_sharding/ are compared by time. With `compares` false, keeps
+/// the outcome of the first order.
 Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
-                                   std::optional<double> memory_share = {});
+                                   std::optional<double> memory_share = {}, bool compares = true);
 
 /// The computations that are partitioned: the entry and those reached through call, while and conditional. Others work
 /// on scalars and stay unchanged.

@@ -33,6 +33,7 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_NUM_THREADS", kInteger, "1", "compute threads of a rank"},
     {"TESSERA_DUMP_DIR", kText, "", "a folder for the program after every pass, as HLO text"},
     {"TESSERA_SKIP_PASSES", kList, "", "names of passes to skip, joined by commas"},
+    {"TESSERA_PARTITION_SEARCH", kFlag, "1", "0 propagates shardings in one order, without a comparison of costs"},
     {"TESSERA_BF16_AXES", kList, "",
      "mesh axes, joined by commas, over which collectives carry f32 as bf16: half the bytes, rounded"},
     {"TESSERA_INT8_AXES", kList, "",

@@ -8,6 +8,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
@@ -68,7 +69,10 @@ void shard(const TrainingArguments& arguments, TrainingSetup& out) {
   out.compute_dtype = dtype;
   if (dtype) out.network->set_compute_dtype(*dtype);
   if (!arguments.tensor_parallel.empty()) out.network->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
-  if (arguments.full_determinism) reduce_gradients_at_once(*out.network);
+  if (arguments.full_determinism) {
+    reduce_gradients_at_once(*out.network);
+    options().set("TESSERA_PARTITION_SEARCH", "0");  // every mesh shards the rows of the batch, and nothing else
+  }
   if (!mode.enabled) return;
   FsdpOptions options;
   options.mesh = out.mesh;

@@ -15,15 +15,18 @@ import tempfile
 RUN_CLM, MPIEXEC = sys.argv[1:3]
 FOLDER = pathlib.Path(tempfile.mkdtemp())
 FULL = ["--fsdp", "full_shard"]
-CASES = {6: [("data=6", []), ("fsdp=6", FULL), ("data=2,fsdp=3", FULL), ("data=3,fsdp=2", ["--fsdp", "shard_grad_op"]), ("fsdp=3,data=2", FULL)],
-         4: [("data=4", []), ("data=2,fsdp=2", ["--fsdp", "hybrid_shard"]), ("fsdp=4", ["--fsdp", "shard_grad_op"])]}
+# A batch of few tokens, of which the products with gathered weights are more expensive than with sharded ones.
+MANY = ["--block_size", 16, "--global_batch_size", 48, "--gradient_accumulation_steps", 2]
+FEW = ["--block_size", 3, "--global_batch_size", 12, "--gradient_accumulation_steps", 1]
+CASES = [(6, MANY, [("data=6", []), ("fsdp=6", FULL), ("data=2,fsdp=3", FULL), ("data=3,fsdp=2", ["--fsdp", "shard_grad_op"]), ("fsdp=3,data=2", FULL)]),
+         (4, MANY, [("data=4", []), ("data=2,fsdp=2", ["--fsdp", "hybrid_shard"]), ("fsdp=4", ["--fsdp", "shard_grad_op"])]),
+         (4, FEW, [("data=4", []), ("data=2,fsdp=2", FULL), ("fsdp=4", FULL)])]
 
 
 def train(ranks, mesh, flags):
-    folder = FOLDER / f"{ranks}-{mesh}"
+    folder = pathlib.Path(tempfile.mkdtemp(dir=FOLDER))
     command = [MPIEXEC, "-n", ranks, RUN_CLM, "--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--mesh", mesh, *flags,
-               "--full_determinism", "true", "--block_size", 16, "--global_batch_size", 24 if ranks == 6 else 16, "--gradient_accumulation_steps", 2,
-               "--learning_rate", "1e-2", "--max_grad_norm", "0.5", "--logging_steps", 1, "--max_steps", 5, "--sample_tokens", 0, "--do_eval", "false",
+               "--full_determinism", "true", "--learning_rate", "1e-2", "--max_grad_norm", "0.5", "--logging_steps", 1, "--max_steps", 5, "--sample_tokens", 0, "--do_eval", "false",
                "--output_dir", folder]
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
     if result.returncode != 0:
@@ -36,12 +39,12 @@ def train(ranks, mesh, flags):
                                                 "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}))
 random.seed(5)
 (FOLDER / "text.txt").write_text("".join(random.choice("abcdefgh ijklmnop.") for _ in range(200 * 16)))
-for ranks, cases in CASES.items():
-    expected = train(ranks, *cases[0])
+for ranks, batch, cases in CASES:
+    expected = train(ranks, cases[0][0], cases[0][1] + batch)
     if len(expected[0]) != 5:
         sys.exit(f"determinism_test: {len(expected[0])} losses were logged instead of 5")
     for mesh, flags in cases[1:]:
-        got = train(ranks, mesh, flags)
+        got = train(ranks, mesh, flags + batch)
         if got[0] != expected[0]:
             sys.exit(f"determinism_test: {mesh} has {got[0]}\n{cases[0][0]} has {expected[0]}")
         if got[1] != expected[1]:

@@ -18,6 +18,7 @@ PartitionOptions partition_options(RunReason::Kind kind) {
   PartitionOptions out;
   out.collectives.bf16_axes = options().list("TESSERA_BF16_AXES");
   out.collectives.int8_axes = options().list("TESSERA_INT8_AXES");
+  out.compares_outcomes = options().flag("TESSERA_PARTITION_SEARCH");
   if (!is_auto_spmd() || kind != RunReason::Kind::kMarkStep) return out;
   out.machine = MachineModel::load(options().text("TESSERA_MACHINE"));
   out.automatic = {out.machine.memory_bytes()};

@@ -51,8 +51,8 @@ std::size_t partition_key(const Program& global) {
     key = hash_mix(key, may_choose->size());
     for (const bool one : *may_choose) key = hash_mix(key, one ? 1 : 0);
   }
-  for (const auto* option :
-       {"TESSERA_SKIP_PASSES", "TESSERA_BF16_AXES", "TESSERA_INT8_AXES", "XLA_AUTO_SPMD", "TESSERA_MACHINE"})
+  for (const auto* option : {"TESSERA_SKIP_PASSES", "TESSERA_PARTITION_SEARCH", "TESSERA_BF16_AXES",
+                             "TESSERA_INT8_AXES", "XLA_AUTO_SPMD", "TESSERA_MACHINE"})
     key = hash_mix(key, hash_text(options().text(option)));
   return key;
 }

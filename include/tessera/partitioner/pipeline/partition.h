@@ -46,6 +46,9 @@ struct PartitionOptions {
   /// `machine` is least. Otherwise, annotations are propagated, and parameters and results without annotation are fully
   /// replicated.
   std::optional<AutoSharding> automatic{};
+  /// False: annotations are propagated in the first order only, without a comparison of costs, so that small changes of
+  /// sizes change no sharding. Automatic shardings are not possible.
+  bool compares_outcomes = true;
   /// Names of passes to skip (merge-duplicates, …).
   std::vector<std::string> skip_passes{};
   /// Called with the program after each pass.
