@@ -32,7 +32,8 @@ bool ArgumentParser::is_file(std::string_view argument) {
 
 void ArgumentParser::read_value(const JsonObject& json, const std::string& key) {
   Row& row = *find(key);
-  row.was_given = true;
+  row.was_given = row.is_of_file = true;
+  row.given_name = key;
   if (auto* text = std::get_if<std::string*>(&row.target); text != nullptr && row.bare && json.is_bool(key)) {
     bool is_given = false;
     json.read(key, is_given);
@@ -51,24 +52,32 @@ void ArgumentParser::read_value(const JsonObject& json, const std::string& key) 
     return;
   }
   std::visit([&](auto* target) { json.read(key, *target); }, row.target);
-  if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target));  // checks the choices
+  if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target), key);  // checks the choices
+  row.is_of_file = true;
 }
 
-void ArgumentParser::read_file(const std::string& path) {
-  const JsonObject json = JsonObject::from_file(path);
+JsonObject ArgumentParser::open_file(const std::string& path) const {
+  JsonObject json = JsonObject::from_file(path);
   const std::string writer = json.text(kProgram);
   require(writer.empty() || program_.empty() || writer == program_, "{}: arguments of {}; this is {}", path, writer,
           program_);
+  return json;
+}
+
+std::vector<std::string> ArgumentParser::known_keys() const {
   std::vector<std::string> known = {std::string(kProgram)};
   for (const auto& row : rows_) known.push_back(row.name);
   for (const auto& [name, of] : aliases_) known.push_back(name);
   for (const Foreign& flag : foreign_) known.push_back(flag.name);
-  json.require_known(known);
+  return known;
+}
+
+void ArgumentParser::read_file(const JsonObject& json) {
+  std::vector<NamedValue> given;
   for (const auto& key : json.keys())
-    if (!json.is_null(key)) note_foreign(key, json.text(key));
-  report_absent();
-  for (const auto& key : json.keys())
-    if (key != kProgram && !json.is_null(key) && find_foreign(key) == nullptr) read_value(json, key);
+    if (key != kProgram && !json.is_null(key) && find_foreign(key) == nullptr) given.emplace_back(key, json.text(key));
+  read_option(json.origin(), [&] { require_one_value(given); });
+  for (const auto& one : given) read_value(json, one.first);
 }
 
 JsonObject ArgumentParser::json() const {
@@ -95,17 +104,18 @@ ArgumentParser& ArgumentParser::exclude(std::string_view one, std::string_view o
 
 void ArgumentParser::reset(Row& row) {
   std::visit([](auto* target) { *target = {}; }, row.target);
-  if (value_text(row.target) != row.standard) assign(row, row.standard);
+  if (value_text(row.target) != row.standard) assign(row, row.standard, row.name);
   row.was_given = false;
+  row.given_name.clear();
 }
 
-void ArgumentParser::reset_excluded(const std::vector<GivenRow>& given) {
-  for (const auto& [row, value] : given)
+void ArgumentParser::reset_excluded(const std::vector<NamedValue>& given) {
+  for (const auto& [name, value] : given)
     for (const auto& [one, other] : exclusions_) {
-      if (one.name != row->name || !one.has(value)) continue;
+      if (one.name != find(name)->name || !one.has(value)) continue;
       Row* const excluded = find(other.name);
       const bool is_given =
-          std::any_of(given.begin(), given.end(), [&](const GivenRow& more) { return more.first == excluded; });
+          std::any_of(given.begin(), given.end(), [&](const NamedValue& more) { return find(more.first) == excluded; });
       if (!is_given && other.has(value_text(excluded->target))) reset(*excluded);
     }
 }

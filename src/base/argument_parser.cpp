@@ -20,14 +20,6 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-std::optional<bool> parse_bool(std::string_view text) {
-  for (const std::string_view yes : {"true", "True", "yes", "1", "on"})
-    if (text == yes) return true;
-  for (const std::string_view no : {"false", "False", "no", "0", "off"})
-    if (text == no) return false;
-  return std::nullopt;
-}
-
 template <class T>
 T parse_or_fail(std::string_view name, std::string_view text) {
   constexpr bool kIsInteger = std::is_same_v<T, std::int64_t>;
@@ -40,19 +32,6 @@ OptionSyntax::Value syntax_of(bool has_bare, bool takes_words) {
   using Value = OptionSyntax::Value;
   if (!has_bare) return Value::kRequired;
   return takes_words ? Value::kMany : Value::kOptional;
-}
-
-// Python writes True, False and None.
-std::string plain_value(const std::string& text) {
-  if (text == "True") return "true";
-  if (text == "False") return "false";
-  return text == "None" || text == "none" || text == "null" ? "" : text;
-}
-
-bool is_same_value(const std::string& given, const std::string& standard) {
-  const auto a = parse_number<double>(given);
-  const auto b = parse_number<double>(standard);
-  return a && b ? *a == *b : plain_value(given) == plain_value(standard);
 }
 
 // The choices of a flag without "", the default of some flags.
@@ -70,6 +49,14 @@ Overloaded(F...) -> Overloaded<F...>;
 
 }  // namespace
 
+std::optional<bool> parse_bool(std::string_view text) {
+  for (const std::string_view yes : {"true", "True", "yes", "1", "on"})
+    if (text == yes) return true;
+  for (const std::string_view no : {"false", "False", "no", "0", "off"})
+    if (text == no) return false;
+  return std::nullopt;
+}
+
 ArgumentParser& ArgumentParser::group(std::string title) {
   group_ = std::move(title);
   return *this;
@@ -78,7 +65,7 @@ ArgumentParser& ArgumentParser::group(std::string title) {
 ArgumentParser& ArgumentParser::add(std::string name, Target target, std::string help) {
   ensure(find(name) == nullptr, "flag --{} is defined twice", name);
   std::string standard = value_text(target);
-  rows_.push_back(Row{std::move(name), target, std::move(help), std::move(standard), group_, {}, {}, false});
+  rows_.push_back(Row{std::move(name), target, std::move(help), std::move(standard), group_, {}, {}});
   return *this;
 }
 
@@ -169,17 +156,22 @@ std::vector<OptionSyntax> ArgumentParser::syntax() const {
   std::vector<OptionSyntax> out;
   for (const Row& row : rows_) {
     const OptionSyntax::Value value = syntax_of(row.bare.has_value(), row.takes_words);
-    out.push_back({row.name, value});
-    if (std::holds_alternative<bool*>(row.target)) out.push_back({"no_" + row.name, OptionSyntax::Value::kNone});
+    std::vector<std::string> names = {row.name};
     for (const auto& [name, of] : aliases_)
-      if (of == row.name) out.push_back({name, value});
+      if (of == row.name) names.push_back(name);
+    for (const std::string& name : names) {
+      out.push_back({name, value});
+      if (std::holds_alternative<bool*>(row.target)) out.push_back({"no_" + name, OptionSyntax::Value::kNone});
+    }
   }
-  for (const Foreign& flag : foreign_) out.push_back({flag.name, OptionSyntax::Value::kMany});
+  for (const Foreign& flag : foreign_) {
+    out.push_back({flag.name, OptionSyntax::Value::kMany});
+    if (flag.standard == "true") out.push_back({"no_" + flag.name, OptionSyntax::Value::kNone});
+  }
   return out;
 }
 
-void ArgumentParser::assign(Row& row, const std::string& value) {
-  const std::string& name = row.name;
+void ArgumentParser::assign(Row& row, const std::string& value, const std::string& name) {
   if (!row.choices.empty()) {
     const bool is_choice = std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end();
     require(is_choice, "--{} takes one of {}, got \"{}\"", name, fmt::join(named_choices(row.choices), ", "), value);
@@ -200,6 +192,8 @@ void ArgumentParser::assign(Row& row, const std::string& value) {
                  [&](std::optional<double>* target) { *target = parse_or_fail<double>(name, value); }},
       row.target);
   row.was_given = true;
+  row.is_of_file = false;
+  row.given_name = name;
 }
 
 bool ArgumentParser::parse(int argc, const char* const* argv) {
@@ -213,29 +207,7 @@ bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   return true;
 }
 
-void ArgumentParser::read_words(const std::vector<std::string>& arguments) {
-  const bool has_file = !arguments.empty() && is_file(arguments[0]);
-  if (has_file) read_file(arguments[0]);
-  if (has_file && arguments.size() == 1) return;
-  CommandWords words = read_command_words({arguments.begin() + (has_file ? 1 : 0), arguments.end()}, syntax());
-  for (const std::string& word : words.positional) words.options.push_back(override_of(word));
-  has_overrides_ = !words.positional.empty();
-  for (const GivenOption& given : words.options) note_foreign(given.name, given.value.value_or("true"));
-  report_absent();
-  std::vector<GivenRow> rows;
-  for (const GivenOption& given : words.options) {
-    if (find_foreign(given.name) != nullptr) continue;
-    Row* row = find(given.name);
-    if (row == nullptr)
-      rows.emplace_back(find(given.name.substr(3)), "false");  // --no_NAME
-    else
-      rows.emplace_back(row, given.value ? *given.value : *row->bare);
-  }
-  if (has_file) reset_excluded(rows);
-  for (const auto& [row, value] : rows) assign(*row, value);
-}
-
-GivenOption ArgumentParser::override_of(const std::string& word) const {
+ArgumentParser::NamedValue ArgumentParser::override_of(const std::string& word) const {
   const std::size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
   std::vector<std::string> known;
@@ -250,30 +222,6 @@ GivenOption ArgumentParser::override_of(const std::string& word) const {
   if (is_override) throw UsageError(fmt::format("unknown override {}{}", name, suggest_name(name, known)));
   throw UsageError(
       fmt::format("unexpected argument \"{}\": an option starts with --, and a value follows its option", word));
-}
-
-const ArgumentParser::Foreign* ArgumentParser::find_foreign(std::string_view name) const {
-  const auto it =
-      std::find_if(foreign_.begin(), foreign_.end(), [&](const Foreign& flag) { return flag.name == name; });
-  return it == foreign_.end() ? nullptr : &*it;
-}
-
-bool ArgumentParser::note_foreign(const std::string& name, const std::string& value) {
-  const Foreign* flag = find_foreign(name);
-  if (flag == nullptr) return false;
-  if (flag->standard == "*" || is_same_value(value, flag->standard)) return true;
-  if (flag->is_absent)
-    absent_.push_back(fmt::format("--{} ({})", name, flag->reason));
-  else
-    notes_.push_back(fmt::format("--{} {} has no effect: {}", name, value, flag->reason));
-  return true;
-}
-
-void ArgumentParser::report_absent() {
-  if (absent_.empty()) return;
-  throw UsageError(fmt::format("{} of Hugging Face's programs {}: {}", absent_.size() == 1 ? "a flag" : "flags",
-                               absent_.size() == 1 ? "does not exist here" : "do not exist here",
-                               fmt::join(absent_, ", ")));
 }
 
 std::string ArgumentParser::help() const {
@@ -297,6 +245,21 @@ std::string ArgumentParser::help() const {
 
 bool ArgumentParser::was_given(std::string_view name) const {
   return std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) { return row.name == name && row.was_given; });
+}
+
+bool ArgumentParser::was_chosen(std::string_view name) const {
+  const auto named = std::find_if(rows_.begin(), rows_.end(), [&](const Row& row) { return row.name == name; });
+  if (named == rows_.end()) return false;
+  return std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) {
+    const bool is_other_name = row.target == named->target;
+    return is_other_name && row.was_given && (!row.is_of_file || value_text(row.target) != row.standard);
+  });
+}
+
+std::string ArgumentParser::given_name(std::string_view name) const {
+  for (const Row& row : rows_)
+    if (row.name == name && !row.given_name.empty()) return row.given_name;
+  return std::string(name);
 }
 
 std::vector<std::string> ArgumentParser::given() const {

@@ -63,6 +63,11 @@ Adafactor::Adafactor(std::vector<ParameterGroup> groups, const AdafactorOptions&
                          }});
 }
 
+std::optional<double> Adafactor::computed_rate(std::int64_t step) const {
+  if (!options_.relative_step) return std::nullopt;
+  return relative_step_of(static_cast<double>(step), options_.warmup_init);
+}
+
 Tensor Adafactor::step_size(const Update& update) {
   Tensor rate_of_step = options_.relative_step
                             ? of_step("relative_step", update.dtype,

@@ -186,10 +186,15 @@ Maker muon(const JsonObject& json, const OptimizerSettings& settings, StateForma
   return [options, others](const Groups& groups) { return muon_and_adamw(groups, options, others); };
 }
 
+const Arguments kNoSettings{};
+const Arguments kBetas{"beta1", "beta2"};
+const Arguments kAdamSettings{"beta1", "beta2", "epsilon"};
+
 struct OptimizerRow {
   std::vector<std::string> names;
   Arguments arguments;
   Maker (*read)(const JsonObject&, const OptimizerSettings&, StateFormat);
+  Arguments settings;  // of OptimizerSettings that it uses
   StateFormat format = StateFormat::kFull;
 };
 
@@ -197,31 +202,40 @@ const std::vector<OptimizerRow>& optimizer_rows() {
   static const Arguments kLionArguments{"beta1", "beta2", "state_dtype"};
   static const Arguments kRmspropArguments{"alpha", "eps", "momentum", "centered", "state_dtype"};
   static const std::vector<OptimizerRow> kRows{
-      {{"adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "paged_adamw_32bit"}, kAdamArguments, adam<AdamW>},
-      {{"adamw_anyprecision"}, kAdamArguments, adam<AdamW>, StateFormat::kBF16},
+      {{"adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "paged_adamw_32bit"},
+       kAdamArguments,
+       adam<AdamW>,
+       kAdamSettings},
+      {{"adamw_anyprecision"}, kAdamArguments, adam<AdamW>, kAdamSettings, StateFormat::kBF16},
       {{"adamw_torch_8bit", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"},
        kAdamArguments,
        adam<AdamW>,
+       kAdamSettings,
        StateFormat::kInt8},
-      {{"adam"}, kAdamArguments, adam<Adam>},
-      {{"adamax"}, {"beta1", "beta2", "eps", "state_dtype"}, adamax},
-      {{"nadam"}, {"beta1", "beta2", "eps", "momentum_decay", "decoupled_weight_decay", "state_dtype"}, nadam},
-      {{"radam"}, {"beta1", "beta2", "eps", "decoupled_weight_decay", "state_dtype"}, radam},
-      {{"adagrad"}, {"lr_decay", "initial_accumulator_value", "eps", "state_dtype"}, adagrad},
-      {{"rmsprop", "rmsprop_bnb", "rmsprop_bnb_32bit"}, kRmspropArguments, rmsprop},
-      {{"rmsprop_bnb_8bit"}, kRmspropArguments, rmsprop, StateFormat::kInt8},
-      {{"adadelta"}, {"rho", "eps", "state_dtype"}, adadelta},
+      {{"adam"}, kAdamArguments, adam<Adam>, kAdamSettings},
+      {{"adamax"}, {"beta1", "beta2", "eps", "state_dtype"}, adamax, kAdamSettings},
+      {{"nadam"},
+       {"beta1", "beta2", "eps", "momentum_decay", "decoupled_weight_decay", "state_dtype"},
+       nadam,
+       kAdamSettings},
+      {{"radam"}, {"beta1", "beta2", "eps", "decoupled_weight_decay", "state_dtype"}, radam, kAdamSettings},
+      {{"adagrad"}, {"lr_decay", "initial_accumulator_value", "eps", "state_dtype"}, adagrad, kNoSettings},
+      {{"rmsprop", "rmsprop_bnb", "rmsprop_bnb_32bit"}, kRmspropArguments, rmsprop, kNoSettings},
+      {{"rmsprop_bnb_8bit"}, kRmspropArguments, rmsprop, kNoSettings, StateFormat::kInt8},
+      {{"adadelta"}, {"rho", "eps", "state_dtype"}, adadelta, kNoSettings},
       {{"adafactor"},
        {"scale_parameter", "relative_step", "warmup_init", "clip_threshold", "decay_rate", "beta1", "eps1", "eps2",
         "state_dtype"},
-       adafactor},
-      {{"sgd"}, {"momentum", "dampening", "nesterov", "state_dtype"}, sgd},
-      {{"lion", "lion_32bit", "paged_lion_32bit"}, kLionArguments, lion},
-      {{"lion_8bit", "paged_lion_8bit"}, kLionArguments, lion, StateFormat::kInt8},
+       adafactor,
+       kNoSettings},
+      {{"sgd"}, {"momentum", "dampening", "nesterov", "state_dtype"}, sgd, kNoSettings},
+      {{"lion", "lion_32bit", "paged_lion_32bit"}, kLionArguments, lion, kBetas},
+      {{"lion_8bit", "paged_lion_8bit"}, kLionArguments, lion, kBetas, StateFormat::kInt8},
       {{"muon"},
        {"momentum", "nesterov", "ns_steps", "ns_dtype", "adjust_lr_fn", "adamw_lr", "beta1", "beta2", "eps", "amsgrad",
         "state_dtype"},
-       muon},
+       muon,
+       kAdamSettings},
   };
   return kRows;
 }
@@ -284,5 +298,14 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, std::vector<Par
 void check_optimizer(std::string_view name, const std::string& arguments) {
   (void)maker_of(std::string(name), {.arguments = arguments});
 }
+
+bool computes_rate(std::string_view name, const std::string& arguments) {
+  check_optimizer(name, arguments);
+  bool computes = false;  // only Adafactor has the argument
+  named_arguments(arguments, "optim_args").read("relative_step", computes);
+  return computes;
+}
+
+std::vector<std::string> settings_of(std::string_view name) { return row_of(std::string(name)).settings; }
 
 }  // namespace tessera::optim

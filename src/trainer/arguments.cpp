@@ -11,6 +11,7 @@
 
 #include "flags/exclusions.h"
 #include "flags/foreign_flags.h"
+#include "flags/noted_flags.h"
 #include "program_flags.h"
 #include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
@@ -108,7 +109,8 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
             "train with the same bits on every mesh of data and fsdp axes over the same ranks");
   parser.group("precision and memory")
       .flag("bf16", a.bf16, "compute in bfloat16, store weights in float32")
-      .flag("dtype", a.dtype, "type of weights and computation: float32 or float64")
+      .flag("dtype", a.dtype, "type of weights and computation: float32 (also auto) or float64")
+      .alias("torch_dtype", "dtype")
       .flag("gradient_checkpointing", a.gradient_checkpointing,
             "keep only the inputs of each repeated block for the backward pass, which recomputes the other values")
       .alias("activation_checkpointing", "gradient_checkpointing")
@@ -310,6 +312,8 @@ std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch
   // An update may have micro-batches of two epochs.
   const double micro_batches = num_train_epochs * static_cast<double>(micro_batches_per_epoch);
   const double updates = std::ceil(micro_batches / static_cast<double>(gradient_accumulation_steps));
+  require(updates <= kMostUpdates, "--num_train_epochs {} gives {} updates; a run has at most {}", num_train_epochs,
+          updates, kMostUpdates);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(updates));
 }
 
@@ -338,6 +342,8 @@ void complete_arguments(TrainingArguments& arguments, const ArgumentParser& pars
   arguments.has_overrides = parser.has_overrides();
   // Programs that save nothing by default save in the interval that is given.
   if (parser.was_given("save_steps") && !parser.was_given("save_strategy")) arguments.save_strategy = "steps";
+  if (arguments.dtype == "auto") arguments.dtype = "float32";
+  check_dtype(parser.given_name("dtype"), arguments.dtype);
   settle_arguments(arguments, parser);
   find_named_models(arguments);
   use_config_of_checkpoint(arguments);
@@ -349,6 +355,7 @@ void complete_arguments(TrainingArguments& arguments, const ArgumentParser& pars
     check_file_of_bytes(arguments.train_file.empty() ? arguments.validation_file : arguments.train_file);
   if (!arguments.greater_is_better_is_given) arguments.derived_flags.emplace_back("greater_is_better");
   arguments.check();
+  note_flags(arguments, parser);
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ void Trainer::Run::update(std::int64_t n) {
   control_.should_log = control_.should_evaluate = control_.should_save = false;
   if (steps_of_run_ > 0) host_.start();  // without the first update, which compiles
   call(&TrainerCallback::on_step_begin);
-  const double rate = schedule_.rate(n - 1);
+  const double rate = setup_.optimizer->computed_rate(n).value_or(schedule_.rate(n - 1));
   const double epoch_before = state_.epoch;
   {
     const profiler::StepTrace scope("train", n);

@@ -201,6 +201,77 @@ TEST(ArgumentParser, FlagsOfOtherProgramsAreNotedOrNamedInOneError) {
   EXPECT_EQ(steps, 3);
 }
 
+TEST(ArgumentParser, OneErrorNamesAllUnknownFlagsAndThenThoseOfOtherPrograms) {
+  const TemporaryFolder folder;
+  Settings s;
+  s.parser.absent("fp16", "false", "use --bf16").absent("deepspeed", "", "use --fsdp");
+  const auto error = [&](std::vector<std::string> arguments) { return error_of([&] { s.parser.parse(arguments); }); };
+  EXPECT_EQ(error({"--fp16", "--qqqqqqqqqqqq", "5", "--max_step=3", "--deepspeed", "x", "--max_step", "4"}),
+            "unknown options --qqqqqqqqqqqq, --max_step (did you mean \"--max_steps\"?); --help lists the options\n"
+            "flags of Hugging Face's programs do not exist here: --fp16 (use --bf16), --deepspeed (use --fsdp)");
+  const std::string file =
+      folder.write("a.json", R"({"max_stepz": 3, "fp16": true, "max_steps": 9, "qqqqqqqqqqqq": 1, "deepspeed": null})");
+  const std::string keys = file + ": unknown keys \"max_stepz\" (did you mean \"max_steps\"?), \"qqqqqqqqqqqq\"\n";
+  EXPECT_EQ(error({file}), keys + "a flag of Hugging Face's programs does not exist here: --fp16 (use --bf16)");
+  EXPECT_EQ(error({file, "--max_step", "3", "--deepspeed", "x"}),
+            keys +
+                "unknown option --max_step; did you mean \"--max_steps\"?\n"
+                "flags of Hugging Face's programs do not exist here: --fp16 (use --bf16), --deepspeed (use --fsdp)");
+  EXPECT_EQ(s.steps, 100) << "an error sets nothing";
+  EXPECT_EQ(error({"--max_steps", "7"}), "no error") << "an earlier error is forgotten";
+}
+
+TEST(ArgumentParser, AFlagOfOtherProgramsThatIsTrueByDefaultHasANegatedForm) {
+  Settings s;
+  s.parser.alias("verify", "check")
+      .without_effect("pin_memory", "true", "memory is memory")
+      .without_effect("other", "", "none")
+      .absent("scale", "true", "nothing is scaled");
+  ASSERT_TRUE(s.parser.parse({"--no-pin-memory", "--no_verify"}));
+  EXPECT_EQ(s.parser.notes(), std::vector<std::string>{"--pin_memory false has no effect: memory is memory"});
+  EXPECT_FALSE(s.check);
+  EXPECT_EQ(error_of([&] { s.parser.parse({"--no_scale"}); }),
+            "a flag of Hugging Face's programs does not exist here: --scale (nothing is scaled)");
+  EXPECT_NE(error_of([&] { s.parser.parse({"--no_other"}); }).find("unknown option --no_other"), std::string::npos);
+  ASSERT_TRUE(s.parser.parse({"--scale", "1"})) << "1 is true";
+}
+
+TEST(ArgumentParser, TwoNamesOfAFlagHaveTheSameValue) {
+  const TemporaryFolder folder;
+  Settings s;
+  s.parser.alias("updates", "max_steps").alias("verify", "check").flag("lr", s.rate, "the same variable");
+  const auto error = [&](std::vector<std::string> arguments) { return error_of([&] { s.parser.parse(arguments); }); };
+  EXPECT_EQ(error({"--max_steps", "2", "--updates=3"}),
+            "--max_steps 2 and --updates 3 are names of one flag with different values; give only one");
+  EXPECT_EQ(error({"--lr", "1e-3", "--learning_rate", "0.01"}),
+            "--lr 1e-3 and --learning_rate 0.01 are names of one flag with different values; give only one");
+  EXPECT_EQ(error({"--lr", "1e-3", "--learning_rate", "0.001", "--updates", "4", "--max_steps", "4"}), "no error");
+  EXPECT_EQ(error({"--updates", "5", "--max_steps", "6", "--updates", "6"}), "no error") << "the last value counts";
+  EXPECT_EQ(error({"--verify", "yes", "--check", "true"}), "no error");
+  EXPECT_EQ(error({"--check", "true", "--verify", "yes"}), "no error");
+  const std::string file = folder.write("a.json", R"({"updates": 2, "max_steps": 3})");
+  EXPECT_EQ(error({file}),
+            file + ": --updates 2 and --max_steps 3 are names of one flag with different values; give only one");
+  EXPECT_EQ(error({folder.write("b.json", R"({"updates": 2})"), "--max_steps", "3"}), "no error");
+  EXPECT_EQ(s.steps, 3);
+}
+
+TEST(ArgumentParser, KnowsWhichFlagsWereChosenAndByWhichName) {
+  const TemporaryFolder folder;
+  Settings s;
+  s.parser.alias("updates", "max_steps").flag("lr", s.rate, "the same variable");
+  EXPECT_EQ(s.parser.given_name("max_steps"), "max_steps");
+  ASSERT_TRUE(s.parser.parse(
+      {folder.write("a.json", R"({"max_steps": 100, "kind": "b", "name": "none", "check": true})"), "--lr", "0.5"}));
+  EXPECT_TRUE(s.parser.was_given("max_steps"));
+  for (const char* flag : {"max_steps", "name", "check", "rows"}) EXPECT_FALSE(s.parser.was_chosen(flag)) << flag;
+  for (const char* flag : {"kind", "learning_rate", "lr"}) EXPECT_TRUE(s.parser.was_chosen(flag)) << flag;
+  ASSERT_TRUE(s.parser.parse({"--updates", "100"}));
+  EXPECT_TRUE(s.parser.was_chosen("max_steps")) << "the command line says so, although it is the default";
+  EXPECT_EQ(s.parser.given_name("max_steps"), "updates");
+  EXPECT_EQ(error_of([&] { s.parser.parse({"--updates", "many"}); }), "--updates takes an integer, got \"many\"");
+}
+
 TEST(ArgumentParser, AJsonFileMayHaveObjectsAndFlagsOfOtherPrograms) {
   const TemporaryFolder folder;
   std::string config, words;

@@ -51,6 +51,13 @@ TEST(CommandLine, MistakesAreUsageErrors) {
   EXPECT_THROW(read({"--max_step", "5"}), UsageError);
   EXPECT_EQ(error_of([] { read({"--max_step", "5"}); }), "unknown option --max_step; did you mean \"--max_steps\"?");
   EXPECT_EQ(error_of([] { read({"--zzzzzzzzzz=1"}); }), "unknown option --zzzzzzzzzz; --help lists the options");
+  EXPECT_EQ(error_of([] {
+              read({"--zzzzzzzzzz", "1", "--max_step", "5", "-q", "--num_partition"});
+            }),
+            "unknown options --zzzzzzzzzz, --max_step (did you mean \"--max_steps\"?), --num_partition (did you mean "
+            "\"--num-partitions\"?); --help lists the options")
+      << "-q may be a value";
+  EXPECT_EQ(error_of([] { read({"x.hlo", "-q"}); }), "unknown option -q; did you mean \"-o\"?");
   EXPECT_EQ(error_of([] { read({"--explain=3"}); }), "--explain takes no value");
   EXPECT_EQ(error_of([] { read({"-o"}); }), "-o needs FILE");
 }

@@ -89,6 +89,17 @@ TEST(SampleOrder, VisitsEverySampleOncePerEpoch) {
   EXPECT_DOUBLE_EQ(order.epochs(), 3.0);
 }
 
+TEST(SampleOrder, TheCurrentEpochIsTheFractionOfItsBatches) {
+  SampleOrder order(7, {.global_batch_size = 2});
+  std::vector<double> epochs;
+  for (int i = 0; i < 6; ++i) {
+    (void)order.next();
+    epochs.push_back(order.epochs());
+  }
+  EXPECT_EQ(epochs, (std::vector{0.25, 0.5, 0.75, 1.0, 1.25, 1.5})) << "the fourth batch has one sample";
+  EXPECT_EQ(order.epochs_at(3), 0.5) << "a batch of another size has ended here";
+}
+
 TEST(SampleOrder, MayDropTheShortBatch) {
   SampleOrder order(11, {.global_batch_size = 4, .drop_last = true});
   EXPECT_EQ(order.batches_per_epoch(), 2);

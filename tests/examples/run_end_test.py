@@ -63,6 +63,24 @@ class RunEnd(unittest.TestCase):
         self.assertEqual(alone["eval_samples"], 3)
         self.assertNotIn("train_loss", alone)
 
+    def test_the_log_has_the_rate_that_adafactor_computes(self):
+        relative = ["--optim", "adafactor", "--optim_args", "relative_step=true,warmup_init=true", "--max_steps", 2, "--logging_steps", 1]
+        self.run_clm(*relative, "--output_dir", "out")
+        history = json.loads((self.folder / "out/trainer_state.json").read_text())["log_history"]
+        self.assertEqual([entry["learning_rate"] for entry in history if "learning_rate" in entry], [1e-6, 2e-6])
+        # The file of the flags has the default of --learning_rate, which nobody has chosen.
+        command = [RUN_CLM, "out/training_args.json", "--output_dir", "again"]
+        self.assertEqual(subprocess.run(command, cwd=self.folder, capture_output=True, timeout=100).returncode, 0)
+        refused = self.run_clm(*relative, "--learning_rate", "5e-5", status=2)
+        self.assertIn("--learning_rate 5e-05 and --optim_args relative_step=true exclude each other", refused.stderr)
+        self.assertEqual(refused.stdout, "")
+
+    def test_flags_without_effect_are_noted_once(self):
+        result = self.run_clm("--max_steps", 1, "--save_total_limit", 2, "--eval_steps", 3, "--no_dataloader_pin_memory", "--virtual_ranks", 2)
+        self.assertEqual(result.stdout.count("--save_total_limit 2 has no effect without --output_dir: nothing is saved\n"), 1)
+        self.assertEqual(result.stdout.count("--eval_steps 3 has no effect without --eval_strategy: no update is evaluated\n"), 1)
+        self.assertEqual(result.stdout.count("--dataloader_pin_memory false has no effect: batches already are where the ranks compute\n"), 1)
+
     def test_a_checkpoint_has_the_flags_and_the_configuration_of_its_run(self):
         self.run_clm("--output_dir", "out", "--max_steps", 4, "--save_steps", 2, "--learning_rate", "1e-3")
         again = ["--output_dir", "out", "--save_steps", 2, "--resume_from_checkpoint", "true"]

@@ -213,6 +213,23 @@ TEST(Start, CpuNumDevicesMakesRanksOfAProcess) {
   }
 }
 
+TEST(Start, TheNamesOfTheNumberOfRanksMustAgree) {
+  std::atomic<int> ranks = 0;
+  const auto count_ranks = [&](int count, char**) {
+    EXPECT_EQ(count, 1);
+    ++ranks;
+    return 0;
+  };
+  const auto wrong = launched({"program", "--virtual_ranks", "2", "--num_cores=3"}, count_ranks);
+  EXPECT_EQ(wrong.first, 2);
+  EXPECT_EQ(wrong.second,
+            "error: --virtual_ranks 2 and --num_cores 3 are names of one flag with different values; give only one\n");
+  EXPECT_EQ(ranks, 0);
+  EXPECT_EQ(launched({"program", "--virtual_ranks", "2", "--num-cores", "3", "--virtual_ranks=3"}, count_ranks).first,
+            0);
+  EXPECT_EQ(ranks, 3) << "the last value of a name counts";
+}
+
 TEST(Start, CpuNumDevicesMustAgreeWithTheFlagAndWithMpirun) {
   const auto never = [](int, char**) {
     ADD_FAILURE() << "the program ran";

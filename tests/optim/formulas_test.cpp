@@ -13,6 +13,7 @@
 #include "tessera/optim/adafactor.h"
 #include "tessera/optim/combined_optimizer.h"
 #include "tessera/optim/ema.h"
+#include "tessera/optim/factory.h"
 #include "tessera/optim/lion.h"
 #include "tessera/optim/muon.h"
 
@@ -111,6 +112,19 @@ TEST(AdafactorTest, ArgumentsThatContradictEachOtherAreErrors) {
   EXPECT_THROW(Adafactor({p}, {.learning_rate = 1.0}), Error);
   EXPECT_THROW(Adafactor({p}, {.relative_step = false}), Error);
   EXPECT_THROW(Adafactor({p}, {.learning_rate = 1.0, .relative_step = false, .warmup_init = true}), Error);
+}
+
+TEST(AdafactorTest, TellsTheRateThatItComputes) {
+  const FreshRank rank;
+  const Tensor p = weight({1}, {1});
+  const Adafactor relative({p}, {});
+  EXPECT_EQ(relative.computed_rate(1), 1e-2);
+  EXPECT_EQ(relative.computed_rate(40'000), 0.005);
+  EXPECT_EQ(Adafactor({p}, {.warmup_init = true}).computed_rate(3), 3e-6);
+  EXPECT_EQ(Adafactor({p}, {.learning_rate = 1.0, .relative_step = false}).computed_rate(1), std::nullopt);
+  EXPECT_TRUE(computes_rate("adafactor", "relative_step=true"));
+  EXPECT_FALSE(computes_rate("adafactor", ""));
+  EXPECT_FALSE(computes_rate("sgd", "momentum=0.5"));
 }
 
 // The weight of an attention layer is stored with more dims than in files; its columns are dims 1 and 2.

@@ -43,6 +43,8 @@ TEST(Flags, HuggingFacesOtherFlagsAreNamedTogetherOrNoted) {
   const TrainingArguments a =
       settled({"--tf32", "true", "--torch_compile", "--fp16_full_eval", "--ddp_backend", "gloo"});
   EXPECT_EQ(a.notes, (std::vector<std::string>{
+                         "--tf32 true has no effect: CPUs compute in full float32",
+                         "--torch_compile true has no effect: programs are always compiled",
                          "--fp16_full_eval true has no effect: an evaluation computes in the type of the training",
                          "--ddp_backend gloo has no effect: ranks communicate through shared memory and MPI"}));
 }

@@ -23,6 +23,9 @@
 
 namespace tessera {
 
+/// Reads true, yes, 1, on, or false, no, 0, off; nullopt for other texts.
+std::optional<bool> parse_bool(std::string_view text);
+
 class ArgumentParser {
  public:
   ArgumentParser(std::string program, std::string about) : program_(std::move(program)), about_(std::move(about)) {}
@@ -52,10 +55,12 @@ class ArgumentParser {
   /// nothing if there is no such flag.
   ArgumentParser& override_name(std::string name, std::string of);
   /// A flag of another program that is accepted but has no effect here. If its value differs from `standard`, notes()
-  /// contains a line with the reason. The standard `*` allows every value without a note.
+  /// contains a line with the reason. The standard `*` allows every value without a note. If the standard is `true`,
+  /// `--no_NAME` means false.
   ArgumentParser& without_effect(std::string name, std::string standard, std::string reason);
   /// A flag of another program that is refused here, with the reason or a replacement. parse() reports all such flags
-  /// in one error, except those with the value `standard`.
+  /// in one error, except those with the value `standard`; the
+  /// unknown flags precede them.
   ArgumentParser& absent(std::string name, std::string standard, std::string reason);
 
   /// Declares that only one of the two flags may be given. parse() does not check this; but if a file has one of them
@@ -66,9 +71,9 @@ class ArgumentParser {
 
   /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. If the first argument ends
   /// in .json, it is the path of a file with flags: {"max_steps": 5, …}. Flags after it replace its values. The key
-  /// `program` names the program that wrote the file. UsageErrors: an unknown flag (with the nearest known one), a
-  /// missing value, a value of another type, a file of another program. FileError: the file cannot be read, or is not
-  /// JSON.
+  /// `program` names the program that wrote the file. UsageErrors: unknown flags (all of them, with the nearest known
+  /// ones), a missing value, a value of another type, two names of one flag with different values, a file of another
+  /// program. FileError: the file cannot be read, or is not JSON.
   bool parse(int argc, const char* const* argv);
   bool parse(const std::vector<std::string>& arguments);
   /// Whether parse() reads `argument`, the first one of a command line, as a file with flags.
@@ -77,6 +82,11 @@ class ArgumentParser {
   [[nodiscard]] std::string help() const;
   /// True when the command line (or file) set the flag.
   [[nodiscard]] bool was_given(std::string_view name) const;
+  /// True when the command line set the flag, or a file set it to another value than its default. A file that json()
+  /// has written sets every flag.
+  [[nodiscard]] bool was_chosen(std::string_view name) const;
+  /// The name by which the flag was given: its own or an alias. Returns `name` if it was not given.
+  [[nodiscard]] std::string given_name(std::string_view name) const;
   /// Returns all given flags as `--name value`, in a form that can be typed again.
   [[nodiscard]] std::vector<std::string> given() const;
   /// One line for each given flag without effect.
@@ -105,6 +115,8 @@ class ArgumentParser {
     std::optional<std::string> bare;  // its meaning without a value
     bool takes_words = false;
     bool was_given = false;
+    bool is_of_file = false;                // the last value
+    std::string given_name{};               // the name that had the last value
     std::vector<std::string> true_words{};  // of a bool, besides true, yes, 1, on
   };
   // A flag of another program.
@@ -120,23 +132,31 @@ class ArgumentParser {
     std::string value;  // only with this value; "": with every value that is not empty, false or 0
     [[nodiscard]] bool has(const std::string& value_of_flag) const;
   };
-  using GivenRow = std::pair<Row*, std::string>;  // a flag of the command line with its value
+  using NamedValue = std::pair<std::string, std::string>;  // a name of a flag that was given, and its value
   void read_words(const std::vector<std::string>& arguments);
   ArgumentParser& add(std::string name, Target target, std::string help);
   Row* find(std::string_view name);
   [[nodiscard]] const Foreign* find_foreign(std::string_view name) const;
-  // Returns false if `name` is not a flag of another program.
-  bool note_foreign(const std::string& name, const std::string& value);
-  void report_absent();
-  // The option that the override means. UsageError if the word is none.
-  [[nodiscard]] GivenOption override_of(const std::string& word) const;
+  // Remembers a flag of another program. Does nothing for other flags.
+  void note_foreign(const std::string& name, const std::string& value);
+  // Remembers the flags of other programs in a file, and adds its unknown keys to the mistakes.
+  void note_keys(const JsonObject& file, std::vector<std::string>& mistakes);
+  // Throws a UsageError of these mistakes and the absent flags, if there are any.
+  void report(std::vector<std::string> mistakes) const;
+  NamedValue meaning_of(const GivenOption& given);
+  // The flag that the override means. UsageError if the word is none.
+  [[nodiscard]] NamedValue override_of(const std::string& word) const;
+  void require_one_value(const std::vector<NamedValue>& given);
   void read_value(const JsonObject& json, const std::string& key);
   [[nodiscard]] std::vector<OptionSyntax> syntax() const;
-  void read_file(const std::string& path);
+  [[nodiscard]] JsonObject open_file(const std::string& path) const;
+  [[nodiscard]] std::vector<std::string> known_keys() const;
+  void read_file(const JsonObject& json);
   // The values of the file that flags of the command line exclude get their defaults.
-  void reset_excluded(const std::vector<GivenRow>& given);
+  void reset_excluded(const std::vector<NamedValue>& given);
   static void reset(Row& row);
-  static void assign(Row& row, const std::string& value);
+  // `name` is the one in errors.
+  static void assign(Row& row, const std::string& value, const std::string& name);
   static std::string value_text(const Target& target);
 
   std::string program_;

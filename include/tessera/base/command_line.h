@@ -54,12 +54,17 @@ struct GivenOption {
 struct CommandWords {
   std::vector<GivenOption> options;     // in order
   std::vector<std::string> positional;  // in order
+  std::vector<std::string> unknown;     // options that are not known, as `--name`; each once
 };
 
 /// Accepts `--name value`, `--name=value`, `-o value` and, for an optional value, `--name` alone. A word that is not
-/// a known option may be a value even if it starts with a dash (`-1`, `-,model`). UsageError: an unknown option (with
-/// the nearest name), a missing value, a value for an option that takes none.
+/// a known option may be a value even if it starts with a dash (`-1`, `-,model`). UsageErrors: unknown options (all of
+/// them, with the nearest names), a missing value, a value for an option that takes none.
 CommandWords read_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options);
+/// The same, but an unknown option is no error. The words up to the next option count as its values.
+CommandWords split_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options);
+/// The reason of an error about unknown options, of which there must be one: each with the nearest known option.
+std::string unknown_options_text(const std::vector<std::string>& unknown, const std::vector<OptionSyntax>& options);
 
 /// `--name`, or `-o` for a single letter.
 std::string dashed(std::string_view name);

@@ -40,8 +40,10 @@ class SampleOrder {
   void seek(std::int64_t position);
   [[nodiscard]] std::int64_t samples_per_epoch() const;
   [[nodiscard]] std::int64_t batches_per_epoch() const;
-  /// The number of completed epochs, with the current one as a fraction.
-  [[nodiscard]] double epochs() const;
+  /// The number of completed epochs, with the current one as the fraction of its batches, as in Hugging Face's Trainer.
+  [[nodiscard]] double epochs() const { return epochs_at(position_); }
+  /// The same for a position.
+  [[nodiscard]] double epochs_at(std::int64_t position) const;
 
  private:
   void begin_epoch(std::int64_t epoch);

@@ -111,7 +111,7 @@ class Loader {
   [[nodiscard]] std::int64_t len() const;
   /// The samples of an epoch that batches contain. Error for an iterable.
   [[nodiscard]] std::int64_t samples_per_epoch() const;
-  /// The completed epochs, with the current one as a fraction. Error for an iterable.
+  /// The completed epochs, with the current one as the fraction of its batches. Error for an iterable.
   [[nodiscard]] double epochs() const;
 
   /// The state after the last batch that next() returned. Batches that workers made in advance do not change it.

@@ -29,6 +29,8 @@ class Adafactor : public Optimizer {
  public:
   Adafactor(std::vector<Tensor> parameters, const AdafactorOptions& options);
   Adafactor(std::vector<ParameterGroup> groups, const AdafactorOptions& options);
+  /// With relative_step, the rate before scale_parameter multiplies it.
+  [[nodiscard]] std::optional<double> computed_rate(std::int64_t step) const override;
 
  protected:
   Tensor update(const Update& update) override;

@@ -43,6 +43,9 @@ class Optimizer {
   virtual void set_learning_rate(double value) { learning_rate_ = value; }
   /// The learning rate of group number `group`.
   [[nodiscard]] double learning_rate_of(int group) const;
+  /// The learning rate of step number `step`, from 1, if the optimizer computes it itself. nullopt: it uses
+  /// learning_rate().
+  [[nodiscard]] virtual std::optional<double> computed_rate(std::int64_t /*step*/) const { return std::nullopt; }
   /// The number of calls of step().
   [[nodiscard]] std::int64_t step_count() const { return steps_; }
   virtual void set_step_count(std::int64_t steps) { steps_ = steps; }

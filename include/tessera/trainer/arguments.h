@@ -14,6 +14,9 @@
 
 namespace tessera::trainer {
 
+/// A run has at most this many updates.
+inline constexpr double kMostUpdates = 1e15;
+
 /// The training programs. Each has its own flags. kModel is a Trainer with a model and data sets.
 enum class TrainingProgram { kClm, kMlm, kClassification, kImages, kModel };
 

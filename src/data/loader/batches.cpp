@@ -40,7 +40,11 @@ std::int64_t SampleOrder::batches_per_epoch() const {
   return ceil_div(samples_per_epoch(), options_.global_batch_size);
 }
 
-double SampleOrder::epochs() const { return static_cast<double>(position_) / static_cast<double>(samples_per_epoch()); }
+double SampleOrder::epochs_at(std::int64_t position) const {
+  const std::int64_t complete = position / samples_per_epoch() * batches_per_epoch();
+  const std::int64_t begun = ceil_div(position % samples_per_epoch(), options_.global_batch_size);
+  return static_cast<double>(complete + begun) / static_cast<double>(batches_per_epoch());
+}
 
 void SampleOrder::seek(std::int64_t position) {
   require(position >= 0, "a loader's position must not be negative, got {}", position);

@@ -140,7 +140,7 @@ void Loader::set_input_sharding(InputSharding sharding) { engine_->set_input_sha
 
 std::int64_t Loader::len() const { return engine_->order().batches_per_epoch(); }
 std::int64_t Loader::samples_per_epoch() const { return engine_->order().samples_per_epoch(); }
-double Loader::epochs() const { return static_cast<double>(state_.samples) / static_cast<double>(samples_per_epoch()); }
+double Loader::epochs() const { return engine_->order().epochs_at(state_.samples); }
 
 void Loader::load_state(const LoaderState& state) {
   engine_->load_state(state);

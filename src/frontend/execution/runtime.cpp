@@ -149,21 +149,30 @@ int virtual_ranks_in_file(const std::vector<char*>& arguments) {
   return count == 0 ? 0 : rank_count_of(fmt::format("{}: {}", arguments[1], kVirtualRanks), std::to_string(count));
 }
 
-// Removes `--virtual_ranks N` (or =N) from the arguments. Returns N. If the flag is absent, returns the number of a file
-// with flags, or else CPU_NUM_DEVICES.
+// Removes `--virtual_ranks N` (or =N) from the arguments. Returns N, that of the last flag. If the flag is absent, returns
+// the number of a file with flags, or else CPU_NUM_DEVICES.
 int take_virtual_ranks(std::vector<char*>& arguments) {
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
+  std::string values[2];  // of the two names
+  int count = 0;
+  for (std::size_t i = 1; i < arguments.size();) {
     const std::string text = with_underscores(arguments[i]);
     const std::string_view flag = virtual_ranks_flag(text);
-    if (flag.empty()) continue;
+    if (flag.empty()) {
+      ++i;
+      continue;
+    }
     const bool joined = text != flag;
     require(joined || i + 1 < arguments.size(), "{} needs a number", flag);
     const std::string value = joined ? text.substr(flag.size() + 1) : arguments[i + 1];
     const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(i);
     arguments.erase(first, first + (joined ? 1 : 2));
-    return rank_count_of(flag, value);
+    count = rank_count_of(flag, value);
+    values[flag == kNumCores ? 1 : 0] = value;
   }
-  const int count = virtual_ranks_in_file(arguments);
+  require(values[0].empty() || values[1].empty() || values[0] == values[1],
+          "{} {} and {} {} are names of one flag with different values; give only one", kVirtualRanks, values[0],
+          kNumCores, values[1]);
+  if (count == 0) count = virtual_ranks_in_file(arguments);
   return count > 0 ? count : virtual_rank_count(kVirtualRanks, 0);
 }
 

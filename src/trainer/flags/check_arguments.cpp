@@ -21,8 +21,7 @@ void require_positive(const char* name, std::int64_t value) {
   require(value >= 1, "--{} must be at least 1, got {}", name, value);
 }
 void require_updates(const char* name, double value) {
-  constexpr double kMost = 1e15;
-  const bool is_count = value >= 1 && value <= kMost && value == std::floor(value);
+  const bool is_count = value >= 1 && value <= kMostUpdates && value == std::floor(value);
   require(is_count || (value > 0 && value < 1),
           "--{} must be a whole number of updates, or a fraction of all updates above 0 and below 1, got {}", name,
           value);
@@ -37,9 +36,10 @@ void require_fraction(const char* name, double value) {
 
 void check_optimizer_flags(const TrainingArguments& arguments) {
   check_flag("--optim: ", [&] { optim::check_optimizer(arguments.optim, ""); });
-  check_flag("--", [&] { optim::check_optimizer(arguments.optim, arguments.optim_args); });  // optim_args: ..
+  check_arguments_in("optim_args", [&] { optim::check_optimizer(arguments.optim, arguments.optim_args); });
   const optim::ScheduleType type = optim::schedule_from_name(arguments.lr_scheduler_type);
-  check_flag("--", [&] { (void)optim::ScheduleArguments::parse(type, arguments.lr_scheduler_kwargs); });
+  check_arguments_in("lr_scheduler_kwargs",
+                     [&] { (void)optim::ScheduleArguments::parse(type, arguments.lr_scheduler_kwargs); });
   require(type != optim::ScheduleType::kReduceOnPlateau || arguments.eval_strategy != "no",
           "--lr_scheduler_type reduce_lr_on_plateau needs evaluations: --eval_strategy steps or epoch");
 }
@@ -157,8 +157,8 @@ void check_numbers(const TrainingArguments& a) {
   require_updates("eval_steps", a.eval_steps.value_or(1));
   require_positive("early_stopping_patience", a.early_stopping_patience.value_or(1));
   require(a.max_steps == -1 || a.max_steps >= 1, "--max_steps must be at least 1, or -1, got {}", a.max_steps);
-  require(a.num_train_epochs > 0 && std::isfinite(a.num_train_epochs), "--num_train_epochs must be above 0, got {}",
-          a.num_train_epochs);
+  require(a.num_train_epochs > 0 && a.num_train_epochs <= kMostUpdates,
+          "--num_train_epochs must be above 0 and at most {}, got {}", kMostUpdates, a.num_train_epochs);
   require_not_negative("learning_rate", a.learning_rate);
   require_not_negative("weight_decay", a.weight_decay);
   require_not_negative("adam_epsilon", a.adam_epsilon);
@@ -199,30 +199,44 @@ void check_reports(const TrainingArguments& a) {
               "; a loss that is not finite always ends the run, so underflow_overflow is not needed");
 }
 
+void check_fsdp_flags(const TrainingArguments& a) {
+  const bool is_sharded = parse_fsdp_mode(a.fsdp).enabled;
+  const bool may_wrap = is_sharded || !a.auto_shard.empty();  // whose layout may have FSDP
+  const auto require_fsdp = [](const char* flag, bool has_effect) {
+    require(has_effect, "--{} without --fsdp has no effect; add --fsdp full_shard", flag);
+  };
+  require_fsdp("fsdp_config", a.fsdp_config.empty() || is_sharded);
+  require_fsdp("fsdp_transformer_layer_cls_to_wrap", a.fsdp_transformer_layer_cls_to_wrap.empty() || may_wrap);
+  require_fsdp("fsdp_min_num_params", a.fsdp_min_num_params == 0 || may_wrap);
+  require(a.fsdp_min_num_params == 0 || a.fsdp_transformer_layer_cls_to_wrap.empty(),
+          "--fsdp_min_num_params and --fsdp_transformer_layer_cls_to_wrap exclude each other");
+  if (a.fsdp_config.starts_with('{')) (void)FsdpConfig::of(a);  // a file is read later, on every rank
+}
+
 }  // namespace
+
+void check_dtype(const std::string& name, const std::string& dtype) {
+  require(dtype == "float32" || dtype == "float64",
+          "--{} {}: weights are stored in float32 or float64; to compute in bfloat16, give --bf16", name, dtype);
+}
 
 void TrainingArguments::check() const {
   check_program_flags(*this);
   require(!(per_device_train_batch_size && global_batch_size),
           "--per_device_train_batch_size and --global_batch_size exclude each other: the first is the number of "
           "samples for each data shard, the second that for all data shards");
-  require(dtype == "float32" || dtype == "float64",
-          "--dtype {}: weights are stored in float32 or float64; to compute in bfloat16, give --bf16", dtype);
+  check_dtype("dtype", dtype);
   require(!(bf16 && dtype == "float64"), "--bf16 and --dtype float64 exclude each other");
-  require(fsdp_config.empty() || !fsdp.empty(), "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
+  check_fsdp_flags(*this);
   require(deferred_init,
           "--deferred_init false is not supported: each rank always creates only its shards of the parameters, at "
           "their first use; leave out the flag");
-  require(fsdp_min_num_params == 0 || fsdp_transformer_layer_cls_to_wrap.empty(),
-          "--fsdp_min_num_params and --fsdp_transformer_layer_cls_to_wrap exclude each other");
   check_numbers(*this);
   check_optimizer_flags(*this);
   check_loader_flags(*this);
   check_reports(*this);
   require(resume_from_checkpoint != "true" || !output_dir.empty(),
           "--resume_from_checkpoint needs --output_dir, or the folder of a checkpoint");
-  (void)parse_fsdp_mode(fsdp);
-  if (fsdp_config.starts_with('{')) (void)FsdpConfig::of(*this);  // a file is read later, on every rank
   check_best_model_flags(*this);
   check_mesh_flags(*this);
 }
