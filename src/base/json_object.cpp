@@ -124,6 +124,11 @@ bool JsonObject::is_bool(std::string_view key) const {
   return value != nullptr && value->is_bool();
 }
 
+bool JsonObject::is_string(std::string_view key) const {
+  const json::value* value = node_->find(key);
+  return value != nullptr && value->is_string();
+}
+
 bool JsonObject::is_object(std::string_view key) const {
   const json::value* value = node_->find(key);
   return value != nullptr && value->is_object();
@@ -199,6 +204,25 @@ bool JsonObject::read(std::string_view key, std::vector<std::int64_t>& value) co
     node_->wrong_type(key, "a list of integers", *found);
   value.clear();
   for (const json::value& item : items) value.push_back(item.get_int64());
+  return true;
+}
+
+bool JsonObject::read(std::string_view key, std::vector<std::vector<std::int64_t>>& value) const {
+  const json::value* found = node_->find(key);
+  if (found == nullptr) return false;
+  const auto require_list = [&](const json::value& list) {
+    if (!list.is_array()) node_->wrong_type(key, "a list of lists of integers", *found);
+  };
+  require_list(*found);
+  value.clear();
+  for (const json::value& list : found->get_array()) {
+    require_list(list);
+    std::vector<std::int64_t>& out = value.emplace_back();
+    for (const json::value& item : list.get_array()) {
+      if (!item.is_int64()) node_->wrong_type(key, "a list of lists of integers", *found);
+      out.push_back(item.get_int64());
+    }
+  }
   return true;
 }
 

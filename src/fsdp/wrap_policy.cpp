@@ -124,8 +124,9 @@ void check_classes(nn::Module& root, const std::set<std::string>& classes) {
   for (const auto& wanted : classes) {
     if (present.contains(wanted)) continue;
     const std::vector<std::string> known(present.begin(), present.end());
-    fail("no module of class {} to wrap{}; classes of this model: {}", wanted, suggest_name(wanted, known),
-         fmt::join(known, ", "));
+    const std::string near = nearest_name(wanted, known);
+    fail("no module of class {} to wrap{}; classes of this model: {}", wanted,
+         near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near), fmt::join(known, ", "));
   }
 }
 

@@ -296,6 +296,11 @@ std::string TrainingArguments::mesh_or_default() const {
   return parse_fsdp_mode(fsdp).enabled ? "fsdp=-1" : "data=-1";
 }
 
+std::string TrainingArguments::what_gave(const std::string& flag) const {
+  const auto found = given_by_file.find(flag);
+  return found == given_by_file.end() ? "--" + flag : found->second;
+}
+
 std::string TrainingArguments::fsdp_config_file() const { return fsdp_config.starts_with('{') ? "" : fsdp_config; }
 
 std::int64_t TrainingArguments::micro_batch_rows(std::int64_t data_shards) const {

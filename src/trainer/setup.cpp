@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "checkpoint_blocks.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
 #include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
@@ -24,7 +26,7 @@ Mesh mesh_of(const TrainingArguments& arguments) {
     try {
       return Mesh::parse(text, device_count());
     } catch (Error& error) {  // about the number of ranks: check() has already checked the text
-      throw error.prefix("--mesh: ")
+      throw error.prefix(arguments.what_gave("mesh") + ": ")
           .note("  mpirun -np N and --virtual_ranks N create N ranks; --dry_run plans for any mesh without them");
     }
   }
@@ -47,54 +49,94 @@ WrapPolicy wrap_policy(const FsdpConfig& config, nn::Module& model) {
   return transformer_auto_wrap_policy(classes);
 }
 
-DType named_dtype(std::string_view name) {
+std::optional<DType> named_dtype(std::string_view name) {
+  if (name.empty()) return std::nullopt;
   return name == "bfloat16" ? DType::kBF16 : name == "float16" ? DType::kF16 : DType::kF32;
 }
 
+// Nullopt: that of the weights. check_fsdp_config() refuses contradictions.
 std::optional<DType> compute_dtype(const TrainingArguments& arguments, const FsdpConfig& config) {
-  if (arguments.bf16) return DType::kBF16;
-  if (config.compute_dtype.empty() || config.compute_dtype == "float32") return std::nullopt;
-  return named_dtype(config.compute_dtype);
+  return arguments.bf16 || config.compute_dtype == "bfloat16" ? std::optional(DType::kBF16) : std::nullopt;
+}
+
+// The modules whose complete names match one of the patterns.
+std::vector<const nn::Module*> ignored_modules(const FsdpConfig& config, nn::Module& model) {
+  const auto modules = model.named_modules();
+  std::vector<const nn::Module*> out;
+  for (const std::string& pattern : config.ignored_modules) {
+    const std::size_t before = out.size();
+    const std::regex matches(pattern);
+    for (const auto& [path, module] : modules)
+      if (std::regex_match(path, matches)) out.push_back(module);
+    require(
+        out.size() > before, "{}: no module has a name that matches \"{}\"",
+        [&] { return config.what_gave("ignored_modules"); }, pattern);
+  }
+  return out;
+}
+
+// Every rank finds its place in the groups, because the configuration is the same for all ranks.
+void set_groups(const FsdpConfig& config, FsdpOptions& options) {
+  if (config.sharding_groups.empty()) return;
+  options.sharding_groups = config.sharding_groups;
+  options.sharding_rank = 0;
+  options.sharding_world_size = isize(config.sharding_groups.front());
+  const int rank = RankContext::current().rank();
+  for (const auto& group : config.sharding_groups) {
+    const auto place = std::find(group.begin(), group.end(), rank);
+    if (place == group.end()) continue;
+    options.sharding_rank = place - group.begin();
+    options.sharding_world_size = isize(group);
+  }
+}
+
+FsdpOptions fsdp_options(const FsdpMode& mode, const FsdpConfig& config, const TrainingSetup& setup) {
+  FsdpOptions out;
+  out.mesh = setup.mesh;
+  out.auto_wrap_policy = wrap_policy(config, *setup.network);
+  out.ignored_modules = ignored_modules(config, *setup.network);
+  out.shard_param_on_dim_0 = config.shard_param_on_dim_0;
+  out.disable_reshard_on_root = config.disable_reshard_on_root;
+  out.debug = config.debug;
+  out.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
+  // Gradients that are computed in float32 are already reduced in it.
+  out.mixed_precision.param_dtype = setup.compute_dtype;
+  if (setup.compute_dtype) out.mixed_precision.reduce_dtype = named_dtype(config.reduce_dtype);
+  out.buffer_dtype = named_dtype(config.buffer_dtype);
+  set_groups(config, out);
+  return out;
 }
 
 // Shards the model before it is divided into units, because FSDP's axis must be minor to the tensor-parallel axes.
-void shard(const TrainingArguments& arguments, TrainingSetup& out) {
+void shard(const TrainingArguments& arguments, const FsdpConfig& config, TrainingSetup& out) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
-  const FsdpConfig config = FsdpConfig::of(arguments);
   if (mode.offload) out.notes.emplace_back("--fsdp: offload has no effect: weights already are in host memory");
   out.notes.insert(out.notes.end(), config.notes.begin(), config.notes.end());
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
   if (arguments.gradient_checkpointing || config.activation_checkpointing) checkpoint_blocks(*out.network);
-  const auto dtype = compute_dtype(arguments, config);
-  out.compute_dtype = dtype;
-  if (dtype) out.network->set_compute_dtype(*dtype);
+  out.compute_dtype = compute_dtype(arguments, config);
+  if (out.compute_dtype) out.network->set_compute_dtype(*out.compute_dtype);
   if (!arguments.tensor_parallel.empty()) out.network->shard_tensor_parallel(out.mesh, arguments.tensor_parallel);
   if (arguments.full_determinism) {
     reduce_gradients_at_once(*out.network);
     options().set("TESSERA_PARTITION_SEARCH", "0");  // every mesh shards the rows of the batch, and nothing else
   }
-  if (!mode.enabled) return;
-  FsdpOptions options;
-  options.mesh = out.mesh;
-  options.auto_wrap_policy = wrap_policy(config, *out.network);
-  options.shard_param_on_dim_0 = config.shard_param_on_dim_0;
-  options.disable_reshard_on_root = config.disable_reshard_on_root;
-  options.debug = config.debug;
-  options.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
-  options.mixed_precision = {
-      dtype, config.reduce_dtype.empty() ? std::nullopt : std::optional(named_dtype(config.reduce_dtype))};
-  out.units = fully_shard(*out.network, options);
+  if (mode.enabled) out.units = fully_shard(*out.network, fsdp_options(mode, config, out));
 }
 
-// `--fsdp hybrid_shard` replicates over one axis and shards over another.
-std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
+// `--fsdp hybrid_shard`, and HYBRID_SHARD in --fsdp_config, replicate over one axis and shard over another.
+std::string hybrid_note(const TrainingArguments& arguments, const FsdpConfig& config, const Mesh& mesh) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
+  const bool is_of_config = config.hybrid.value_or(false);
   const auto is_sharded_over = [&](const char* name) { return mesh.has_axis(name) && mesh.full_axis(name).size > 1; };
-  if (!mode.hybrid || (is_sharded_over("data") && is_sharded_over("fsdp"))) return "";
+  if (!mode.enabled || !(mode.hybrid || is_of_config)) return "";
+  if (is_sharded_over("data") && is_sharded_over("fsdp")) return "";
+  const bool reshards = config.reshard_after_forward.value_or(mode.reshard_after_forward).reshards();
   return fmt::format(
-      "--fsdp {} shards over fsdp and replicates over data, and {} does not have both axes, so this is {}; --mesh "
+      "{} shards over fsdp and replicates over data, and {} does not have both axes, so this is {}; --mesh "
       "data=2,fsdp=-1 gives two replicas",
-      arguments.fsdp, mesh.str(), mode.reshard_after_forward ? "full_shard" : "shard_grad_op");
+      is_of_config ? config.what_gave("hybrid") : "--fsdp " + arguments.fsdp, mesh.str(),
+      reshards ? "full_shard" : "shard_grad_op");
 }
 
 // Names the axes that shard neither batches nor weights.
@@ -142,8 +184,9 @@ void finish_setup(const TrainingArguments& arguments, TrainingSetup& out) {
     out.notes.push_back(
         fmt::format("{}: num_processes {} has no effect: there are {} ranks, as mpirun -np or --virtual_ranks says",
                     arguments.accelerate_config, arguments.expected_ranks, device_count()));
-  shard(arguments, out);
-  for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out)})
+  const FsdpConfig config = FsdpConfig::of(arguments);
+  shard(arguments, config, out);
+  for (std::string& note : std::vector{hybrid_note(arguments, config, out.mesh), unused_axes_note(arguments, out)})
     if (!note.empty()) out.notes.push_back(std::move(note));
   out.optimizer = make_optimizer(arguments, *out.network);
   if (std::string note = out.optimizer->note(); !note.empty()) out.notes.push_back(std::move(note));

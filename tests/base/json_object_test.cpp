@@ -44,6 +44,17 @@ TEST(JsonObject, ReadsTypedValuesAndLeavesAbsentOnesAlone) {
   EXPECT_EQ(absent, 17);
 }
 
+TEST(JsonObject, ReadsListsOfLists) {
+  const auto json = JsonObject::parse(R"({"groups": [[0, 1], []], "flat": [0], "texts": [["a"]]})", "f.json");
+  std::vector<std::vector<std::int64_t>> groups;
+  EXPECT_TRUE(json.read("groups", groups));
+  EXPECT_EQ(groups, (std::vector<std::vector<std::int64_t>>{{0, 1}, {}}));
+  EXPECT_FALSE(json.read("absent", groups));
+  EXPECT_EQ(error_of([&] { json.read("flat", groups); }), "f.json: flat must be a list of lists of integers, got [0]");
+  EXPECT_EQ(error_of([&] { json.read("texts", groups); }),
+            "f.json: texts must be a list of lists of integers, got [[\"a\"]]");
+}
+
 TEST(JsonObject, ErrorsNameFileKeyAndTheCorrectForm) {
   const auto json =
       JsonObject::parse(R"({"n_layer": "two", "big": 5000000000, "half": 0.5, "list": [1]})", "gpt2.json");

@@ -101,7 +101,7 @@ def configurations():
            "deep.json: not JSON at line 1, column 201: too deep")
     fsdp = ["--fsdp", "full_shard", "--fsdp_config"]
     expect([*base(), *fsdp, write("fsdp.json", '{"fsdp_min_num_parms": 1}')],
-           'fsdp.json: unknown key "fsdp_min_num_parms"; did you mean "fsdp_min_num_params"?')
+           'run_clm: fsdp.json: unknown key "fsdp_min_num_parms"; did you mean "fsdp_min_num_params"?')
     expect([*base(), *fsdp, write("fsdp.json", '{"transformer_layer_cls_to_wrap": "GPT2Blok"}')],
            'no module of class GPT2Blok to wrap; did you mean "GPT2Block"?; classes of this model: Conv1D, Dropout, Embedding, '
            "GPT2Attention, GPT2Block, GPT2LMHeadModel, GPT2MLP, GPT2Model, LayerNorm, Linear, ModuleList")

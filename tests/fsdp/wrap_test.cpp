@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/fsdp/fsdp.h"
@@ -61,6 +62,7 @@ std::vector<std::string> wrapped(nn::Module& root, const WrapPolicy& policy) {
   return out;
 }
 using Paths = std::vector<std::string>;
+using ::tessera::testing::error_of;
 
 TEST(WrapPolicy, SizeCountsParametersThatAreNotYetWrapped) {
   const FreshRank rank;
@@ -91,7 +93,10 @@ TEST(WrapPolicy, ClassesAreWrappedEverywhereExceptAtTheRoot) {
   EXPECT_EQ(wrapped(root, transformer_auto_wrap_policy({"Pair", "Root"})), Paths{"tower.second"});
   EXPECT_EQ(wrapped(root, transformer_auto_wrap_policy({"Pair", "Leaf"})),
             (Paths{"a", "tower.first", "tower.second.left", "tower.second.right", "tower.second", "tail"}));
-  EXPECT_THROW(check_classes(root, {"pair"}), Error);
+  EXPECT_EQ(error_of([&] { check_classes(root, {"pair"}); }),
+            "no module of class pair to wrap; did you mean \"Pair\"?; classes of this model: Leaf, Pair, Root, Tower");
+  EXPECT_EQ(error_of([&] { check_classes(root, {"GPT2Block"}); }),
+            "no module of class GPT2Block to wrap; classes of this model: Leaf, Pair, Root, Tower");
 }
 
 TEST(WrapPolicy, TheDefaultIsTheRepeatedBlock) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Older names, flags of other programs, and configuration files.
+// Older names, flags of other programs, and errors of files.
 #include <gtest/gtest.h>
 
 #include "flags/intervals.h"
@@ -217,43 +217,6 @@ TEST(Flags, InitializationIsAlwaysDeferred) {
             "their first use; leave out the flag");
 }
 
-// ---- --fsdp_config and Accelerate's file ----------------------------------------------------------------------------------
-
-TEST(AccelerateConfig, GivesPrecisionFsdpAndSizes) {
-  const TemporaryFolder folder;
-  const std::string path =
-      folder.write("a.yaml",
-                   "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\n"
-                   "num_processes: 6\nmain_process_port: 29500\nfsdp_config:\n"
-                   "  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-                   "  fsdp_transformer_layer_cls_to_wrap: GPT2MLP\n  fsdp_reshard_after_forward: false\n"
-                   "parallelism_config:\n  parallelism_config_dp_replicate_size: 1\n"
-                   "  parallelism_config_dp_shard_size: 3\n  parallelism_config_tp_size: 2\n");
-  const TrainingArguments a = settled({"--config_file", path});
-  EXPECT_TRUE(a.bf16);
-  EXPECT_EQ(a.fsdp + "/" + a.mesh + "/" + a.tensor_parallel, "true/fsdp=3,model=2/model");
-  EXPECT_EQ(a.expected_ranks, 6);
-  const FsdpConfig config = FsdpConfig::of(a);
-  EXPECT_EQ(config.transformer_layer_cls_to_wrap, (std::vector<std::string>{"GPT2MLP"}));
-  EXPECT_EQ(config.reshard_after_forward, false);
-  const TrainingArguments own = settled({"--config_file", path, "--mesh", "data=4", "--bf16", "false"});
-  EXPECT_EQ(own.mesh, "data=4");
-  EXPECT_FALSE(own.bf16);
-}
-
-TEST(AccelerateConfig, WhatCannotBeDoneIsAnError) {
-  const TemporaryFolder folder;
-  const auto error = [&](const char* text) {
-    return error_of([&] { settled({"--config_file", folder.write("a.yaml", text)}); });
-  };
-  EXPECT_NE(error("distributed_type: DEEPSPEED\n").find("distributed_type DEEPSPEED is not supported; use FSDP"),
-            std::string::npos);
-  EXPECT_NE(error("mixed_precison: bf16\n").find("unknown key \"mixed_precison\"; did you mean \"mixed_precision\"?"),
-            std::string::npos);
-  EXPECT_NE(error("mixed_precision: fp8\n").find("mixed_precision must be no, bf16 or fp16, got fp8"),
-            std::string::npos);
-}
-
 // ---- errors ---------------------------------------------------------------------------------------------------------------
 
 // Returns the exit code of a program with this error, and the error.
@@ -293,7 +256,7 @@ TEST(Flags, AFileThatIsWrongIsAnErrorOfTheInput) {
             fmt::format("1 --config_file: cannot read {}: No such file or directory", absent));
   const std::string wrong = folder.write("a.yaml", "mixed_precision: fp8\n");
   EXPECT_EQ(outcome_of({"--config_file", wrong}),
-            fmt::format("1 --config_file: {}: mixed_precision must be no, bf16 or fp16, got fp8", wrong));
+            fmt::format("1 --config_file: {}: mixed_precision must be no or bf16, got fp8", wrong));
   ArgumentParser parser("run_clm", "");
   TrainingArguments arguments;
   arguments.add_flags(parser);
@@ -309,41 +272,6 @@ TEST(Flags, AFileThatIsWrongIsAnErrorOfTheInput) {
   EXPECT_EQ(code_of(folder.write("text.json", "{")), 1);
   EXPECT_EQ(code_of(folder.write("flags.json", R"({"max_stepz": 5})")), 2);
   EXPECT_EQ(code_of(folder.write("values.json", R"({"max_steps": "many"})")), 2);
-}
-
-FsdpConfig config_of(const char* json) { return FsdpConfig::from_json(JsonObject::parse(json, "f.json")); }
-
-TEST(FsdpConfig, ReadsAcceleratesKeys) {
-  EXPECT_EQ(config_of(R"({"fsdp_sharding_strategy": "HYBRID_SHARD_ZERO2"})").reshard_after_forward, false);
-  EXPECT_TRUE(config_of(R"({"fsdp_sharding_strategy": 4})").hybrid);
-  EXPECT_EQ(config_of(R"({"fsdp_sharding_strategy": 2})").reshard_after_forward, false);
-  EXPECT_TRUE(config_of(R"({"fsdp_activation_checkpointing": true})").activation_checkpointing);
-  EXPECT_FALSE(config_of(R"({"auto_wrap_policy": "NO_WRAP"})").wraps);
-  EXPECT_EQ(config_of(R"({"auto_wrap_policy": "SIZE_BASED_WRAP"})").min_num_params, 100'000'000);
-  EXPECT_EQ(config_of(R"({"auto_wrap_policy": "SIZE_BASED_WRAP", "min_num_params": 5})").min_num_params, 5);
-  EXPECT_FALSE(config_of(R"({"xla_fsdp_settings": {"disable_reshard_on_root": false}})").disable_reshard_on_root);
-  EXPECT_EQ(config_of(R"({"xla_fsdp_settings": {"fp32_reduce_scatter": true}})").reduce_dtype, "float32");
-  const auto axes = config_of(R"({"dp_replicate_size": 2, "fsdp_size": -1})").axes;
-  EXPECT_EQ(axes, (std::vector<std::pair<std::string, std::int64_t>>{{"data", 2}, {"fsdp", -1}}));
-}
-
-TEST(FsdpConfig, ValuesThatDoNotExistAreErrors) {
-  EXPECT_EQ(error_of([] { config_of(R"({"sharding_strategy": "FULL_SHRD"})"); }),
-            "f.json: sharding_strategy must be one of FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, "
-            "HYBRID_SHARD_ZERO2, got \"FULL_SHRD\"; did you mean \"FULL_SHARD\"?");
-  EXPECT_EQ(error_of([] { config_of(R"({"sharding_strategy": "NO_SHARD"})"); }),
-            "f.json: sharding_strategy NO_SHARD shards nothing; leave out --fsdp for data parallelism");
-  EXPECT_EQ(error_of([] { config_of(R"({"cp_size": 2})"); }),
-            "f.json: cp_size must be 1, because no key shards sequences; use tp_size");
-}
-
-TEST(FsdpConfig, MayBeTextOfAFlag) {
-  TrainingArguments a;
-  a.fsdp_config = R"({"min_num_params": 11})";
-  EXPECT_EQ(FsdpConfig::of(a).min_num_params, 11);
-  a.fsdp_config.clear();
-  a.fsdp_transformer_layer_cls_to_wrap = "GPT2MLP,GPT2Attention";
-  EXPECT_EQ(FsdpConfig::of(a).transformer_layer_cls_to_wrap, (std::vector<std::string>{"GPT2MLP", "GPT2Attention"}));
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ class JsonObject {
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] bool is_null(std::string_view key) const;
   [[nodiscard]] bool is_bool(std::string_view key) const;
+  [[nodiscard]] bool is_string(std::string_view key) const;
   [[nodiscard]] bool is_object(std::string_view key) const;
   /// The value of `key` as text: a string without quotation marks, anything else as JSON on one line. "" if it is
   /// absent.
@@ -52,6 +53,7 @@ class JsonObject {
   bool read(std::string_view key, std::vector<std::string>& value) const;
   /// A single integer is read as a list of one.
   bool read(std::string_view key, std::vector<std::int64_t>& value) const;
+  bool read(std::string_view key, std::vector<std::vector<std::int64_t>>& value) const;
   bool read(std::string_view key, JsonObject& value) const;
   bool read(std::string_view key, std::vector<JsonObject>& value) const;
   /// A JSON null is read as no value.

@@ -53,6 +53,7 @@ class ReshardAfterForward {
   [[nodiscard]] bool reshards() const { return reshards_; }
   /// The number of devices; nullopt for true and false.
   [[nodiscard]] std::optional<int> group() const { return group_; }
+  friend bool operator==(const ReshardAfterForward& a, const ReshardAfterForward& b) = default;
 
  private:
   bool reshards_ = true;

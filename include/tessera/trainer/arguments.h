@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -160,6 +162,8 @@ struct TrainingArguments {
   bool has_overrides = false;  // the command line has keys of mmf, so the run prints its configuration, as mmf does
   std::int64_t expected_ranks = 0;  // num_processes of --config_file; 0: any number
   std::string program_name;         // of the program that read the command line; "": no program did
+  /// The flags that a configuration file gave, with its keys: mesh, `tp_size 2 in f.json`.
+  std::map<std::string, std::string> given_by_file;
   /// The flags whose values the program found itself, such as the files of --task_name.
   std::vector<std::string> derived_flags;
 
@@ -175,6 +179,8 @@ struct TrainingArguments {
   /// The same as a text for the user: flags with a value in groups, each with the key that mmf has for it.
   [[nodiscard]] std::string configuration() const;
 
+  /// What gave the flag, for messages: `--mesh`, or the keys of a file.
+  [[nodiscard]] std::string what_gave(const std::string& flag) const;
   /// The path of the configuration.
   [[nodiscard]] std::string config_file() const;
   /// The mesh, or its default: `fsdp=-1` with fsdp, otherwise `data=-1`.
@@ -222,28 +228,46 @@ struct FsdpMode {
 /// that exclude each other.
 FsdpMode parse_fsdp_mode(const std::string& text);
 
-/// The content of --fsdp_config. Keys may have Hugging Face's prefix `fsdp_`.
+/// A key of a configuration, or a flag, as the user wrote it. For messages.
+struct GivenKey {
+  std::string words;     // dp_shard_size 4, or --fsdp_min_num_params
+  std::string origin{};  // of a key: f.json, or --fsdp_config
+  /// `dp_shard_size 4 in f.json`
+  [[nodiscard]] std::string str() const;
+  /// `f.json: dp_shard_size 4 and fsdp_size 2`
+  [[nodiscard]] std::string with(const GivenKey& other) const;
+};
+
+/// The content of --fsdp_config. Keys may have Hugging Face's prefix `fsdp_`. Their order has no effect.
 struct FsdpConfig {
-  std::vector<std::string> transformer_layer_cls_to_wrap;  // empty: the repeated block
-  std::int64_t min_num_params = 0;                         // > 0: the size-based policy
-  bool wraps = true;                                       // false: the model is one unit (NO_WRAP)
-  std::optional<bool> reshard_after_forward;               // overrides --fsdp
-  bool hybrid = false;                                     // replicated over a second axis
+  std::vector<std::string> transformer_layer_cls_to_wrap;    // empty: the repeated block
+  std::int64_t min_num_params = 0;                           // > 0: the size-based policy
+  std::string auto_wrap_policy;                              // "": as the two fields above say
+  bool wraps = true;                                         // false: the model is one unit (NO_WRAP)
+  std::vector<std::string> ignored_modules;                  // regular expressions of the names of modules
+  std::optional<ReshardAfterForward> reshard_after_forward;  // overrides --fsdp
+  std::optional<bool> hybrid;                                // replicated over a second axis
   bool disable_reshard_on_root = true;
   bool activation_checkpointing = false;                   // also xla_fsdp_grad_ckpt
-  std::vector<std::pair<std::string, std::int64_t>> axes;  // of the mesh: data, fsdp, model with their sizes
-  std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
+  std::vector<std::pair<std::string, std::int64_t>> axes;  // of the mesh, in this order: data, fsdp, model
+  std::string compute_dtype;                               // "": as stored; float32, bfloat16
   std::string reduce_dtype;                                // the type in which gradients are reduced; the same values
+  std::string buffer_dtype;                                // "": as stored; float32, bfloat16, float16
   bool shard_param_on_dim_0 = false;                       // as in FsdpOptions
+  std::vector<std::vector<std::int64_t>> sharding_groups;  // as in FsdpOptions
   FsdpDebugOptions debug{};                                // as in FsdpOptions
+  /// What gave the fields, by their names.
+  std::map<std::string, GivenKey, std::less<>> given;
   /// One line for the user, with the reason, for each key without effect.
   std::vector<std::string> notes;
 
-  /// Errors: an unknown key (with the nearest one), both min_num_params and transformer_layer_cls_to_wrap, a value of
-  /// another type.
+  /// `compute_dtype bfloat16 in f.json`: what gave the field.
+  [[nodiscard]] std::string what_gave(std::string_view field) const;
+
+  /// Errors: an unknown key (with the nearest one), keys that contradict each other, a value of another type.
   static FsdpConfig from_json(const JsonObject& json);
   /// Returns the configuration of --fsdp_config, --config_file, --fsdp_min_num_params and
-  /// --fsdp_transformer_layer_cls_to_wrap.
+  /// --fsdp_transformer_layer_cls_to_wrap. FileErrors: a file that cannot be read, or is wrong.
   static FsdpConfig of(const TrainingArguments& arguments);
 };
 

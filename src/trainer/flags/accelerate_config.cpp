@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flags/accelerate_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "flags/mesh_sizes.h"
 #include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -47,11 +50,13 @@ void apply_precision(const JsonObject& file, TrainingArguments& arguments, const
   std::string precision = "no";
   if (file.is_bool("mixed_precision")) return;  // `no` without quotes, as some readers understand it
   file.read("mixed_precision", precision);
-  const bool is_known = precision == "no" || precision == "bf16" || precision == "fp16";
-  require(is_known, "{}: mixed_precision must be no, bf16 or fp16, got {}", file.origin(), precision);
-  require(precision != "fp16" || parser.was_given("bf16"), "{}: mixed_precision fp16 is not supported; use bf16",
-          file.origin());
-  if (!parser.was_given("bf16") && arguments.dtype != "float64") arguments.bf16 = precision == "bf16";
+  require(precision != "fp16" || parser.was_given("bf16"),
+          "{}: mixed_precision fp16 is not supported; use bf16, whose gradients need no scaling", file.origin());
+  require(precision == "no" || precision == "bf16" || precision == "fp16",
+          "{}: mixed_precision must be no or bf16, got {}", file.origin(), precision);
+  if (parser.was_given("bf16") || arguments.dtype == "float64") return;
+  arguments.bf16 = precision == "bf16";
+  arguments.given_by_file["bf16"] = fmt::format("mixed_precision {} in {}", precision, file.origin());
 }
 
 void apply_distribution(const JsonObject& file, TrainingArguments& arguments, const ArgumentParser& parser) {
@@ -62,12 +67,15 @@ void apply_distribution(const JsonObject& file, TrainingArguments& arguments, co
   const bool is_known = std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
   require(is_known, "{}: distributed_type {} is not supported; use FSDP, or MULTI_CPU for data parallelism{}",
           file.origin(), kind, [&] { return suggest_name(kind, kKinds); });
-  if (kind == "FSDP" && !parser.was_given("fsdp")) arguments.fsdp = "true";
-  if (!arguments.fsdp.empty() && file.has("fsdp_config") && !parser.was_given("fsdp_config"))
-    arguments.fsdp_config = arguments.accelerate_config;
+  if (kind == "FSDP" && !parser.was_given("fsdp")) {
+    arguments.fsdp = "true";
+    arguments.given_by_file["fsdp"] = fmt::format("distributed_type FSDP in {}", file.origin());
+  }
+  if (arguments.fsdp.empty() || !file.has("fsdp_config") || parser.was_given("fsdp_config")) return;
+  arguments.fsdp_config = arguments.accelerate_config;
+  arguments.given_by_file["fsdp_config"] = fmt::format("fsdp_config in {}", file.origin());
 }
 
-// The sizes of parallelism_config are read with those of fsdp_config.
 }  // namespace
 
 void apply_accelerate_config(TrainingArguments& arguments, const ArgumentParser& parser) {
@@ -91,12 +99,21 @@ void apply_accelerate_config(TrainingArguments& arguments, const ArgumentParser&
 
 namespace {
 
-// Sizes of a mesh that a file gives. A mistake in the file is reported when the run reads it, as of every other file.
-std::vector<std::pair<std::string, std::int64_t>> axes_of_files(const TrainingArguments& arguments) {
-  try {
-    return FsdpConfig::of(arguments).axes;
-  } catch (const Error&) {
-    return {};
+// Without --mesh, the sizes in --fsdp_config or --config_file are those of the mesh.
+void set_mesh(TrainingArguments& arguments) {
+  if (!arguments.mesh.empty()) return;
+  const MeshSizes sizes = mesh_of_files(arguments);
+  for (const auto& [name, size] : sizes.axes) {
+    arguments.mesh += fmt::format("{}{}={}", arguments.mesh.empty() ? "" : ",", name, size);
+    arguments.given_by_file["mesh"] = sizes.what_gave;
+    const bool is_of_weights = name == "model" && arguments.tensor_parallel.empty();
+    if (is_of_weights) arguments.tensor_parallel = name;
+    if (is_of_weights) arguments.given_by_file["tensor_parallel"] = sizes.what_gave;
+    if (name == "fsdp" && arguments.fsdp.empty())
+      arguments.notes.push_back(
+          fmt::format("{}: without --fsdp, only the rows of batches are sharded over fsdp; --fsdp full_shard also "
+                      "shards the weights",
+                      sizes.what_gave));
   }
 }
 
@@ -112,12 +129,7 @@ void settle_arguments(TrainingArguments& arguments, const ArgumentParser& parser
           "--group_by_length and --train_sampling_strategy {} exclude each other", order);
   if (arguments.group_by_length) arguments.train_sampling_strategy = "group_by_length";
   read_option("--config_file", [&] { reading_file([&] { apply_accelerate_config(arguments, parser); }); });
-  if (!arguments.mesh.empty()) return;
-  const auto axes = axes_of_files(arguments);
-  for (const auto& [name, size] : axes) {
-    arguments.mesh += fmt::format("{}{}={}", arguments.mesh.empty() ? "" : ",", name, size);
-    if (name == "model" && size > 1 && arguments.tensor_parallel.empty()) arguments.tensor_parallel = name;
-  }
+  set_mesh(arguments);
 }
 
 }  // namespace tessera::trainer

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "flags/check_fsdp.h"
 #include "program_flags.h"
 #include "tessera/base/error.h"
 #include "tessera/base/memory_limit.h"
@@ -67,19 +68,33 @@ void check_batch_search(const TrainingArguments& arguments) {
           "--auto_find_batch_size and --auto_shard exclude each other: a layout is chosen for a given batch");
 }
 
+// `--mesh data=2`, or the keys of a file that gave the mesh.
+std::string given_words(const TrainingArguments& arguments, const std::string& flag, const std::string& value) {
+  const std::string words = arguments.what_gave(flag);
+  return arguments.given_by_file.contains(flag) ? words : fmt::format("{} {}", words, value);
+}
+
+// `--mesh data=2`, `the mesh data=2 of dp_replicate_size 2 in f.json`, or the default mesh.
+std::string mesh_words(const TrainingArguments& arguments) {
+  if (arguments.mesh.empty()) return "the default mesh " + arguments.mesh_or_default();
+  if (!arguments.given_by_file.contains("mesh")) return "--mesh " + arguments.mesh;
+  return fmt::format("the mesh {} of {}", arguments.mesh, arguments.what_gave("mesh"));
+}
+
 // --auto_shard chooses what the other flags of the mesh specify.
 void check_auto_shard(const TrainingArguments& arguments) {
   if (arguments.auto_shard.empty()) return;
   require(arguments.program == TrainingProgram::kClm, "--auto_shard: only run_clm searches for a layout");
   check_flag("--auto_shard: ", [&] { MachineModel::check_name(arguments.auto_shard); });
   for (const auto& [flag, value] : std::initializer_list<std::pair<const char*, const std::string&>>{
-           {"--mesh", arguments.mesh},
-           {"--fsdp", arguments.fsdp},
-           {"--fsdp_config", arguments.fsdp_config},
-           {"--tensor_parallel", arguments.tensor_parallel},
-           {"--expert_parallel", arguments.expert_parallel},
-           {"--max_memory_per_rank", arguments.max_memory_per_rank}})
-    require(value.empty(), "--auto_shard chooses the mesh and the sharding, so it excludes {} {}", flag, value);
+           {"mesh", arguments.mesh},
+           {"fsdp", arguments.fsdp},
+           {"fsdp_config", arguments.fsdp_config},
+           {"tensor_parallel", arguments.tensor_parallel},
+           {"expert_parallel", arguments.expert_parallel},
+           {"max_memory_per_rank", arguments.max_memory_per_rank}})
+    require(value.empty(), "--auto_shard chooses the mesh and the sharding, so it excludes {}",
+            [&, name = flag] { return given_words(arguments, name, value); });
   require(!arguments.dry_run,
           "--auto_shard plans for the ranks of a run; `tessera plan` plans for any number of devices");
 }
@@ -91,7 +106,7 @@ void check_mesh_flags(const TrainingArguments& arguments) {
   check_batch_search(arguments);
   const std::string mesh = arguments.mesh_or_default();
   std::vector<std::string> names;
-  check_flag("--mesh: ", [&] {
+  check_flag(fmt::format("{}: ", arguments.what_gave("mesh")).c_str(), [&] {
     for (const auto& axis : mesh_axes(mesh)) names.push_back(axis.name);
   });
   const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
@@ -99,14 +114,18 @@ void check_mesh_flags(const TrainingArguments& arguments) {
            {"--tensor_parallel", arguments.tensor_parallel},
            {"--expert_parallel", arguments.expert_parallel},
            {"--spatial_sharding", arguments.spatial_sharding}})
-    require(axis.empty() || has(axis), "{}: {} {} has no axis \"{}\"{}", flag,
-            arguments.mesh.empty() ? "the default mesh" : "--mesh", mesh, axis, [&, name = axis] {
-              return arguments.mesh.empty()
-                         ? fmt::format("; give a mesh with this axis, such as --mesh {},{}=2", mesh, name)
-                         : suggest_name(name, names);
-            });
-  require(!parse_fsdp_mode(arguments.fsdp).enabled || has("fsdp") || has("data"),
-          "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", mesh);
+    require(
+        axis.empty() || has(axis), "{}: {} has no axis \"{}\"{}", flag, [&] { return mesh_words(arguments); }, axis,
+        [&, name = axis] {
+          return arguments.mesh.empty()
+                     ? fmt::format("; give a mesh with this axis, such as --mesh {},{}=2", mesh, name)
+                     : suggest_name(name, names);
+        });
+  require(
+      !parse_fsdp_mode(arguments.fsdp).enabled || has("fsdp") || has("data"),
+      "{} shards over an axis called fsdp or data, and {} has neither{}", [&] { return arguments.what_gave("fsdp"); },
+      [&] { return mesh_words(arguments); },
+      arguments.given_by_file.contains("mesh") ? "; give dp_shard_size, too" : "");
 }
 
 void check_loader_flags(const TrainingArguments& arguments) {
@@ -237,6 +256,7 @@ void TrainingArguments::check() const {
   check_reports(*this);
   require(resume_from_checkpoint != "true" || !output_dir.empty(),
           "--resume_from_checkpoint needs --output_dir, or the folder of a checkpoint");
+  check_fsdp_config(*this);
   check_best_model_flags(*this);
   check_mesh_flags(*this);
 }
