@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "flags/config_keys.h"
-#include "flags/mesh_sizes.h"
-#include "flags/read_fsdp_config.h"
+#include "flags/fsdp/config_keys.h"
+#include "flags/fsdp/mesh_sizes.h"
+#include "flags/fsdp/read_fsdp_config.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "flags/check_fsdp.h"
+#include "flags/fsdp/check_fsdp.h"
 #include "program_flags.h"
 #include "tessera/base/error.h"
 #include "tessera/base/memory_limit.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flags/mesh_sizes.h"
+#include "flags/fsdp/mesh_sizes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "flags/check_fsdp.h"
-#include "flags/config_keys.h"
+#include "flags/fsdp/check_fsdp.h"
+#include "flags/fsdp/config_keys.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/yaml.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flags/check_fsdp.h"
+#include "flags/fsdp/check_fsdp.h"
 
 #include <filesystem>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flags/accelerate_config.h"
+#include "flags/fsdp/accelerate_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "flags/mesh_sizes.h"
+#include "flags/fsdp/mesh_sizes.h"
 #include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the keys of an FSDP configuration in a fixed order, so that their order in the file has no effect.
-#include "flags/read_fsdp_config.h"
+#include "flags/fsdp/read_fsdp_config.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <regex>
 #include <utility>
 
-#include "flags/config_keys.h"
+#include "flags/fsdp/config_keys.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 

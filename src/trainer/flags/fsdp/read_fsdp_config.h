@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "flags/mesh_sizes.h"
+#include "flags/fsdp/mesh_sizes.h"
 #include "tessera/trainer/arguments.h"
 
 namespace tessera::trainer {

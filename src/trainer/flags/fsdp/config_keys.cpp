@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flags/config_keys.h"
+#include "flags/fsdp/config_keys.h"
 
 #include <fmt/format.h>
 
