@@ -39,6 +39,7 @@
 #include "tessera/nn/linear_cross_entropy.h"
 #include "tessera/nn/losses.h"
 #include "tessera/nn/models/bert.h"
+#include "tessera/nn/models/classification_loss.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/nn/models/llama.h"
 #include "tessera/nn/models/mistral.h"

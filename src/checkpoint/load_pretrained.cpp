@@ -16,6 +16,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
 #include "tessera/base/json_object.h"
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/checkpoint/regions.h"
@@ -175,6 +176,53 @@ void rename_suffixes(const std::vector<std::pair<std::string, std::string>>& ren
         name.replace(name.size() - from.size(), from.size(), to);
 }
 
+// Adds parameters of their own that were tied to others in older files.
+void add_formerly_tied(const StateDict& state, const std::vector<std::pair<std::string, std::string>>& tied,
+                       std::vector<Source>& sources) {
+  const auto find = [&](const std::string& name) {
+    return std::find_if(sources.begin(), sources.end(), [&](const Source& one) { return one.tensor.name == name; });
+  };
+  for (const auto& [name, former] : tied) {
+    const auto found = find(former);
+    if (state.find(name) == nullptr || found == sources.end() || find(name) != sources.end()) continue;
+    Source copy = *found;
+    copy.tensor.name = name;
+    sources.push_back(std::move(copy));
+  }
+}
+
+bool same_content(const Source& one, const Source& other) {
+  if (one.tensor.type != other.tensor.type || one.places.size() != other.places.size()) return false;
+  const Type& type = one.tensor.type;
+  const auto all = static_cast<std::uint64_t>(type.element_count()) * dtype_size(type.dtype()) / one.places.size();
+  constexpr std::uint64_t kBlock = 1 << 20;
+  std::vector<std::byte> left(std::min(all, kBlock)), right(left.size());
+  for (std::size_t i = 0; i < one.places.size(); ++i)
+    for (std::uint64_t begin = 0; begin < all; begin += kBlock) {
+      const auto size = static_cast<std::size_t>(std::min(kBlock, all - begin));
+      one.places[i].file->read(one.places[i].offset + begin, std::span(left).first(size));
+      other.places[i].file->read(other.places[i].offset + begin, std::span(right).first(size));
+      if (!std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(size), right.begin())) return false;
+    }
+  return true;
+}
+
+// Transformers 5 uses such a tensor, although the configuration ties it.
+void warn_of_untied(const StateDict& state, const std::vector<int>& chosen, const std::vector<Source>& sources) {
+  if (!is_rank_zero()) return;
+  for (int i = 0; i < isize(sources); ++i) {
+    const Source& source = at(sources, i);
+    const NamedTensor* entry = state.find(source.tensor.name);
+    if (entry == nullptr) continue;
+    const int used = chosen[static_cast<std::size_t>(entry - state.entries().data())];
+    if (used == i || used < 0 || same_content(source, at(sources, used))) continue;
+    log_shared_warning(
+        "{}: {} is ignored, because the model ties it to {}, which has other values in the file; if the model was "
+        "trained untied, set tie_word_embeddings to false in config.json",
+        source.places.front().file->path(), source.tensor.name, at(sources, used).tensor.name);
+  }
+}
+
 ShardReader reader_of(const Source& source) {
   return [places = source.places, stored = source.tensor.type.dtype()](
              const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard) {
@@ -213,6 +261,7 @@ LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, c
   remove_outer_prefix(names.outer_prefix, sources);
   add_prefix(state, names.prefix, sources);
   gather_parts(state, folder, sources);
+  add_formerly_tied(state, names.formerly_tied, sources);
   LoadStateOptions with_names = options;
   with_names.ignores = [&](std::string_view name) {
     const bool is_known = std::any_of(names.ignored_suffixes.begin(), names.ignored_suffixes.end(),
@@ -223,6 +272,7 @@ LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, c
   for (const Source& source : sources) given.push_back(source.tensor);
   LoadStateResult result;
   const auto chosen = match_state(state, given, folder, with_names, result);
+  warn_of_untied(state, chosen, sources);
   for (std::size_t i = 0; i < chosen.size(); ++i)
     if (chosen[i] >= 0) {
       const Source& source = at(sources, chosen[i]);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tessera/base/text.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -13,18 +14,54 @@ namespace tessera::nn {
 namespace {
 
 Tensor silu_of(const Tensor& x) { return at_call(x) * sigmoid(at_call(x)); }
+Tensor gelu_of(const Tensor& x) { return gelu(at_call(x)); }
+Tensor gelu_new_of(const Tensor& x) { return gelu_new(at_call(x)); }
+
+// Hugging Face's constant is rounded to ten digits.
+Tensor gelu_fast_of(const Tensor& x) {
+  const Tensor inner = tanh(at_call(x) * 0.7978845608 * (1.0 + 0.044715 * at_call(x) * at_call(x)));
+  return at_call(x) * 0.5 * (1.0 + inner);
+}
+
+// The distribution function of a normal distribution, as in MEGA (Ma et al., 2022).
+Tensor laplace_of(const Tensor& x) {
+  constexpr double kMean = 0.707107;
+  constexpr double kDeviation = 0.282095;
+  return 0.5 * (1.0 + erf((at_call(x) - kMean) * (1 / (kDeviation * std::numbers::sqrt2))));
+}
+
+// Far below 0, softplus(x) is exp(x), whose root would have the gradient inf * 0.
+Tensor sqrt_softplus_of(const Tensor& x) {
+  constexpr double kFar = -40;
+  const Tensor near = sqrt(softplus(maximum(at_call(x), kFar)));
+  return where(at_call(x) < kFar, exp(minimum(at_call(x), kFar) * 0.5), near);
+}
 
 struct NamedActivation {
   const char* name;
   Tensor (*apply)(const Tensor&);
 };
 constexpr NamedActivation kActivations[] = {
-    {"gelu", [](const Tensor& x) { return gelu(at_call(x)); }},
-    {"gelu_new", [](const Tensor& x) { return gelu_new(at_call(x)); }},
-    {"gelu_pytorch_tanh", [](const Tensor& x) { return gelu_new(at_call(x)); }},
+    {"gelu", gelu_of},
+    {"gelu_10", [](const Tensor& x) { return clamp(gelu(at_call(x)), -10, 10); }},
+    {"gelu_accurate", gelu_new_of},
+    {"gelu_fast", gelu_fast_of},
+    {"gelu_new", gelu_new_of},
+    {"gelu_python", gelu_of},
+    {"gelu_python_tanh", gelu_new_of},
+    {"gelu_pytorch_tanh", gelu_new_of},
+    {"hardswish", [](const Tensor& x) { return hardswish(at_call(x)); }},
+    {"laplace", laplace_of},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(at_call(x)); }},
+    {"linear", [](const Tensor& x) { return x; }},
+    {"mish", [](const Tensor& x) { return mish(at_call(x)); }},
+    {"quick_gelu", [](const Tensor& x) { return at_call(x) * sigmoid(at_call(x) * 1.702); }},
     {"relu", [](const Tensor& x) { return relu(at_call(x)); }},
+    {"relu2", [](const Tensor& x) { return square(relu(at_call(x))); }},
+    {"relu6", [](const Tensor& x) { return relu6(at_call(x)); }},
     {"sigmoid", [](const Tensor& x) { return sigmoid(at_call(x)); }},
     {"silu", silu_of},
+    {"sqrtsoftplus", sqrt_softplus_of},
     {"swish", silu_of},
     {"tanh", [](const Tensor& x) { return tanh(at_call(x)); }},
 };

@@ -149,11 +149,16 @@ Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, LossReduction redu
   return library_call({&p, &y}, where, [&]() -> Tensor {
     check_pair("binary_cross_entropy", p, y);
     constexpr double kLeastLogarithm = -100;
+    constexpr double kLeastProduct = 1e-12;
     const Tensor probability = wide_float(p);
+    const Tensor fixed = probability.detach();
     const Tensor target = wide_float(y);
-    const Tensor yes = maximum(log(probability), kLeastLogarithm);
-    const Tensor no = maximum(log(1.0 - probability), kLeastLogarithm);
-    return reduced_loss(-(target * yes + (1.0 - target) * no), reduction);
+    const Tensor yes = maximum(log(fixed), kLeastLogarithm);
+    const Tensor no = maximum(log1p(-fixed), kLeastLogarithm);
+    // At 0 and 1, the gradient of a bounded logarithm is 0 * inf. Therefore the values are constants in p, and a
+    // difference that is 0 has PyTorch's gradient.
+    const Tensor slope = ((fixed - target) / maximum(fixed * (1.0 - fixed), kLeastProduct)).detach();
+    return reduced_loss(slope * (probability - fixed) - (target * yes + (1.0 - target) * no), reduction);
   });
 }
 

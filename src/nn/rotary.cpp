@@ -54,6 +54,9 @@ void read_rope_keys(const JsonObject& json, RopeConfig& out) {
   read("truncate", out.truncate);
   require(out.rope_type == "default" || json.has("factor"), "{}: rope_type \"{}\" needs a factor", json.origin(),
           out.rope_type);
+  for (const char* key : {"low_freq_factor", "high_freq_factor"})
+    require(out.rope_type != "llama3" || (json.has(key) && !json.is_null(key)), "{}: rope_type \"llama3\" needs a {}",
+            json.origin(), key);
 }
 
 // Hugging Face computes the frequencies in f32, and so must this, because positions multiply the rounding errors.
@@ -110,11 +113,29 @@ double yarn_attention_factor(const RopeConfig& config) {
   return factor_of(1);
 }
 
-// The base of `dynamic` grows with the number of positions beyond those of training.
+// The base of `dynamic` grows with the number of positions beyond those of training. Hugging Face's model also keeps the
+// base of a longer text for later texts until one is shorter than in training; here, a call depends only on its own text.
 double dynamic_theta(const RopeConfig& config, std::int64_t dim, std::int64_t max_positions, std::int64_t time) {
   const double ratio = static_cast<double>(std::max(time, max_positions)) / static_cast<double>(max_positions);
   const double exponent = static_cast<double>(dim) / static_cast<double>(dim - 2);
   return config.theta * std::pow(config.factor * ratio - (config.factor - 1), exponent);
+}
+
+// The frequencies of `dynamic` for positions that are values of the program: [dim], each half of them the same. Computed
+// in f64, because positions multiply the rounding errors.
+Tensor dynamic_frequencies(const RopeConfig& config, std::int64_t dim, std::int64_t max_positions,
+                           const Tensor& positions) {
+  const auto size = static_cast<double>(dim);
+  const auto most = static_cast<double>(max_positions);
+  const Tensor count = maximum(max(positions).to(DType::kF64) + 1.0, most);
+  const Tensor growth = count * (config.factor / most) - (config.factor - 1);
+  const Tensor logarithm = log(growth) * (size / (size - 2)) + std::log(config.theta);  // of the base
+  std::vector<double> exponents;
+  for (std::int64_t i = 0; i < dim; ++i) exponents.push_back(-static_cast<double>(i % (dim / 2)) * 2 / size);
+  const Tensor each = trace().record(trace().call_site(std::source_location::current()), [&](Builder& builder) {
+    return ops::constant(builder, Literal::from<double>({dim}, exponents));
+  });
+  return exp(each * logarithm).to(DType::kF32);
 }
 
 }  // namespace
@@ -190,29 +211,36 @@ RotaryEmbedding::RotaryEmbedding(std::int64_t dim, std::int64_t max_positions, R
   require(dim >= 2 && dim % 2 == 0, "RotaryEmbedding needs an even size of heads, got {}", dim);
   require(max_positions >= 1, "RotaryEmbedding needs at least one position, got {}", max_positions);
   config_.check("RotaryEmbedding");
+  require(config_.rope_type != "dynamic" || dim >= 4, "rope_type \"dynamic\" needs heads of at least 4, got {}", dim);
 }
 
-RotaryEmbedding::Tables RotaryEmbedding::tables(const Tensor& positions, DType dtype, std::int64_t time) {
+// `inverse` [dim] is the angle of each element per position.
+RotaryEmbedding::Tables RotaryEmbedding::tables(const Tensor& positions, const Tensor& inverse, double factor,
+                                                DType dtype) {
+  const Tensor angles = positions.to(DType::kF32).unsqueeze(-1) * inverse;
+  const auto scaled = [&](const Tensor& table) { return (factor == 1 ? table : table * factor).to(dtype); };
+  return {scaled(cos(angles)), scaled(sin(angles))};
+}
+
+RotaryEmbedding::Tables RotaryEmbedding::constant_tables(const Tensor& positions, std::int64_t time, DType dtype) {
   const RopeFrequencies frequencies = rope_frequencies(config_, dim_, max_positions_, time);
   std::vector<float> both(frequencies.inverse.begin(), frequencies.inverse.end());
   both.insert(both.end(), both.begin(), both.end());
   const Tensor inverse = trace().record(trace().call_site(std::source_location::current()), [&](Builder& builder) {
     return ops::constant(builder, Literal::from<float>({dim_}, both));
   });
-  const Tensor angles = positions.to(DType::kF32).unsqueeze(-1) * inverse;
-  const double factor = frequencies.attention_factor;
-  const auto scaled = [&](const Tensor& table) { return (factor == 1 ? table : table * factor).to(dtype); };
-  return {scaled(cos(angles)), scaled(sin(angles))};
+  return tables(positions, inverse, frequencies.attention_factor, dtype);
 }
 
 RotaryEmbedding::Tables RotaryEmbedding::forward(std::int64_t time, DType dtype) {
-  return tables(Tensor::iota(Type::array(DType::kS32, {time}), 0), dtype, time);
+  return constant_tables(Tensor::iota(Type::array(DType::kS32, {time}), 0), time, dtype);
 }
 
 RotaryEmbedding::Tables RotaryEmbedding::forward(const Tensor& positions, DType dtype) {
   require(is_integer(positions.dtype()) && positions.ndim() >= 1,
           "RotaryEmbedding needs integer positions [..., t], got {}", positions.type());
-  return tables(positions, dtype, positions.dim(-1));
+  if (config_.rope_type != "dynamic") return constant_tables(positions, max_positions_, dtype);
+  return tables(positions, dynamic_frequencies(config_, dim_, max_positions_, positions), 1, dtype);
 }
 
 Tensor apply_rotary(const Tensor& x, const RotaryEmbedding::Tables& tables) {

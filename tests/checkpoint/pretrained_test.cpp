@@ -17,6 +17,7 @@
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/fsdp/fsdp.h"
+#include "tessera/nn/models/bert.h"
 #include "tessera/tensor/safetensors.h"
 
 namespace tessera {
@@ -302,6 +303,58 @@ TEST(Pretrained, ASingleFileComesBeforeAnIndex) {
   save_pretrained(model, folder.file("one"));
   fs::copy_file(folder.file("one/model.safetensors"), folder.file("m/model.safetensors"));
   EXPECT_EQ(values_of(*from_pretrained<nn::GPT2LMHeadModel>(folder.file("m"))), values_of(model));
+}
+
+// What loading a folder into a model with a tied head prints.
+std::string warning_of_loading(const std::string& folder) {
+  nn::GPT2LMHeadModel tied(small_gpt2());
+  ::testing::internal::CaptureStderr();
+  load_pretrained(tied, folder);
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Pretrained, AHeadThatAModelIgnoresIsTold) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  nn::GPT2Config config = small_gpt2();
+  config.tie_word_embeddings = false;
+  nn::GPT2LMHeadModel untied(config);
+  save_pretrained(untied, folder.file("m"));
+  EXPECT_EQ(
+      warning_of_loading(folder.file("m")),
+      "warning: " + folder.file("m/model.safetensors") +
+          ": lm_head.weight is ignored, because the model ties it to transformer.wte.weight, which has other values "
+          "in the file; if the model was trained untied, set tie_word_embeddings to false in config.json\n");
+  Tensor head = untied.head_weight();
+  head.assign(untied.transformer().wte().weight());
+  save_pretrained(untied, folder.file("equal"));
+  EXPECT_EQ(warning_of_loading(folder.file("equal")), "");
+}
+
+nn::BertConfig untied_bert() {
+  nn::BertConfig config = nn::BertConfig::tiny(7);
+  config.tie_word_embeddings = false;
+  return config;
+}
+
+// Before transformers 5, the decoder's bias was always the one of the predictions, and files contain it once.
+TEST(Pretrained, TheBiasOfAnUntiedBertIsSavedAndReadFromOlderFiles) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  nn::BertForMaskedLM model(untied_bert());
+  const std::string unused = "cls.predictions.bias", used = "cls.predictions.decoder.bias";
+  model.parameter(unused).assign(Tensor::from<float>({7}, {1, 2, 3, 4, 5, 6, 7}));
+  model.parameter(used).assign(Tensor::from<float>({7}, {7, 6, 5, 4, 3, 2, 1}));
+  save_pretrained(model, folder.file("m"));
+  const auto biases = [&] {
+    const auto loaded = from_pretrained<nn::BertForMaskedLM>(folder.file("m"));
+    return std::pair(loaded->parameter(unused).to_vector<float>(), loaded->parameter(used).to_vector<float>());
+  };
+  EXPECT_EQ(biases(), std::pair(std::vector<float>({1, 2, 3, 4, 5, 6, 7}), std::vector<float>({7, 6, 5, 4, 3, 2, 1})));
+  SafetensorsFile older = read_safetensors(folder.file("m/model.safetensors"));
+  std::erase_if(older.tensors, [&](const auto& entry) { return entry.first == used; });
+  write_safetensors(folder.file("m/model.safetensors"), older);
+  EXPECT_EQ(biases(), std::pair(std::vector<float>({1, 2, 3, 4, 5, 6, 7}), std::vector<float>({1, 2, 3, 4, 5, 6, 7})));
 }
 
 TEST(Pretrained, ACheckpointIsNoModelFolder) {

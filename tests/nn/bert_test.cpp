@@ -96,6 +96,48 @@ TEST(Bert, TheConfigurationIsReadAndWrittenBack) {
     EXPECT_THROW(BertConfig::from_json(wrong), Error) << wrong;
 }
 
+TEST(Bert, ThereMayBeNoPadToken) {
+  EXPECT_EQ(BertConfig::from_json("{}").pad_token_id, 0);
+  const BertConfig config = BertConfig::from_json(R"({"pad_token_id": null})");
+  EXPECT_FALSE(config.pad_token_id.has_value());
+  EXPECT_NE(config.to_json().find("\"pad_token_id\": null"), std::string::npos);
+  const FreshRank rank;
+  for (const bool has_pad : {true, false}) {
+    BertConfig small = small_bert();
+    if (!has_pad) small.pad_token_id.reset();
+    BertModel model(small);
+    sum(model(BertInputs{Tensor::from<std::int32_t>({1, 2}, {0, 3})}) * varied({1, 2, 12})).backward();
+    const auto slopes = model.embeddings().word_embeddings().weight().grad().to_vector<double>();
+    EXPECT_EQ(std::all_of(slopes.begin(), slopes.begin() + 12, [](double v) { return v == 0; }), has_pad);
+  }
+}
+
+// In Hugging Face, the decoder of an untied head has its own bias, and `cls.predictions.bias` is not used.
+TEST(Bert, AnUntiedHeadHasAMatrixAndABiasOfItsOwn) {
+  const FreshRank rank;
+  BertConfig config = small_bert();
+  config.tie_word_embeddings = false;
+  BertForMaskedLM model(config);
+  const auto names = names_of(model);
+  for (const char* name :
+       {"cls.predictions.bias 13", "cls.predictions.decoder.weight 13x12", "cls.predictions.decoder.bias 13"})
+    EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
+  const auto before = model.logits(bert_inputs()).to_vector<double>();
+  const Tensor shift = varied({kWords});
+  Tensor unused = model.parameter("cls.predictions.bias");
+  unused.assign(shift);
+  EXPECT_EQ(model.logits(bert_inputs()).to_vector<double>(), before);
+  Tensor used = model.parameter("cls.predictions.decoder.bias");
+  used.assign(shift);
+  auto expected = before;
+  const auto added = shift.to_vector<double>();
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += added[i % kWords];
+  expect_close(model.logits(bert_inputs()).to_vector<double>(), expected, "bias", 1e-12);
+  EXPECT_TRUE(same_variable(model.head_bias(), used));
+  model(bert_inputs(), masked_labels()).backward();
+  EXPECT_TRUE(unused.grad().is_null());
+}
+
 TEST(Bert, HiddenPositionsHaveNoEffectOnTheOthers) {
   const FreshRank rank;
   BertModel model(small_bert());

@@ -138,6 +138,43 @@ TEST(Decoders, PaddingAndPositionsAreInputs) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(padded[2 * 11 + i], plain[i], 1e-12);
 }
 
+// A Llama with 8 positions, and weights 0.9 sin(1.7 i + k), where k is the number of the parameter.
+std::vector<double> last_logits(const std::string& rope, std::int64_t first, std::int64_t count) {
+  const LlamaConfig config = LlamaConfig::from_json(R"({"vocab_size": 11, "hidden_size": 16, "intermediate_size": 10,
+      "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8,
+      "rms_norm_eps": 1e-6, "rope_parameters": )" + rope +
+                                                    "}");
+  LlamaConfig wide = config;
+  wide.dtype = DType::kF64;
+  LlamaForCausalLM model(wide);
+  double k = 0;
+  for (Tensor parameter : model.parameters()) {
+    std::vector<double> values(static_cast<std::size_t>(parameter.type().element_count()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.9 * std::sin(1.7 * static_cast<double>(i) + k);
+    parameter.assign(Tensor::from<double>(parameter.dims(), values));
+    ++k;
+  }
+  const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1};
+  std::vector<std::int32_t> positions;
+  for (std::int64_t i = 0; i < count; ++i) positions.push_back(static_cast<std::int32_t>(first + i));
+  CausalInputs inputs;
+  if (first > 0) inputs.position_ids = token_rows(positions, 1);
+  const Tensor logits = model.logits(token_rows({tokens.begin(), tokens.begin() + count}, 1), inputs);
+  return logits.select(0, 0).select(0, count - 1).slice(0, 0, 3).to_vector<double>();
+}
+
+// The numbers are those of transformers 5.24.
+TEST(Decoders, TextsMayBeLongerThanMaxPositionEmbeddings) {
+  const FreshRank rank;
+  const std::string plain = R"({"rope_type": "default", "rope_theta": 10000.0})";
+  const std::string dynamic = R"({"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0})";
+  expect_near(last_logits(plain, 0, 12), {0.544121851, -0.429374897, -0.135083825}, 2e-6);
+  expect_near(last_logits(dynamic, 0, 12), {0.54142402, -0.432680256, -0.12923719}, 2e-6);
+  expect_near(last_logits(plain, 12, 8), {-0.289131417, 0.512410393, -0.199009219}, 2e-6);
+  expect_near(last_logits(dynamic, 12, 8), {-0.304541747, 0.522674901, -0.19337723}, 2e-6);
+  expect_near(last_logits(dynamic, 0, 8), last_logits(plain, 0, 8), 1e-12);
+}
+
 TEST(Decoders, ASlidingWindowHidesEarlierTokens) {
   const FreshRank rank;
   MixtralConfig config = tiny_mixtral();

@@ -102,8 +102,7 @@ TEST(GPT2, ConfigurationErrorsNameTheKey) {
   expect(R"({"activation_function": "gelu_nev"})",
          R"(unknown activation_function "gelu_nev"; did you mean "gelu_new"?)");
   expect(R"({"model_type": "llama"})", R"(model_type must be "gpt2", got "llama")");
-  expect(R"({"scale_attn_by_inverse_layer_idx": true})",
-         "scale_attn_by_inverse_layer_idx true is not supported; it must be false");
+  expect(R"({"add_cross_attention": true})", "add_cross_attention true is not supported; it must be false");
   expect(R"([1])", "must hold a JSON object, got [1]");
   expect("{\n \"n_embd\" 8}", "not JSON at line 2, column 11: syntax error");
 }
@@ -160,6 +159,104 @@ TEST(GPT2, GradientsAgreeWithFiniteDifferences) {
     loss_at(0);
     EXPECT_NEAR(gradient[i], numeric, 1e-8 + 1e-6 * std::fabs(numeric)) << parameter.name;
   }
+}
+
+// Values of transformers 5.24 for weights 0.9 sin(1.7 i + k), where k is the number of the parameter.
+struct ScaleCase {
+  bool by_root, by_layer;
+  std::vector<double> plain, masked;
+};
+const std::vector<ScaleCase> kScales{{true,
+                                      false,
+                                      {-0.65816172693714, -1.0928184866406, 2.2192871447526},
+                                      {-0.64079807223261, -1.1474231843139, 2.2799280100227}},
+                                     {false,
+                                      false,
+                                      {-0.65794590405183, -1.0934177608241, 2.2199274037982},
+                                      {-0.64057100122923, -1.1482478797893, 2.2808790423223}},
+                                     {true,
+                                      true,
+                                      {-0.65823689904716, -1.0926101286678, 2.219064670976},
+                                      {-0.64095566067434, -1.1468530439427, 2.2792711350966}},
+                                     {false,
+                                      true,
+                                      {-0.65805403992702, -1.0931173024879, 2.2196063255346},
+                                      {-0.64080188234041, -1.1474093802901, 2.2799121006505}}};
+
+void set_sines(const Module& module) {
+  double k = 0;
+  for (Tensor parameter : module.parameters()) {
+    std::vector<double> values(static_cast<std::size_t>(parameter.type().element_count()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.9 * std::sin(1.7 * static_cast<double>(i) + k);
+    parameter.assign(Tensor::from<double>(parameter.dims(), values));
+    ++k;
+  }
+}
+void expect_last(const Tensor& logits, std::int64_t row, const std::vector<double>& expected) {
+  const auto got = logits.select(0, row).select(0, logits.dim(1) - 1).to_vector<double>();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-11) << row << " " << i;
+}
+
+TEST(GPT2, MasksPositionsAndScalesAreThoseOfHuggingFace) {
+  const FreshRank rank;
+  const Tensor tokens = tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 2);
+  const CausalInputs inputs{.attention_mask = tokens_of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1}, 2),
+                            .position_ids = tokens_of({0, 0, 0, 1, 2, 0, 1, 2, 3, 4}, 2)};
+  for (const ScaleCase& one : kScales) {
+    GPT2Config config = tiny();
+    config.scale_attn_weights = one.by_root;
+    config.scale_attn_by_inverse_layer_idx = one.by_layer;
+    const GPT2Config back = GPT2Config::from_json(config.to_json());
+    EXPECT_EQ(back.scale_attn_weights, one.by_root);
+    EXPECT_EQ(back.scale_attn_by_inverse_layer_idx, one.by_layer);
+    GPT2LMHeadModel model(config);
+    set_sines(model);
+    expect_last(model.logits(tokens), 1, one.plain);
+    expect_last(model.logits(tokens, inputs), 0, one.masked);
+    expect_last(model.logits(tokens, inputs), 1, one.plain);
+  }
+}
+
+TEST(GPT2, AStepHasTheScaleOfItsLayer) {
+  const FreshRank rank;
+  GPT2Config config = tiny();
+  config.scale_attn_weights = false;
+  config.scale_attn_by_inverse_layer_idx = true;
+  GPT2LMHeadModel model(config);
+  set_sines(model);
+  KeyValueCache cache;
+  for (auto* side : {&cache.keys, &cache.values})
+    for (int i = 0; i < 2; ++i) side->push_back(Tensor::zeros(Type::array(DType::kF64, {1, 5, 3, 2})));
+  const StepPlace place{.start = Tensor::from<std::int32_t>({}, {0}), .positions = tokens_of({0, 1, 2, 3, 4}, 1)};
+  const auto got = model.step(tokens_of({6, 7, 8, 9, 10}, 1), place, cache).to_vector<double>();
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], kScales.back().plain[i], 1e-11);
+}
+
+TEST(GPT2, AMaskOfOnesAndPositionsOfAllTextsHaveNoEffect) {
+  const FreshRank rank;
+  GPT2LMHeadModel model(tiny());
+  const Tensor tokens = tokens_of({1, 2, 3, 4, 5, 6, 7, 8}, 2);
+  const auto plain = model.logits(tokens).to_vector<double>();
+  const auto given = model
+                         .run({{"input_ids", tokens},
+                               {"attention_mask", tokens_of({1, 1, 1, 1, 1, 1, 1, 1}, 2)},
+                               {"position_ids", tokens_of({0, 1, 2, 3}, 1)}})
+                         .logits.to_vector<double>();
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(given[i], plain[i], 1e-13);
+  const auto message = [&](const CausalInputs& inputs) {
+    try {
+      (void)model.logits(tokens, inputs);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message({.attention_mask = tokens_of({1, 1, 1, 1}, 1)})
+                .find("attention_mask needs the shape of the tokens s32[2,4], got s32[1,4]"),
+            std::string::npos);
+  EXPECT_NE(message({.position_ids = tokens_of({1, 1}, 1)})
+                .find("position_ids needs integers of the shape of the tokens s32[2,4], got s32[1,2]"),
+            std::string::npos);
 }
 
 }  // namespace

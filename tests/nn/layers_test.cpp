@@ -170,6 +170,17 @@ TEST(Rotary, ScaledFrequenciesAreThoseOfHuggingFace) {
   expect({.rope_type = "dynamic", .factor = 2}, {1, 0.077782221, 0.006050074, 0.00047058825});
 }
 
+// The frequencies are the angles of position 1. Hugging Face's are those of 21 positions.
+TEST(Rotary, DynamicFrequenciesDependOnTheLargestPosition) {
+  const FreshRank rank;
+  RotaryEmbedding rotary(8, 8, {.rope_type = "dynamic", .factor = 4});
+  const Tensor positions = Tensor::from<std::int32_t>({2, 3}, {0, 1, 2, 20, 7, 3});
+  const auto sines = values(rotary(positions, kF64).sin);
+  const std::vector<double> expected{1.0, 0.05108729377388954, 0.002609911607578397, 0.00013333333481568843};
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(std::asin(sines[8 + i]), expected[i % 4], 1e-6 * expected[i % 4]);
+  EXPECT_THROW(RotaryEmbedding(2, 8, {.rope_type = "dynamic", .factor = 4}), Error);
+}
+
 TEST(Rotary, ConfigurationsOfBothFormsAreRead) {
   const auto read = [](const std::string& text) { return RopeConfig::from_json(JsonObject::parse(text, "c"), 500); };
   EXPECT_EQ(read("{}").theta, 500);
@@ -202,6 +213,10 @@ TEST(Rotary, ConfigurationsOfBothFormsAreRead) {
   };
   EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "linear"}})"),
             "c: rope_scaling: rope_type \"linear\" needs a factor");
+  EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0}})"),
+            "c: rope_scaling: rope_type \"llama3\" needs a low_freq_factor");
+  EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}})"),
+            "c: rope_scaling: rope_type \"llama3\" needs a high_freq_factor");
   EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}})"),
             "c: rope_scaling: rope_type \"longrope\" is not supported; known: default, linear, dynamic, llama3, yarn");
   EXPECT_EQ(error(R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]}})"),

@@ -255,6 +255,22 @@ TEST(BinaryCrossEntropy, CertainPredictionsHaveFiniteLossesAndGradients) {
   EXPECT_EQ(binary_cross_entropy(p, Tensor::from<float>({2}, {1, 1}), LossReduction::kSum).item(), 100);
 }
 
+// The numbers are those of PyTorch 2.
+TEST(BinaryCrossEntropy, ProbabilitiesOf0And1HaveTheGradientsOfPyTorch) {
+  const FreshRank rank;
+  Tensor p = Tensor::from<double>({5}, {0, 0, 1, 1, 0.25});
+  p.set_requires_grad();
+  const Tensor losses = binary_cross_entropy(p, Tensor::from<double>({5}, {0, 1, 0, 1, 1}), LossReduction::kNone);
+  sum(losses).backward();
+  expect_near(losses.to_vector<double>(), {0, 100, 100, 0, 1.3862943611198906});
+  const auto slopes = p.grad().to_vector<double>();
+  EXPECT_EQ(slopes[0], 0);
+  EXPECT_NEAR(slopes[1], -1e12, 1);
+  EXPECT_NEAR(slopes[2], 1e12, 1);
+  EXPECT_EQ(slopes[3], 0);
+  EXPECT_NEAR(slopes[4], -4, 1e-12);
+}
+
 TEST(KlDiv, ElementsWithoutProbabilityDoNotCount) {
   const FreshRank rank;
   const Tensor p = Tensor::from<double>({3}, {0, 1, 0});

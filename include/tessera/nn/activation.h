@@ -289,7 +289,7 @@ class AlphaDropout : public Callable<AlphaDropout> {
   double p_;
 };
 
-/// The names that activation() knows: gelu, gelu_new, gelu_pytorch_tanh, relu, sigmoid, silu, swish, tanh.
+/// The names that activation() knows: those of Hugging Face's ACT2FN, except prelu and xielu, which have parameters.
 const std::vector<std::string>& activation_names();
 /// Applies the activation that Hugging Face's configurations call `name`. If the name is unknown, the error contains
 /// the nearest one.

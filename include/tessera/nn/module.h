@@ -64,6 +64,8 @@ struct FileNames {
   std::string outer_prefix{};
   /// Ends of names in older files, and the ends that replaced them.
   std::vector<std::pair<std::string, std::string>> renamed_suffixes{};
+  /// Parameters that older files lack, and the parameters to which they were tied there.
+  std::vector<std::pair<std::string, std::string>> formerly_tied{};
 };
 
 class Module {

@@ -31,7 +31,7 @@ struct RopeConfig {
   bool truncate = true;
 
   /// Reads both forms from the object of a configuration. Errors, with the key: an unknown type or key, a missing
-  /// factor.
+  /// factor, no low_freq_factor or high_freq_factor of the type llama3.
   static RopeConfig from_json(const JsonObject& config, double default_theta);
   /// The object `rope_parameters`.
   [[nodiscard]] JsonObject to_json() const;
@@ -49,22 +49,24 @@ struct RopeFrequencies {
 RopeFrequencies rope_frequencies(const RopeConfig& config, std::int64_t dim, std::int64_t max_positions,
                                  std::int64_t time = 0);
 
-/// The cosines and sines of positions, as constants of the program.
+/// The cosines and sines of positions. Positions beyond `max_positions` are allowed.
 class RotaryEmbedding : public Callable<RotaryEmbedding> {
  public:
   struct Tables {
     Tensor cos, sin;  // [t, dim] of positions 0 … t - 1, or [..., dim] of given positions
   };
-  /// `dim` is the size of a head. Error if it is odd.
+  /// `dim` is the size of a head. Error if it is odd, or 2 with the type `dynamic`.
   RotaryEmbedding(std::int64_t dim, std::int64_t max_positions, RopeConfig config = {});
   /// Tables of the positions 0 … time - 1.
   Tables forward(std::int64_t time, DType dtype);
-  /// Tables of given positions: integers [...], such as [b, t].
+  /// Tables of given positions: integers [...], such as [b, t]. The frequencies of the type `dynamic` follow from the
+  /// largest position, which the program computes.
   Tables forward(const Tensor& positions, DType dtype);
   [[nodiscard]] std::string_view class_name() const override { return "RotaryEmbedding"; }
 
  private:
-  Tables tables(const Tensor& positions, DType dtype, std::int64_t time);
+  static Tables tables(const Tensor& positions, const Tensor& inverse, double factor, DType dtype);
+  Tables constant_tables(const Tensor& positions, std::int64_t time, DType dtype);
   std::int64_t dim_, max_positions_;
   RopeConfig config_;
 };

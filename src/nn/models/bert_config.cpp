@@ -4,6 +4,7 @@
 #include "config_form.h"
 #include "tessera/base/files.h"
 #include "tessera/nn/models/bert.h"
+#include "tessera/nn/models/classification_loss.h"
 
 namespace tessera::nn {
 namespace {
@@ -22,7 +23,6 @@ void visit_bert_keys(Config& config, Visit&& visit) {
   visit("type_vocab_size", config.type_vocab_size);
   visit("initializer_range", config.initializer_range);
   visit("layer_norm_eps", config.layer_norm_eps);
-  visit("pad_token_id", config.pad_token_id);
   visit("tie_word_embeddings", config.tie_word_embeddings);
 }
 
@@ -45,11 +45,13 @@ void check_bert(const BertConfig& config, const std::string& origin) {
   check_config_size(origin, "max_position_embeddings", config.max_position_embeddings);
   check_config_size(origin, "type_vocab_size", config.type_vocab_size);
   check_config_size(origin, "the number of labels", config.num_labels);
+  check_problem_type(origin, config.problem_type);
   require(config.hidden_size % config.num_attention_heads == 0,
           "{}: hidden_size {} is not a multiple of num_attention_heads {}", origin, config.hidden_size,
           config.num_attention_heads);
-  require(config.pad_token_id >= 0 && config.pad_token_id < config.vocab_size,
-          "{}: pad_token_id {} is not below vocab_size {}", origin, config.pad_token_id, config.vocab_size);
+  const std::int64_t pad = config.pad_token_id.value_or(0);
+  require(pad >= 0 && pad < config.vocab_size, "{}: pad_token_id {} is not below vocab_size {}", origin, pad,
+          config.vocab_size);
   check_config_activation(origin, "hidden_act", config.hidden_act);
   check_config_probability(origin, "hidden_dropout_prob", config.hidden_dropout_prob);
   check_config_probability(origin, "attention_probs_dropout_prob", config.attention_probs_dropout_prob);
@@ -97,10 +99,12 @@ BertConfig BertConfig::from_json(const std::string& text, const std::string& ori
   const JsonObject json = JsonObject::parse(text, origin);
   auto config = read_config<BertConfig>(json, bert_form(""));
   json.read("classifier_dropout", config.classifier_dropout);
+  json.read("pad_token_id", config.pad_token_id);
   if (std::string form; !json.is_null("position_embedding_type") && json.read("position_embedding_type", form))
     require(form == "absolute", "{}: position_embedding_type \"{}\" is not supported; it must be \"absolute\"", origin,
             form);
   config.num_labels = read_label_count(json);
+  config.problem_type = read_problem_type(json);
   config.source_json = text;
   check_bert(config, origin);
   return config;
@@ -111,12 +115,13 @@ BertConfig BertConfig::from_file(const std::string& path) { return from_json(rea
 std::string BertConfig::to_json(const std::string& architecture) const {
   JsonObject json = write_config(*this, bert_form(architecture), source_json);
   json.set("architectures", std::vector<std::string>{architecture});
-  if (classifier_dropout) {
-    json.set("classifier_dropout", *classifier_dropout);
-  } else {
-    json.set_null("classifier_dropout");
-  }
+  const auto set_or_null = [&](const char* key, const auto& value) {
+    value ? json.set(key, *value) : json.set_null(key);
+  };
+  set_or_null("classifier_dropout", classifier_dropout);
+  set_or_null("pad_token_id", pad_token_id);
   write_label_count(json, num_labels);
+  write_problem_type(json, problem_type);
   return json.str();
 }
 

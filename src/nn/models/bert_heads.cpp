@@ -6,6 +6,7 @@
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/models/bert.h"
+#include "tessera/nn/models/classification_loss.h"
 
 namespace tessera::nn {
 namespace {
@@ -52,24 +53,25 @@ FileNames BertModel::file_names() const {
 // ---- masked language model ----------------------------------------------------------------------------------------------
 
 BertForMaskedLM::Predictions::Decoder::Decoder(const BertConfig& config, const Tensor& word_embeddings,
-                                               const Tensor& bias, Tensor& weight) {
+                                               const Tensor& shared_bias)
+    : weight_(word_embeddings), bias_(shared_bias) {
   if (config.tie_word_embeddings) {
-    weight = word_embeddings;
-    add_shared_parameter("weight", weight);
-  } else {
-    weight = add_parameter("weight", Type::array(config.dtype, {config.vocab_size, config.hidden_size}),
-                           normal(0, config.initializer_range));
+    add_shared_parameter("weight", weight_);
+    add_shared_parameter("bias", bias_);
+    return;
   }
-  add_shared_parameter("bias", bias);
+  weight_ = add_parameter("weight", Type::array(config.dtype, {config.vocab_size, config.hidden_size}),
+                          normal(0, config.initializer_range));
+  bias_ = add_parameter("bias", Type::array(config.dtype, {config.vocab_size}), zeros());
 }
 
-BertForMaskedLM::Predictions::Predictions(const BertConfig& config, Tensor word_embeddings, Linear& dense,
+BertForMaskedLM::Predictions::Predictions(const BertConfig& config, const Tensor& word_embeddings, Linear& dense,
                                           LayerNorm& norm) {
-  bias = add_parameter("bias", Type::array(config.dtype, {config.vocab_size}), zeros());
+  const Tensor bias = add_parameter("bias", Type::array(config.dtype, {config.vocab_size}), zeros());
   transform_ = std::make_unique<ModuleGroup>(
       "BertPredictionHeadTransform",
       std::initializer_list<std::pair<const char*, Module*>>{{"dense", &dense}, {"LayerNorm", &norm}});
-  decoder_ = std::make_unique<Decoder>(config, word_embeddings, bias, weight);
+  decoder_ = std::make_unique<Decoder>(config, word_embeddings, bias);
   add_module("transform", *transform_);
   add_module("decoder", *decoder_);
 }
@@ -80,8 +82,8 @@ BertForMaskedLM::BertForMaskedLM(const BertConfig& config)
       transform_dense_(config.hidden_size, config.hidden_size, dense_options(config)),
       transform_norm_(config.hidden_size, config.layer_norm_eps, config.dtype),
       predictions_(config, bert_.embeddings().word_embeddings().weight(), transform_dense_, transform_norm_),
-      head_weight_(predictions_.weight),
-      head_bias_(predictions_.bias) {
+      head_weight_(predictions_.decoder().weight()),
+      head_bias_(predictions_.decoder().bias()) {
   add_module("bert", bert_);
   add_module("cls", cls_);
 }
@@ -122,6 +124,8 @@ ModelOutput BertForMaskedLM::run(const ModelInputs& inputs) {
 FileNames BertForMaskedLM::file_names() const {
   FileNames out = names_of_bert("bert.");
   for (const char* name : {"pooler.dense.weight", "pooler.dense.bias"}) out.ignored_suffixes.emplace_back(name);
+  if (!config_.tie_word_embeddings)
+    out.formerly_tied.emplace_back("cls.predictions.decoder.bias", "cls.predictions.bias");
   return out;
 }
 
@@ -143,13 +147,7 @@ Tensor BertForSequenceClassification::logits(const BertInputs& inputs) {
 }
 
 Tensor BertForSequenceClassification::forward(const BertInputs& inputs, const Tensor& labels) {
-  return loss_of(logits(inputs), labels);
-}
-
-Tensor BertForSequenceClassification::loss_of(const Tensor& scores, const Tensor& labels) const {
-  if (config_.num_labels > 1) return cross_entropy(scores, labels);
-  require(!is_integer(labels.dtype()), "num_labels is 1, so labels are floating-point numbers, got {}", labels.type());
-  return mean(square(scores.squeeze(1) - labels));
+  return classification_loss(logits(inputs), labels, config_.problem_type);
 }
 
 FileNames BertForSequenceClassification::file_names() const {
@@ -171,7 +169,7 @@ void BertForSequenceClassification::shard_tensor_parallel(const Mesh& mesh, cons
 ModelOutput BertForSequenceClassification::run(const ModelInputs& inputs) {
   ModelOutput out{.loss = {}, .logits = logits(bert_inputs(*this, inputs))};
   const Tensor labels = input_of(inputs, "labels");
-  if (!labels.is_null()) out.loss = loss_of(out.logits, labels);
+  if (!labels.is_null()) out.loss = classification_loss(out.logits, labels, config_.problem_type);
   return out;
 }
 

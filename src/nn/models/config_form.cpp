@@ -6,6 +6,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/activation.h"
+#include "tessera/nn/models/classification_loss.h"
 
 namespace tessera::nn {
 namespace {
@@ -98,6 +99,18 @@ void write_label_count(JsonObject& json, std::int64_t count) {
   }
   json.set("id2label", names);
   json.set("label2id", ids);
+}
+
+std::string read_problem_type(const JsonObject& json) {
+  std::string out;
+  if (!json.is_null("problem_type")) json.read("problem_type", out);
+  check_problem_type(json.origin(), out);
+  return out;
+}
+
+void write_problem_type(JsonObject& json, const std::string& problem_type) {
+  if (!problem_type.empty()) return json.set("problem_type", problem_type);
+  if (json.has("problem_type")) json.set_null("problem_type");
 }
 
 Tensor as_operand_of(const Tensor& weight, const Tensor& x) {

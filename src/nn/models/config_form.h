@@ -48,6 +48,11 @@ std::int64_t read_label_count(const JsonObject& json);
 /// Writes id2label and label2id unless the object has entries for `count` labels, or the count is 2 and it has none.
 void write_label_count(JsonObject& json, std::int64_t count);
 
+/// Reads the key problem_type; absent and null are read as "". Error unless it is a task of classification_loss().
+std::string read_problem_type(const JsonObject& json);
+/// Writes it. "" is written as null if the object has the key.
+void write_problem_type(JsonObject& json, const std::string& problem_type);
+
 /// Returns x in the element type in which ops use the weight (Module::set_compute_dtype).
 Tensor as_operand_of(const Tensor& weight, const Tensor& x);
 

@@ -107,19 +107,10 @@ void DecoderAttention::shard_tensor_parallel(const ActivationSharding& split) {
   mark_sharding(o_proj_.weight(), split.mesh, one_dim_over(4, 1, split.axis));
 }
 
-DecoderContext decoder_context(RotaryEmbedding& rotary, const Tensor& tokens, const CausalInputs& inputs,
-                               std::int64_t positions, DType dtype) {
-  const std::int64_t t = tokens.dim(1);
-  require(t <= positions, "{} tokens, but max_position_embeddings is {}", t, positions);
-  DecoderContext out;
-  out.rotary = inputs.position_ids.is_null() ? rotary(t, dtype) : rotary(inputs.position_ids, dtype);
-  if (inputs.attention_mask.is_null()) return out;
-  require(inputs.attention_mask.dims() == tokens.dims(), "attention_mask needs the shape of the tokens {}, got {}",
-          tokens.type(), inputs.attention_mask.type());
-  const Tensor seen =
-      inputs.attention_mask.dtype() == DType::kPred ? inputs.attention_mask : inputs.attention_mask != 0.0;
-  out.mask = seen.reshape({tokens.dim(0), 1, 1, t});
-  return out;
+DecoderContext decoder_context(RotaryEmbedding& rotary, const Tensor& tokens, const CausalInputs& inputs, DType dtype) {
+  check_causal_inputs(tokens, inputs);
+  return {.rotary = inputs.position_ids.is_null() ? rotary(tokens.dim(1), dtype) : rotary(inputs.position_ids, dtype),
+          .mask = seen_keys(inputs.attention_mask)};
 }
 
 LanguageModelHead::LanguageModelHead(const Embedding& embedding, bool is_tied, double initializer_range)

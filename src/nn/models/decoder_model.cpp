@@ -55,7 +55,6 @@ void DecoderLayer::shard_tensor_parallel(const ActivationSharding& split) {
 
 DecoderModel::DecoderModel(const DecoderOptions& options)
     : class_name_(options.family + "Model"),
-      positions_(options.positions),
       embed_tokens_(options.vocabulary, options.attention.width,
                     {.padding_idx = options.pad_token_id,
                      .standard_deviation = options.attention.initializer_range,
@@ -71,7 +70,7 @@ DecoderModel::DecoderModel(const DecoderOptions& options)
 
 Tensor DecoderModel::forward(const Tensor& tokens, const CausalInputs& inputs) {
   Tensor x = over_dim(embed_tokens_(tokens), 1, split_);
-  const DecoderContext context = decoder_context(rotary_, tokens, inputs, positions_, x.dtype());
+  const DecoderContext context = decoder_context(rotary_, tokens, inputs, x.dtype());
   for (auto& layer : layers_) x = (*layer)(x, context);
   return gathered(norm_(x), split_);
 }

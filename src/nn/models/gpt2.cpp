@@ -23,11 +23,12 @@ const GPT2Config& checked(const GPT2Config& config) {
   return config;
 }
 
-Tensor activated(const Tensor& x, const std::string& name) {
-  if (name == "gelu") return gelu(x);
-  if (name == "relu") return relu(x);
-  if (name == "tanh") return tanh(x);
-  return gelu_new(x);  // gelu_pytorch_tanh is the same function
+// Of attention scores; nullopt: the usual one.
+std::optional<double> score_scale(const GPT2Config& config, std::int64_t layer) {
+  if (config.scale_attn_weights && !config.scale_attn_by_inverse_layer_idx) return std::nullopt;
+  const double scale =
+      config.scale_attn_weights ? 1 / std::sqrt(static_cast<double>(config.n_embd / config.n_head)) : 1.0;
+  return config.scale_attn_by_inverse_layer_idx ? scale / static_cast<double>(layer + 1) : scale;
 }
 
 }  // namespace
@@ -41,12 +42,13 @@ GPT2Attention::FusedProjection::FusedProjection(const GPT2Config& config, Tensor
   bias = add_parameter("bias", Type::array(config.dtype, {3, config.n_head, head_size}), zeros(), {3 * config.n_embd});
 }
 
-GPT2Attention::GPT2Attention(const GPT2Config& config)
+GPT2Attention::GPT2Attention(const GPT2Config& config, std::int64_t layer)
     : heads_(config.n_head),
       head_size_(config.n_embd / config.n_head),
       c_attn_(config, qkv_weight_, qkv_bias_),
       c_proj_(config.n_embd, config.n_embd, residual_deviation(config), config.dtype),
       attn_pdrop_(config.attn_pdrop),
+      scale_(score_scale(config, layer)),
       resid_dropout_(config.resid_pdrop) {
   add_module("c_attn", c_attn_);
   add_module("c_proj", c_proj_);
@@ -66,15 +68,16 @@ Tensor GPT2Attention::joined(const Tensor& mixed) {
   return resid_dropout_(over_dim(c_proj_(over_dim(heads, 2, split_)), 1, split_));
 }
 
-Tensor GPT2Attention::forward(const Tensor& x) {
+Tensor GPT2Attention::forward(const Tensor& x, const Tensor& mask) {
   const Projections p = project(x);
-  return joined(dot_product_attention(p.q, p.k, p.v, {.causal = true, .dropout = is_training() ? attn_pdrop_ : 0}));
+  return joined(dot_product_attention(
+      p.q, p.k, p.v, {.causal = true, .mask = mask, .scale = scale_, .dropout = is_training() ? attn_pdrop_ : 0}));
 }
 
 Tensor GPT2Attention::step(const Tensor& x, std::int64_t layer, const StepPlace& place, KeyValueCache& cache) {
   const TraceScope scope(path(), unit());
   const Projections p = project(x);
-  return joined(cached_attention(cache, layer, place, p.q, p.k, p.v));
+  return joined(cached_attention(cache, layer, place, p.q, p.k, p.v, {.scale = scale_}));
 }
 
 // ---- block --------------------------------------------------------------------------------------------------------------
@@ -90,12 +93,12 @@ GPT2MLP::GPT2MLP(const GPT2Config& config)
 }
 Tensor GPT2MLP::forward(const Tensor& x) {
   const Tensor inner = over_dim(c_fc_(gathered(x, split_)), 2, split_);
-  return dropout_(over_dim(c_proj_(activated(inner, activation_)), 1, split_));
+  return dropout_(over_dim(c_proj_(activation(inner, activation_)), 1, split_));
 }
 
-GPT2Block::GPT2Block(const GPT2Config& config)
+GPT2Block::GPT2Block(const GPT2Config& config, std::int64_t layer)
     : ln_1_(config.n_embd, config.layer_norm_epsilon, config.dtype),
-      attn_(config),
+      attn_(config, layer),
       ln_2_(config.n_embd, config.layer_norm_epsilon, config.dtype),
       mlp_(config) {
   add_module("ln_1", ln_1_);
@@ -103,8 +106,8 @@ GPT2Block::GPT2Block(const GPT2Config& config)
   add_module("ln_2", ln_2_);
   add_module("mlp", mlp_);
 }
-Tensor GPT2Block::forward(const Tensor& x) {
-  const Tensor attended = x + attn_(ln_1_(x));
+Tensor GPT2Block::forward(const Tensor& x, const Tensor& mask) {
+  const Tensor attended = x + (mask.is_null() ? attn_(ln_1_(x)) : attn_(ln_1_(x), mask));
   return attended + mlp_(ln_2_(attended));
 }
 
@@ -125,18 +128,27 @@ GPT2Model::GPT2Model(const GPT2Config& config)
   add_module("wte", wte_);
   add_module("wpe", wpe_);
   add_module("drop", drop_);
-  for (std::int64_t i = 0; i < config.n_layer; ++i) h_.emplace(config);
+  for (std::int64_t i = 0; i < config.n_layer; ++i) h_.emplace(config, i);
   add_module("h", h_);
   add_module("ln_f", ln_f_);
 }
 
-Tensor GPT2Model::forward(const Tensor& tokens) {
-  require(tokens.ndim() == 2, "GPT-2 takes tokens [batch, time], got {}", tokens.type());
+// The embeddings of the positions: [t, c], or [b, t, c] for given positions.
+Tensor GPT2Model::positions_of(const Tensor& tokens, const CausalInputs& inputs) {
+  if (!inputs.position_ids.is_null()) return wpe_(inputs.position_ids);
   const std::int64_t t = tokens.dim(1);
   require(t <= positions_, "{} tokens, but n_positions is {}", t, positions_);
-  const Tensor positions = t == positions_ ? wpe_.weight() : wpe_.weight().slice(0, 0, t);
+  return t == positions_ ? wpe_.weight() : wpe_.weight().slice(0, 0, t);
+}
+
+Tensor GPT2Model::forward(const Tensor& tokens, const CausalInputs& inputs) {
+  require(tokens.ndim() == 2, "GPT-2 takes tokens [batch, time], got {}", tokens.type());
+  check_causal_inputs(tokens, inputs);
+  const Tensor mask = seen_keys(inputs.attention_mask);
+  const Tensor positions = positions_of(tokens, inputs);
   Tensor x = over_dim(drop_(wte_(tokens) + positions), 1, split_);
-  for (auto& block : h_) x = (*block)(x);
+  // Hooks get no mask if there is none.
+  for (auto& block : h_) x = mask.is_null() ? (*block)(x) : (*block)(x, mask);
   return gathered(ln_f_(x), split_);
 }
 
@@ -189,9 +201,7 @@ void GPT2LMHeadModel::shard_tensor_parallel(const Mesh& mesh, const std::string&
 }
 
 CausalLM::Output GPT2LMHeadModel::compute(const Tensor& tokens, const CausalInputs& inputs) {
-  require(inputs.attention_mask.is_null() && inputs.position_ids.is_null(),
-          "GPT2LMHeadModel takes no attention_mask and no position_ids; pad with labels of -100 on the right");
-  const Tensor hidden = transformer_(tokens);
+  const Tensor hidden = transformer_(tokens, inputs);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
   return {over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
                    transformer_.activation_sharding())};

@@ -28,14 +28,16 @@ void for_each_key(Config& config, Visit&& visit) {
   visit("layer_norm_epsilon", config.layer_norm_epsilon);
   visit("initializer_range", config.initializer_range);
   visit("tie_word_embeddings", config.tie_word_embeddings);
+  visit("scale_attn_weights", config.scale_attn_weights);
+  visit("scale_attn_by_inverse_layer_idx", config.scale_attn_by_inverse_layer_idx);
 }
 
 // The other keys of Hugging Face's GPT-2 configurations. All of them are kept. Keys that begin with _ are private to
 // Hugging Face.
 constexpr std::string_view kKept =
     "model_type architectures n_ctx summary_type summary_use_proj summary_activation summary_first_dropout "
-    "summary_proj_to_labels scale_attn_weights use_cache bos_token_id eos_token_id pad_token_id sep_token_id "
-    "decoder_start_token_id scale_attn_by_inverse_layer_idx reorder_and_upcast_attn add_cross_attention torch_dtype "
+    "summary_proj_to_labels use_cache bos_token_id eos_token_id pad_token_id sep_token_id "
+    "decoder_start_token_id reorder_and_upcast_attn add_cross_attention torch_dtype "
     "dtype transformers_version task_specific_params output_hidden_states output_attentions output_past return_dict "
     "is_encoder_decoder is_decoder cross_attention_hidden_size tie_encoder_decoder max_length min_length do_sample "
     "early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p repetition_penalty "
@@ -47,10 +49,7 @@ constexpr std::string_view kKept =
     "eos_token_ids xla_device name_or_path unsloth_version unsloth_fixed transformers.js_config trust_remote_code";
 
 // Other values of these keys would describe another model than the one built here.
-constexpr std::pair<const char*, bool> kFixed[] = {{"scale_attn_weights", true},
-                                                   {"scale_attn_by_inverse_layer_idx", false},
-                                                   {"add_cross_attention", false},
-                                                   {"is_encoder_decoder", false}};
+constexpr std::pair<const char*, bool> kFixed[] = {{"add_cross_attention", false}, {"is_encoder_decoder", false}};
 
 void check_keys(const JsonObject& json) {
   std::vector<std::string> known = split(kKept, ' ');
@@ -80,11 +79,7 @@ void check_values(const GPT2Config& config, const std::string& origin) {
           config.n_inner);
   require(config.n_embd % config.n_head == 0, "{}: n_embd {} is not a multiple of n_head {}", origin, config.n_embd,
           config.n_head);
-  const std::vector<std::string> activations{"gelu_new", "gelu", "relu", "tanh", "gelu_pytorch_tanh"};
-  const auto& activation = config.activation_function;
-  require(std::find(activations.begin(), activations.end(), activation) != activations.end(),
-          "{}: unknown activation_function \"{}\"{}", origin, activation,
-          [&] { return suggest_name(activation, activations); });
+  check_config_activation(origin, "activation_function", config.activation_function);
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
            {"resid_pdrop", config.resid_pdrop}, {"embd_pdrop", config.embd_pdrop}, {"attn_pdrop", config.attn_pdrop}})
     require(value >= 0 && value < 1, "{}: {} must be in [0, 1), got {}", origin, name, value);

@@ -63,8 +63,7 @@ void MixtralDecoderLayer::shard_tensor_parallel(const ActivationSharding& split)
 }
 
 MixtralModel::MixtralModel(const MixtralConfig& config)
-    : positions_(config.max_position_embeddings),
-      embed_tokens_(
+    : embed_tokens_(
           config.vocab_size, config.hidden_size,
           {.padding_idx = config.pad_token_id, .standard_deviation = config.initializer_range, .dtype = config.dtype}),
       norm_(config.hidden_size, norm_of(config)),
@@ -79,7 +78,7 @@ MixtralModel::MixtralModel(const MixtralConfig& config)
 MixtralModel::Output MixtralModel::forward(const Tensor& tokens, const CausalInputs& inputs) {
   Output out;
   Tensor x = over_dim(embed_tokens_(tokens), 1, split_);
-  const DecoderContext context = decoder_context(rotary_, tokens, inputs, positions_, x.dtype());
+  const DecoderContext context = decoder_context(rotary_, tokens, inputs, x.dtype());
   for (auto& layer : layers_) {
     const MixtralDecoderLayer::Output next = (*layer)(x, context);
     x = next.hidden;

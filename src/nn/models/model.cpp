@@ -35,6 +35,23 @@ void check_inputs(std::string_view model, const ModelInputs& inputs, const std::
   for (const auto& name : needed) require(!input_of(inputs, name).is_null(), "{} needs the input {}", model, name);
 }
 
+void check_causal_inputs(const Tensor& tokens, const CausalInputs& inputs) {
+  const Tensor& mask = inputs.attention_mask;
+  require(mask.is_null() || mask.dims() == tokens.dims(), "attention_mask needs the shape of the tokens {}, got {}",
+          tokens.type(), [&] { return mask.type().str(); });
+  const Tensor& positions = inputs.position_ids;
+  if (positions.is_null()) return;
+  const bool fits = positions.dims() == tokens.dims() || positions.dims() == Dims{1, tokens.dim(1)};
+  require(fits && is_integer(positions.dtype()), "position_ids needs integers of the shape of the tokens {}, got {}",
+          tokens.type(), positions.type());
+}
+
+Tensor seen_keys(const Tensor& attention_mask) {
+  if (attention_mask.is_null()) return {};
+  const Tensor seen = attention_mask.dtype() == DType::kPred ? attention_mask : attention_mask != 0.0;
+  return seen.reshape({seen.dim(0), 1, 1, seen.dim(1)});
+}
+
 void PretrainedModel::shard_tensor_parallel(const Mesh& /*mesh*/, const std::string& axis) {
   fail("{} has no tensor parallelism; its weights cannot be sharded over {}", class_name(), axis);
 }

@@ -7,6 +7,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
+#include "tessera/nn/models/classification_loss.h"
 
 namespace tessera::nn {
 namespace {
@@ -117,7 +118,7 @@ Tensor ResNetForImageClassification::logits(const Tensor& pixel_values) {
 }
 
 Tensor ResNetForImageClassification::forward(const Tensor& pixel_values, const Tensor& labels) {
-  return cross_entropy(logits(pixel_values), labels);
+  return classification_loss(logits(pixel_values), labels, config_.problem_type);
 }
 
 std::string ResNetForImageClassification::config_json() const { return config_.to_json(); }
@@ -130,7 +131,7 @@ ModelOutput ResNetForImageClassification::run(const ModelInputs& inputs) {
   check_inputs(class_name(), inputs, {"pixel_values"}, {"labels"});
   ModelOutput out{.loss = {}, .logits = logits(input_of(inputs, "pixel_values"))};
   const Tensor labels = input_of(inputs, "labels");
-  if (!labels.is_null()) out.loss = cross_entropy(out.logits, labels);
+  if (!labels.is_null()) out.loss = classification_loss(out.logits, labels, config_.problem_type);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include "config_form.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
+#include "tessera/nn/models/classification_loss.h"
 #include "tessera/nn/models/resnet.h"
 
 namespace tessera::nn {
@@ -33,6 +34,7 @@ void check_resnet(const ResNetConfig& config, const std::string& origin) {
   check_config_size(origin, "num_channels", config.num_channels);
   check_config_size(origin, "embedding_size", config.embedding_size);
   check_config_size(origin, "the number of labels", config.num_labels);
+  check_problem_type(origin, config.problem_type);
   require(!config.depths.empty() && config.depths.size() == config.hidden_sizes.size(),
           "{}: hidden_sizes and depths need one entry for each stage, got {} and {} entries", origin,
           config.hidden_sizes.size(), config.depths.size());
@@ -89,6 +91,7 @@ ResNetConfig ResNetConfig::from_json(const std::string& text, const std::string&
   const JsonObject json = JsonObject::parse(text, origin);
   auto config = read_config<ResNetConfig>(json, resnet_form());
   config.num_labels = read_label_count(json);
+  config.problem_type = read_problem_type(json);
   config.source_json = text;
   check_resnet(config, origin);
   return config;
@@ -99,6 +102,7 @@ ResNetConfig ResNetConfig::from_file(const std::string& path) { return from_json
 std::string ResNetConfig::to_json() const {
   JsonObject json = write_config(*this, resnet_form(), source_json);
   write_label_count(json, num_labels);
+  write_problem_type(json, problem_type);
   return json.str();
 }
 

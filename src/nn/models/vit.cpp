@@ -4,6 +4,7 @@
 #include "config_form.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/nn/initializers.h"
+#include "tessera/nn/models/classification_loss.h"
 
 namespace tessera::nn {
 namespace {
@@ -110,7 +111,7 @@ Tensor ViTForImageClassification::logits(const Tensor& pixel_values) {
 }
 
 Tensor ViTForImageClassification::forward(const Tensor& pixel_values, const Tensor& labels) {
-  return cross_entropy(logits(pixel_values), labels);
+  return classification_loss(logits(pixel_values), labels, config_.problem_type);
 }
 
 std::string ViTForImageClassification::config_json() const { return config_.to_json(); }
@@ -123,7 +124,7 @@ ModelOutput ViTForImageClassification::run(const ModelInputs& inputs) {
   check_inputs(class_name(), inputs, {"pixel_values"}, {"labels"});
   ModelOutput out{.loss = {}, .logits = logits(input_of(inputs, "pixel_values"))};
   const Tensor labels = input_of(inputs, "labels");
-  if (!labels.is_null()) out.loss = cross_entropy(out.logits, labels);
+  if (!labels.is_null()) out.loss = classification_loss(out.logits, labels, config_.problem_type);
   return out;
 }
 

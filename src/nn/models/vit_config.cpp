@@ -3,6 +3,7 @@
 
 #include "config_form.h"
 #include "tessera/base/files.h"
+#include "tessera/nn/models/classification_loss.h"
 #include "tessera/nn/models/vit.h"
 
 namespace tessera::nn {
@@ -51,6 +52,7 @@ void check_vit(const ViTConfig& config, const std::string& origin) {
   check_config_size(origin, "intermediate_size", config.intermediate_size);
   check_config_size(origin, "num_channels", config.num_channels);
   check_config_size(origin, "the number of labels", config.num_labels);
+  check_problem_type(origin, config.problem_type);
   check_image_sizes(config, origin);
   require(config.hidden_size % config.num_attention_heads == 0,
           "{}: hidden_size {} is not a multiple of num_attention_heads {}", origin, config.hidden_size,
@@ -107,6 +109,7 @@ ViTConfig ViTConfig::from_json(const std::string& text, const std::string& origi
   const JsonObject json = JsonObject::parse(text, origin);
   auto config = read_config<ViTConfig>(json, vit_form());
   config.num_labels = read_label_count(json);
+  config.problem_type = read_problem_type(json);
   config.source_json = text;
   check_vit(config, origin);
   return config;
@@ -120,6 +123,7 @@ std::string ViTConfig::to_json() const {
   if (image_size.size() == 1) json.set("image_size", image_size.front());
   if (patch_size.size() == 1) json.set("patch_size", patch_size.front());
   write_label_count(json, num_labels);
+  write_problem_type(json, problem_type);
   return json.str();
 }
 

@@ -39,7 +39,10 @@ nn::BertConfig with_labels(const nn::BertConfig& given, const TextLabels& labels
   }
   json.set("id2label", names);
   json.set("label2id", ids);
-  if (labels.is_regression) json.set("problem_type", "regression");
+  // A configuration of another task may name the problem of its own labels.
+  const bool names_problem = !given.problem_type.empty();
+  if (labels.is_regression || names_problem)
+    json.set("problem_type", labels.is_regression ? "regression" : "single_label_classification");
   if (task != nullptr) json.set("finetuning_task", task->name);
   return nn::BertConfig::from_json(json.str());
 }

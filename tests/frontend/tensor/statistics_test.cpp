@@ -62,6 +62,20 @@ TEST(Statistics, ExtremaAndCountsTakeSeveralDims) {
   EXPECT_EQ(slope_of(x, [](const Tensor& v) { return v.amax(); }), (Numbers{0.5, 0, 0, 0.5, 0, 0}));
 }
 
+// The mean of three times 0.1 is not 0.1 in f64.
+TEST(StandardDeviation, OfEqualElementsIs0WithoutAGradient) {
+  const FreshRank rank;
+  for (const double element : {2.0, 0.1, 1e8 + 0.3, -7e-300}) {
+    const Tensor x = line_of({element, element, element});
+    EXPECT_EQ(numbers(x.std()), (Numbers{0})) << element;
+    EXPECT_EQ(slope_of(x, [](const Tensor& v) { return v.std(); }), (Numbers{0, 0, 0})) << element;
+  }
+  const Numbers slopes = slope_of(line_of({1, 4}), [](const Tensor& v) { return v.std(); });
+  EXPECT_NEAR(slopes[0], -std::sqrt(0.5), 1e-15);
+  EXPECT_NEAR(slopes[1], std::sqrt(0.5), 1e-15);
+  EXPECT_TRUE(std::isnan(numbers(line_of({3}).std()).front()));  // no degree of freedom
+}
+
 // ---- cumulative functions -----------------------------------------------------------------------------------------------
 
 TEST(Cumulative, ExtremaAndTheirPositionsEqualALoop) {

@@ -33,10 +33,11 @@ struct BertConfig {
   std::int64_t type_vocab_size = 2;
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-12;
-  std::int64_t pad_token_id = 0;
+  std::optional<std::int64_t> pad_token_id = 0;  // the row of the word embeddings without gradient
   bool tie_word_embeddings = true;
   std::optional<double> classifier_dropout;  // nullopt: hidden_dropout_prob
   std::int64_t num_labels = 2;               // the length of id2label; 1: predicts a number
+  std::string problem_type;                  // the loss of classification_loss(); "": it depends on the labels
   DType dtype = DType::kF32;                 // of parameters; not part of the file
   std::string source_json;                   // the text of the file, for keys that are not used here
 
@@ -147,8 +148,8 @@ class BertModel : public Callable<BertModel, PretrainedModel> {
   std::unique_ptr<ModuleGroup> pooler_;
 };
 
-/// BERT with a head that predicts masked tokens. The head's matrix is tied to the word embeddings unless
-/// tie_word_embeddings is false.
+/// BERT with a head that predicts masked tokens. The head's matrix is tied to the word embeddings, and its bias is
+/// `cls.predictions.bias`, unless tie_word_embeddings is false.
 class BertForMaskedLM : public Callable<BertForMaskedLM, PretrainedModel> {
  public:
   using Config = BertConfig;
@@ -174,19 +175,25 @@ class BertForMaskedLM : public Callable<BertForMaskedLM, PretrainedModel> {
   [[nodiscard]] FileNames file_names() const override;
 
  private:
-  /// cls.predictions: holds `bias`, and the decoder that shares it.
+  /// cls.predictions: holds `bias`, and the decoder. Without tying, the decoder has a matrix and a bias of its own, and
+  /// `bias` is only in files, as in Hugging Face.
   class Predictions : public Module {
    public:
-    Predictions(const BertConfig& config, Tensor word_embeddings, Linear& dense, LayerNorm& norm);
-    [[nodiscard]] std::string_view class_name() const override { return "BertLMPredictionHead"; }
-    Tensor weight, bias;
-
-   private:
     class Decoder : public Module {
      public:
-      Decoder(const BertConfig& config, const Tensor& word_embeddings, const Tensor& bias, Tensor& weight);
+      Decoder(const BertConfig& config, const Tensor& word_embeddings, const Tensor& shared_bias);
+      [[nodiscard]] const Tensor& weight() const { return weight_; }
+      [[nodiscard]] const Tensor& bias() const { return bias_; }
       [[nodiscard]] std::string_view class_name() const override { return "Linear"; }
+
+     private:
+      Tensor weight_, bias_;
     };
+    Predictions(const BertConfig& config, const Tensor& word_embeddings, Linear& dense, LayerNorm& norm);
+    [[nodiscard]] const Decoder& decoder() const { return *decoder_; }
+    [[nodiscard]] std::string_view class_name() const override { return "BertLMPredictionHead"; }
+
+   private:
     std::unique_ptr<ModuleGroup> transform_;
     std::unique_ptr<Decoder> decoder_;
   };
@@ -207,8 +214,8 @@ class BertForSequenceClassification : public Callable<BertForSequenceClassificat
   explicit BertForSequenceClassification(const BertConfig& config);
   /// -> [b, num_labels].
   Tensor logits(const BertInputs& inputs);
-  /// Returns the mean cross entropy of integer labels [b]; labels of -100 are ignored. With one label, the mean squared
-  /// error of the floating-point labels [b].
+  /// Returns the loss of the labels (classification_loss()): by default the mean cross entropy of integers [b], or with
+  /// one label the mean squared error of floats [b].
   Tensor forward(const BertInputs& inputs, const Tensor& labels);
   [[nodiscard]] BertModel& bert() { return bert_; }
   [[nodiscard]] const BertConfig& config() const { return config_; }
@@ -221,7 +228,6 @@ class BertForSequenceClassification : public Callable<BertForSequenceClassificat
   [[nodiscard]] FileNames file_names() const override;
 
  private:
-  [[nodiscard]] Tensor loss_of(const Tensor& scores, const Tensor& labels) const;
   BertConfig config_;
   BertModel bert_;
   Dropout dropout_;

@@ -104,10 +104,9 @@ class DecoderLayer : public Callable<DecoderLayer> {
   RMSNorm input_layernorm_, post_attention_layernorm_;
 };
 
-/// Computes the tables and the mask of a call. Errors: there are more positions than `positions`; the inputs do not fit
-/// the tokens.
-DecoderContext decoder_context(RotaryEmbedding& rotary, const Tensor& tokens, const CausalInputs& inputs,
-                               std::int64_t positions, DType dtype);
+/// Computes the tables and the mask of a call. Errors: check_causal_inputs(). As in Hugging Face, a text may be longer
+/// than max_position_embeddings.
+DecoderContext decoder_context(RotaryEmbedding& rotary, const Tensor& tokens, const CausalInputs& inputs, DType dtype);
 
 /// The embedding, layers and final norm: `model`.
 class DecoderModel : public Callable<DecoderModel> {
@@ -125,7 +124,6 @@ class DecoderModel : public Callable<DecoderModel> {
 
  private:
   std::string class_name_;
-  std::int64_t positions_;
   Embedding embed_tokens_;
   ModuleList<DecoderLayer> layers_;
   RMSNorm norm_;

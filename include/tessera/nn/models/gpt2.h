@@ -30,8 +30,10 @@ struct GPT2Config {
   double layer_norm_epsilon = 1e-5;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
-  DType dtype = DType::kF32;  // of parameters; not part of the file
-  std::string source_json;    // the text of the file, for keys that are not used here
+  bool scale_attn_weights = true;                // false: scores are not divided by the root of the size of a head
+  bool scale_attn_by_inverse_layer_idx = false;  // true: the scores of layer i are divided by i + 1
+  DType dtype = DType::kF32;                     // of parameters; not part of the file
+  std::string source_json;                       // the text of the file, for keys that are not used here
 
   /// Errors name `origin`: not JSON, a key that Hugging Face does not have (with the nearest one), a value of the wrong
   /// type or out of range, n_embd not divisible by n_head, an unknown activation, an unsupported variant of GPT-2.
@@ -47,8 +49,10 @@ struct GPT2Config {
 /// Causal self-attention.
 class GPT2Attention : public Callable<GPT2Attention> {
  public:
-  explicit GPT2Attention(const GPT2Config& config);
-  Tensor forward(const Tensor& x);  // [b, t, c] -> [b, t, c]
+  /// `layer` is the index of the layer, which scale_attn_by_inverse_layer_idx needs.
+  explicit GPT2Attention(const GPT2Config& config, std::int64_t layer = 0);
+  /// x [b, t, c] -> [b, t, c]. `mask` are booleans [b, 1, 1, t]: false for padding; null: none.
+  Tensor forward(const Tensor& x, const Tensor& mask = {});
   /// The same for the tokens of a step of generation.
   Tensor step(const Tensor& x, std::int64_t layer, const StepPlace& place, KeyValueCache& cache);
   /// [C, 3, H, D] and [3, H, D].
@@ -76,6 +80,7 @@ class GPT2Attention : public Callable<GPT2Attention> {
   FusedProjection c_attn_;
   Conv1D c_proj_;
   double attn_pdrop_;
+  std::optional<double> scale_;  // of the scores; nullopt: 1 / sqrt(head_size)
   Dropout resid_dropout_;
   std::optional<ActivationSharding> split_;
 };
@@ -99,8 +104,8 @@ class GPT2MLP : public Callable<GPT2MLP> {
 
 class GPT2Block : public Callable<GPT2Block> {
  public:
-  explicit GPT2Block(const GPT2Config& config);
-  Tensor forward(const Tensor& x);
+  explicit GPT2Block(const GPT2Config& config, std::int64_t layer = 0);
+  Tensor forward(const Tensor& x, const Tensor& mask = {});
   Tensor step(const Tensor& x, std::int64_t layer, const StepPlace& place, KeyValueCache& cache);
   [[nodiscard]] GPT2Attention& attn() { return attn_; }
   [[nodiscard]] GPT2MLP& mlp() { return mlp_; }
@@ -117,7 +122,7 @@ class GPT2Block : public Callable<GPT2Block> {
 class GPT2Model : public Callable<GPT2Model> {
  public:
   explicit GPT2Model(const GPT2Config& config);
-  Tensor forward(const Tensor& tokens);  // s32 [b, t] -> [b, t, c]
+  Tensor forward(const Tensor& tokens, const CausalInputs& inputs = {});  // [b, t] -> [b, t, c]
   /// The hidden states of the last tokens of a step of generation, [b, c].
   Tensor step(const Tensor& tokens, const StepPlace& place, KeyValueCache& cache);
   [[nodiscard]] ModuleList<GPT2Block>& blocks() { return h_; }
@@ -133,6 +138,8 @@ class GPT2Model : public Callable<GPT2Model> {
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Model"; }
 
  private:
+  [[nodiscard]] Tensor positions_of(const Tensor& tokens, const CausalInputs& inputs);
+
   std::int64_t positions_;
   Embedding wte_, wpe_;
   Dropout drop_;

@@ -98,7 +98,6 @@ class MixtralModel : public Callable<MixtralModel> {
   [[nodiscard]] std::string_view class_name() const override { return "MixtralModel"; }
 
  private:
-  std::int64_t positions_;
   Embedding embed_tokens_;
   ModuleList<MixtralDecoderLayer> layers_;
   RMSNorm norm_;

@@ -60,8 +60,13 @@ struct CausalShape {
 /// Inputs in addition to the tokens.
 struct CausalInputs {
   Tensor attention_mask{};  // [b, t]: 0 for padding, which no position sees; null: no padding
-  Tensor position_ids{};    // integers [b, t]; null: 0 … t - 1
+  Tensor position_ids{};    // integers [b, t], or [1, t] for all texts; null: 0 … t - 1
 };
+/// Error unless the inputs have these dims for tokens [b, t].
+void check_causal_inputs(const Tensor& tokens, const CausalInputs& inputs);
+/// Booleans [b, 1, 1, t]: true for the keys that attention_mask [b, t] shows. Null for a null mask.
+Tensor seen_keys(const Tensor& attention_mask);
+
 /// The sum of the losses and the number of labels. Training adds `auxiliary`, a scalar that includes its coefficient,
 /// to the mean of a batch. It is null if the model has no such loss.
 struct CausalLossParts : CrossEntropyParts {

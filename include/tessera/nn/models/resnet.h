@@ -34,6 +34,7 @@ struct ResNetConfig {
   bool downsample_in_first_stage = false;
   bool downsample_in_bottleneck = false;
   std::int64_t num_labels = 2;  // the length of id2label
+  std::string problem_type;     // the loss of classification_loss(); "": it depends on the labels
   DType dtype = DType::kF32;    // of parameters; not part of the file
   std::string source_json;      // the text of the file, for keys that are not used here
 
@@ -123,7 +124,7 @@ class ResNetForImageClassification : public Callable<ResNetForImageClassificatio
   explicit ResNetForImageClassification(const ResNetConfig& config);
   /// Images [n, c, h, w] -> [n, num_labels]. The batch or the rows of the images may be sharded.
   Tensor logits(const Tensor& pixel_values);
-  /// Returns the mean cross entropy of integer labels [n].
+  /// Returns the loss of the labels, such as the mean cross entropy of integers [n] (classification_loss()).
   Tensor forward(const Tensor& pixel_values, const Tensor& labels);
   [[nodiscard]] ResNetModel& resnet() { return resnet_; }
   [[nodiscard]] Linear& classifier() { return linear_; }

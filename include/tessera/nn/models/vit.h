@@ -35,6 +35,7 @@ struct ViTConfig {
   std::int64_t num_channels = 3;
   bool qkv_bias = true;
   std::int64_t num_labels = 2;  // the length of id2label
+  std::string problem_type;     // the loss of classification_loss(); "": it depends on the labels
   DType dtype = DType::kF32;    // of parameters; not part of the file
   std::string source_json;      // the text of the file, for keys that are not used here
 
@@ -116,7 +117,7 @@ class ViTForImageClassification : public Callable<ViTForImageClassification, Pre
   explicit ViTForImageClassification(const ViTConfig& config);
   /// Images [n, c, h, w] of the configured size -> [n, num_labels].
   Tensor logits(const Tensor& pixel_values);
-  /// Returns the mean cross entropy of integer labels [n].
+  /// Returns the loss of the labels, such as the mean cross entropy of integers [n] (classification_loss()).
   Tensor forward(const Tensor& pixel_values, const Tensor& labels);
   [[nodiscard]] ViTModel& vit() { return vit_; }
   [[nodiscard]] const ViTConfig& config() const { return config_; }

@@ -174,10 +174,15 @@ Tensor var(Operand x, VarOptions options) {
   });
 }
 
+// The mean of equal elements is rounded, so their variance would not be exactly 0, and its root would have a gradient.
+// Therefore the largest element is subtracted first, which does not change the variance.
 Tensor std(Operand x, VarOptions options) {
   return recorded("std", x, [&](Value v) {
     require_floats(v.type(), "the standard deviation");
-    return narrowed(ops::sqrt(variance(widened(v), options)), v.type().dtype());
+    const Value wide = widened(v);
+    const Value largest = reduce_value(wide, Reduction::kMax, reduced_dims(v.type(), options.dims), true);
+    const Value shifted = ops::subtract(wide, broadcast_value(stop_gradient(largest), wide.type().dims()));
+    return narrowed(root(variance(shifted, options), 0.5), v.type().dtype());
   });
 }
 
