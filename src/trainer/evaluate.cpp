@@ -8,6 +8,7 @@
 #include "tessera/base/error.h"
 #include "tessera/frontend/execution/step.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/inner.h"
 #include "tessera/trainer/task.h"
 
 namespace tessera::trainer {
@@ -23,6 +24,29 @@ Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup) {
   setup.optimizer->step();
   setup.optimizer->zero_grad();
   return norm;
+}
+
+void MicroBatchLosses::record(const BatchTensors& batch) {
+  const auto parts = labels_.is_null() && micro_batches_ > 1 ? task_.record_sum(batch) : std::nullopt;
+  if (!parts) {
+    sum_ = sum_ + task_.record(batch, labels_, micro_batches_);
+    return;
+  }
+  const Tensor loss = parts->sum.to(DType::kF64);
+  const Tensor count = parts->count.to(DType::kF64);
+  losses_ = losses_.is_null() ? loss : losses_ + loss;
+  count_ = count_.is_null() ? count : count_ + count;
+}
+
+Tensor MicroBatchLosses::finish() {
+  const Tensor sum = std::exchange(sum_, {});  // what this object keeps would be a result of the step
+  if (count_.is_null()) return sum;
+  const Tensor scale = 1.0 / maximum(std::exchange(count_, {}), 1.0);
+  for (const Tensor& parameter : task_.setup().network->parameters()) {
+    Tensor gradient = parameter.grad();
+    if (!gradient.is_null()) gradient.assign(stored_tensor(gradient) * scale.to(gradient.dtype()));
+  }
+  return sum + std::exchange(losses_, {}) * scale;
 }
 
 namespace {
@@ -61,8 +85,11 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
   const auto loader = task.held_out_batches(size, rows);
   for (const data::Batch& batch : *loader) {
     const LossParts parts = task.record_evaluation(BatchTensors(batch));
-    sum = sum + parts.sum.to(DType::kF64);
-    count = count + parts.count.to(DType::kF64);
+    const bool is_mean = parts.count.is_null();
+    const Tensor rows_of_batch = Tensor::scalar(DType::kF64, static_cast<double>(batch.real_rows));
+    const Tensor loss = parts.sum.to(DType::kF64);
+    sum = sum + (is_mean ? loss * rows_of_batch : loss);
+    count = count + (is_mean ? rows_of_batch : parts.count.to(DType::kF64));
     if (!parts.correct.is_null()) {
       const Tensor more = parts.correct.to(DType::kF64);
       correct = correct.is_null() ? more : correct + more;

@@ -239,6 +239,72 @@ TEST(Trainer, ArraysInMemoryGiveTheLossesOfTheirSourceOnAnyNumberOfRanks) {
   }
 }
 
+// Rows whose last labels do not count; their number depends on the row.
+class RaggedRows final : public data::Source {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 12; }
+  [[nodiscard]] data::Arrays get(std::int64_t i) const override {
+    data::Arrays sample = Rows(size()).get(i);
+    const auto labels = sample.at("labels").mutable_data<std::int32_t>();
+    std::fill(labels.begin() + 2 + i % 4, labels.end(), data::kIgnoredLabel);
+    return sample;
+  }
+};
+
+LossParts label_losses(nn::PretrainedModel& model, const BatchTensors& batch) {
+  const Tensor labels = batch.tensor("labels");
+  const Tensor logits = model.run({{"input_ids", batch.tensor("input_ids")}}).logits;
+  const auto parts = cross_entropy_parts(logits, labels, data::kIgnoredLabel);
+  return {parts.sum, parts.count};
+}
+
+// The batch of an update is divided into micro-batches with different numbers of labels.
+TEST(Trainer, EveryLabelOfAnUpdateHasTheSameWeight) {
+  const auto trained = [](std::int64_t micro_batches, int ranks) {
+    std::vector<double> out;
+    on_ranks(ranks, [&](int rank) {
+      nn::GPT2LMHeadModel model(tiny_config());
+      TrainingArguments arguments = quiet(3);
+      arguments.global_batch_size = 12 / micro_batches;
+      arguments.gradient_accumulation_steps = micro_batches;
+      arguments.train_sampling_strategy = "sequential";
+      Trainer trainer({.model = model,
+                       .args = arguments,
+                       .train_dataset = std::make_shared<RaggedRows>(),
+                       .compute_loss = label_losses});
+      trainer.train();
+      if (rank != 0) return;
+      for (const LogEntry& entry : trainer.state().log_history)
+        if (entry.loss) out.insert(out.end(), {*entry.loss, *entry.grad_norm});
+    });
+    return out;
+  };
+  const std::vector<double> expected = trained(1, 1);
+  ASSERT_EQ(expected.size(), 6U);
+  for (const auto& [micro_batches, ranks] : {std::pair{2, 1}, {4, 1}, {3, 2}}) {
+    const std::vector<double> got = trained(micro_batches, ranks);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9) << micro_batches << " " << i;
+  }
+}
+
+// The last batch is smaller.
+TEST(Trainer, EveryRowOfAnEvaluationHasTheSameWeight) {
+  const FreshRank rank;
+  nn::GPT2LMHeadModel model(tiny_config());
+  const auto loss_with = [&](std::int64_t rows) {
+    TrainingArguments arguments = quiet(1);
+    arguments.per_device_eval_batch_size = rows;
+    Trainer trainer({.model = model,
+                     .args = arguments,
+                     .train_dataset = std::make_shared<Rows>(10),
+                     .eval_dataset = std::make_shared<Rows>(7)});
+    return trainer.evaluate()->loss;
+  };
+  const double expected = loss_with(7);
+  for (const std::int64_t rows : {1, 3, 4, 6}) EXPECT_NEAR(loss_with(rows), expected, 1e-12) << rows;
+}
+
 TEST(Trainer, AStepIsTracedOnceForEachShape) {
   const FreshRank rank;
   nn::GPT2LMHeadModel model(tiny_config());

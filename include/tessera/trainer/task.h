@@ -83,7 +83,7 @@ Tensor input_of(const TrainingSetup& setup, const BatchTensors& batch, std::stri
 /// early, on all ranks.
 using OnProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 
-/// The losses of a batch: their sum, and the number of labels.
+/// The losses of a batch: their sum, and the number of labels. If `count` is null, `sum` is the mean loss of the rows.
 struct LossParts {
   Tensor sum;
   Tensor count;
@@ -142,6 +142,10 @@ class Task {
   /// `labels`, the number of labels of the update (an f64 scalar). If `labels` is null, returns the mean loss of this
   /// micro-batch divided by `micro_batches`.
   virtual Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t micro_batches) = 0;
+  /// For updates of several micro-batches whose labels only the device counts: records a micro-batch with the gradients of
+  /// the sum of its losses. After the last one, MicroBatchLosses divides the gradients by the number of all labels. Nullopt
+  /// if the task has only mean losses; record() then gives equal weights to the micro-batches.
+  virtual std::optional<LossParts> record_sum(const BatchTensors& /*batch*/) { return std::nullopt; }
 
   /// The number of held-out samples.
   [[nodiscard]] virtual std::int64_t held_out() const = 0;
@@ -190,6 +194,26 @@ std::optional<Metrics> evaluate(Task& task, std::int64_t rows, std::int64_t samp
 std::optional<std::vector<double>> predict(nn::PretrainedModel& model, data::Loader& batches, std::int64_t samples,
                                            const std::function<Tensor(const BatchTensors&)>& record,
                                            const OnProgress& on_progress = {});
+
+/// Records the micro-batches of an update, such that every label has the same weight.
+class MicroBatchLosses {
+ public:
+  /// `labels`: the number of labels of the update; null if only the device knows it. `sum`: the sum of earlier losses.
+  MicroBatchLosses(Task& task, Tensor labels, std::int64_t micro_batches, Tensor sum)
+      : task_(task), labels_(std::move(labels)), micro_batches_(micro_batches), sum_(std::move(sum)) {}
+  void record(const BatchTensors& batch);
+  /// Called after the last micro-batch. Returns the sum with the mean loss of the update; the gradients are those of this
+  /// mean.
+  Tensor finish();
+
+ private:
+  Task& task_;
+  Tensor labels_;
+  std::int64_t micro_batches_;
+  Tensor sum_;
+  Tensor losses_;  // of record_sum()
+  Tensor count_;
+};
 
 /// Records gradient clipping and the update of the parameters. Returns the norm of the gradients.
 Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup);

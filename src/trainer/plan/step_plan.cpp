@@ -22,21 +22,26 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
   constexpr std::int64_t kKinds = 3;
   const std::int64_t planned = std::min(count, kKinds);
   std::vector<PlannedProgram> out;
-  Tensor loss;
+  const Tensor labels =
+      labels_of_batch ? Tensor::scalar(DType::kF64, *labels_of_batch * static_cast<double>(count)) : Tensor();
   Tensor loss_sum = Tensor::scalar(DType::kF64, 0);
-  for (std::int64_t i = 0; i < planned; ++i) {
-    std::optional<MicroBatch> part;
-    if (count > 1) part.emplace(i * rows);
-    const Tensor labels =
-        labels_of_batch ? Tensor::scalar(DType::kF64, *labels_of_batch * static_cast<double>(count)) : Tensor();
-    loss = task.record(BatchTensors::abstract(batch), labels, count);
-    if (count > 1) loss_sum = loss_sum + std::exchange(loss, {});  // only the sum is a result of a step
-    if (i + 1 == planned) break;
-    out.push_back({plan_step().partitioned, i == 0 ? 1 : count - 2});
-    skip_step();
+  Tensor norm;
+  if (count == 1) {
+    const Tensor loss = task.record(BatchTensors::abstract(batch), labels, count);
+    norm = record_update(arguments, task.setup());
+    loss_sum = loss_sum + loss;  // as in StepRunner: the order of ops has effects
+  } else {
+    MicroBatchLosses losses(task, labels, count, std::exchange(loss_sum, {}));
+    for (std::int64_t i = 0; i < planned; ++i) {
+      const MicroBatch part(i * rows);
+      losses.record(BatchTensors::abstract(batch));
+      if (i + 1 == planned) break;
+      out.push_back({plan_step().partitioned, i == 0 ? 1 : count - 2});
+      skip_step();
+    }
+    loss_sum = losses.finish();
+    norm = record_update(arguments, task.setup());
   }
-  const Tensor norm = record_update(arguments, task.setup());
-  if (count == 1) loss_sum = loss_sum + std::exchange(loss, {});  // as in StepRunner: the order of ops has effects
   out.push_back({plan_step().partitioned, 1});
   return out;
 }

@@ -51,12 +51,13 @@ StartedUpdate StepRunner::run_compiled(const data::Batch& batch) {
 StartedUpdate StepRunner::run_traced(const std::vector<data::Batch>& batches) {
   const Tensor labels = label_count(batches);
   const std::int64_t rows = batches.front().rows;
-  Tensor sum = loss_sum_;
+  MicroBatchLosses losses(task_, labels, isize(batches), loss_sum_);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const MicroBatch part(static_cast<std::int64_t>(i) * rows);
-    sum = sum + task_.record(BatchTensors(batches[i]), labels, isize(batches));
+    losses.record(BatchTensors(batches[i]));
     if (i + 1 < batches.size()) mark_step();
   }
+  const Tensor sum = losses.finish();
   const Tensor norm = record_update(arguments_, task_.setup());
   mark_step();
   return {sum, norm};

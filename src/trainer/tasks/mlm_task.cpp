@@ -181,6 +181,11 @@ class MlmTask final : public Task {
     loss.backward();
     return loss.to(DType::kF64);
   }
+  std::optional<LossParts> record_sum(const BatchTensors& batch) override {
+    const CrossEntropyParts parts = parts_of(batch);
+    parts.sum.backward();
+    return LossParts{parts.sum, parts.count};
+  }
 
   [[nodiscard]] std::int64_t held_out() const override { return held_out_->size(); }
   [[nodiscard]] std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) override {

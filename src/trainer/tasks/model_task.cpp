@@ -43,10 +43,17 @@ class ModelTask final : public Task {
 
   Tensor record(const BatchTensors& batch, const Tensor& /*labels*/, std::int64_t micro_batches) override {
     const LossParts parts = parts_of(batch);
-    const Tensor mean = parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
+    const Tensor mean =
+        parts.count.is_null() ? parts.sum : parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
     const Tensor loss = mean * (1 / static_cast<double>(micro_batches));
     loss.backward();
     return loss.to(DType::kF64);
+  }
+  std::optional<LossParts> record_sum(const BatchTensors& batch) override {
+    if (!options_.compute_loss) return std::nullopt;
+    const LossParts parts = parts_of(batch);
+    parts.sum.backward();
+    return parts;
   }
 
   [[nodiscard]] std::int64_t held_out() const override {
@@ -78,7 +85,7 @@ class ModelTask final : public Task {
     const Tensor loss = options_.model.run(inputs).loss;
     require(!loss.is_null(), "{} computes no loss from a batch of {}; give labels, or compute_loss",
             options_.model.class_name(), fmt::join(batch.names(), ", "));
-    return {loss, Tensor::scalar(loss.dtype(), 1)};
+    return {loss, {}};
   }
 
   TrainerOptions options_;
