@@ -310,6 +310,13 @@ std::int64_t recursive_wrap(nn::Module& module, const FsdpOptions& options, cons
   return count;
 }
 
+Tensor cast_input(const Tensor& input, const FsdpOptions& options) {
+  const MixedPrecision& types = options.mixed_precision;
+  const std::optional<DType> type = types.param_dtype ? types.param_dtype : options.compute_dtype;
+  const bool is_cast = type && types.cast_forward_inputs && !input.is_null() && is_float(input.dtype());
+  return is_cast ? input.to(*type) : input;
+}
+
 void shard_input(const Tensor& input, const FsdpOptions& options) {
   const Node& node = *input.impl().node;
   if (input.ndim() == 0 || !node.has_data() || node.sharding || input.impl().has_optimizer_state) return;

@@ -135,6 +135,17 @@ TEST(FsdpUnits, GatheredBytesAreThoseOfTheGatheredShardInTheComputeType) {
   EXPECT_EQ(units.front().bytes_per_device, 18 / 3 / 2 * 4);
 }
 
+TEST(FullyShardedDataParallel, ConvertsFloatInputsToTheTypeOfTheComputation) {
+  const FreshRank rank;
+  nn::Linear layer(3, 6);
+  FsdpOptions options{.mesh = Mesh({{"fsdp", 1}})};
+  options.compute_dtype = DType::kBF16;
+  FullyShardedDataParallel wrapped(layer, options);
+  EXPECT_EQ(wrapped(Tensor::full({2, 3}, 1.0)).dtype(), DType::kBF16);
+  options.mixed_precision.cast_forward_inputs = false;
+  EXPECT_EQ(cast_input(Tensor::full({2, 3}, 1.0), options).dtype(), DType::kF32);
+}
+
 // A rank stores only its shards, and no gradient is all-reduced.
 TEST(FsdpStep, StateIsShardedAndGradientsAreReduceScattered) {
   const FreshRank rank;

@@ -46,15 +46,11 @@ class FullyShardedDataParallel : public nn::Callable<FullyShardedDataParallel<M>
 
   template <class... Args>
   auto forward(Args&&... args) {
-    const auto input = [this]<class T>(const T& arg) {
-      if constexpr (std::is_same_v<T, Tensor>) shard_input(arg, options_);
-    };
-    (input(args), ...);
-    if constexpr (std::is_void_v<decltype(module_(std::forward<Args>(args)...))>) {
-      module_(std::forward<Args>(args)...);
+    if constexpr (std::is_void_v<decltype(module_(input(std::forward<Args>(args))...))>) {
+      module_(input(std::forward<Args>(args))...);
       check_units();
     } else {
-      auto result = module_(std::forward<Args>(args)...);
+      auto result = module_(input(std::forward<Args>(args))...);
       check_units();
       return result;
     }
@@ -93,6 +89,17 @@ class FullyShardedDataParallel : public nn::Callable<FullyShardedDataParallel<M>
   }
 
  private:
+  // A tensor with its rows sharded, in the type of the computation. Other arguments stay.
+  template <class T>
+  decltype(auto) input(T&& arg) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<T>, Tensor>) {
+      shard_input(arg, options_);
+      return cast_input(arg, options_);
+    } else {
+      return std::forward<T>(arg);
+    }
+  }
+
   void check_units() {
     if (units_are_used_ || !module_.is_training()) return;
     check_units_are_used(module_);

@@ -23,6 +23,8 @@ struct MixedPrecision {
   std::optional<DType> param_dtype{};
   /// Gradients are reduced in this type; nullopt: in the type of the parameter.
   std::optional<DType> reduce_dtype{};
+  /// Floating-point inputs of the wrapped module get the type param_dtype.
+  bool cast_forward_inputs = true;
 };
 
 /// The values that are sharded in addition to the batch: the stages of ZeRO (Rajbhandari et al., 2020), with PyTorch's

@@ -59,6 +59,8 @@ void materialize_module(nn::Module& module, const MaterializeCheck& check = {});
 
 /// Shards the rows of an input over `data`, `fsdp` and FsdpOptions::axis, if the input has data and no sharding.
 void shard_input(const Tensor& input, const FsdpOptions& options);
+/// The input in the type in which the module computes (MixedPrecision::cast_forward_inputs).
+Tensor cast_input(const Tensor& input, const FsdpOptions& options);
 
 /// One parameter of a unit, with its name in the wrapped module.
 struct OriginalParameter {

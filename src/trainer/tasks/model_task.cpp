@@ -43,8 +43,7 @@ class ModelTask final : public Task {
 
   Tensor record(const BatchTensors& batch, const Tensor& /*labels*/, std::int64_t micro_batches) override {
     const LossParts parts = parts_of(batch);
-    const Tensor mean =
-        parts.count.is_null() ? parts.sum : parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
+    const Tensor mean = parts.count.is_null() ? parts.sum : parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
     const Tensor loss = mean * (1 / static_cast<double>(micro_batches));
     loss.backward();
     return loss.to(DType::kF64);
