@@ -141,9 +141,9 @@ TEST(FullyShardedDataParallel, ConvertsFloatInputsToTheTypeOfTheComputation) {
   FsdpOptions options{.mesh = Mesh({{"fsdp", 1}})};
   options.compute_dtype = DType::kBF16;
   FullyShardedDataParallel wrapped(layer, options);
-  EXPECT_EQ(wrapped(Tensor::full({2, 3}, 1.0)).dtype(), DType::kBF16);
+  EXPECT_EQ(wrapped(full({2, 3}, 1.0)).dtype(), DType::kBF16);
   options.mixed_precision.cast_forward_inputs = false;
-  EXPECT_EQ(cast_input(Tensor::full({2, 3}, 1.0), options).dtype(), DType::kF32);
+  EXPECT_EQ(cast_input(full({2, 3}, 1.0), options).dtype(), DType::kF32);
 }
 
 // A rank stores only its shards, and no gradient is all-reduced.
