@@ -297,9 +297,9 @@ ENTRY %main (p: pred[3], q: pred[3], a: f32[3], b: f32[3], c: f32[3]) -> (f32[3]
   %a = f32[3] parameter(2)
   %b = f32[3] parameter(3)
   %c = f32[3] parameter(4)
+  %ab = f32[3] select(%p, %a, %b)
   %first = f32[3] select(%p, %a, %c)
   %second = f32[3] select(%p, %c, %b)
-  %ab = f32[3] select(%p, %a, %b)
   %other = f32[3] select(%q, %ab, %c)
   ROOT %r = (f32[3], f32[3], f32[3]) tuple(%first, %second, %other)
 })");
