@@ -16,6 +16,8 @@ namespace {
 Dims kernel_dims(std::string_view name, const Dims& kernel_size) {
   require(kernel_size.size() == 1 || kernel_size.size() == 2, "{}: kernel_size needs one number or two, got {}", name,
           kernel_size.size());
+  require(kernel_size.front() >= 1 && kernel_size.back() >= 1, "{}: kernel_size must be at least 1, got {}", name,
+          fmt::join(kernel_size, " x "));
   return {kernel_size.front(), kernel_size.back()};
 }
 
@@ -47,7 +49,7 @@ Tensor with_bias(const Tensor& y, const Tensor& bias) { return bias.is_null() ? 
 Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options)
     : options_(options) {
   check_channels("Conv1d", in, out, options.groups);
-  const Dims dims = {out, in / options.groups, kernel_size};
+  const Dims dims = {out, in / options.groups, kernel_dims("Conv1d", {kernel_size}).front()};
   const double bound = bound_of(dims);
   weight_ = add_parameter("weight", Type::array(options.dtype, dims), uniform(-bound, bound));
   if (options.bias) bias_ = add_parameter("bias", Type::array(options.dtype, {out}), uniform(-bound, bound));
@@ -79,7 +81,7 @@ Tensor Conv2d::forward(const Tensor& x) {
 ConvTranspose1d::ConvTranspose1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options)
     : options_(options) {
   check_channels("ConvTranspose1d", in, out, options.groups);
-  const Dims dims = {in, out / options.groups, kernel_size};
+  const Dims dims = {in, out / options.groups, kernel_dims("ConvTranspose1d", {kernel_size}).front()};
   const double bound = bound_of(dims);
   weight_ = add_parameter("weight", Type::array(options.dtype, dims), uniform(-bound, bound));
   if (options.bias) bias_ = add_parameter("bias", Type::array(options.dtype, {out}), uniform(-bound, bound));

@@ -91,6 +91,9 @@ TEST(Convolutions, ErrorsNameTheArguments) {
   };
   EXPECT_NE(message([] { Conv1d(3, 4, 3, {.groups = 2}); }).find("Conv1d: 2 groups do not divide 3 and 4 channels"),
             std::string::npos);
+  EXPECT_NE(message([] { Conv2d(3, 4, 0); }).find("Conv2d: kernel_size must be at least 1, got 0"), std::string::npos);
+  EXPECT_NE(message([] { Conv1d(3, 4, -2); }).find("Conv1d: kernel_size must be at least 1, got -2"),
+            std::string::npos);
   EXPECT_NE(message([] {
               ConvTranspose2d(4, 4, {1, 2, 3});
             }).find("kernel_size needs one number or two, got 3"),
