@@ -166,9 +166,11 @@ class Batching {
                                                            [&](Id operand) { return from_[operand].type.is_array(); });
     if (is_possible && has_arrays) return;
     Error error(
-        fmt::format("{} cannot run for several examples: it has a side effect, communicates between devices, or "
-                    "takes no arrays; call it outside of vmap",
-                    instruction.op->name));
+        manual_border(instruction) != ManualBorder::kNone
+            ? "shard_map cannot run for several examples: call it outside of vmap, or call vmap in its function"
+            : fmt::format("{} cannot run for several examples: it has a side effect, communicates between devices, or "
+                          "takes no arrays; call it outside of vmap",
+                          instruction.op->name));
     throw error.note_place(fmt::format("  at   %{}: {}    {}", instruction.name, instruction.type.str(),
                                        instruction.source().empty() ? "unknown source" : instruction.source()));
   }

@@ -220,7 +220,11 @@ TEST(CompiledFunction, ErrorsNameTheMistake) {
             }),
             "compile: f32[1] outlives the function; return it or assign it to a variable");
   EXPECT_EQ(message([&](const Tensors&) { return Tensors{}; }),
-            "compile: the function computes nothing that it returns or assigns");
+            "compile: the function returns no tensor and assigns no variable; return the tensors that it computes");
+  EXPECT_EQ(message([&](const Tensors& in) {
+              return Tensors{in[0], Tensor()};
+            }),
+            "compile: result 1 of the function is a null tensor, which has no value");
 }
 
 // Returns the error of the first call of a compiled function.

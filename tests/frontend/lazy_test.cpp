@@ -143,6 +143,20 @@ TEST(Lazy, BackwardAfterTheStepIsAnErrorWithTheRemedy) {
   }
 }
 
+TEST(Lazy, BackwardOfAValueFromAnEarlierStepNamesTheStep) {
+  const FreshRank rank;
+  const Tensor x = variable<double>({2}, {3, 4});
+  const Tensor y = x * x;
+  mark_step();
+  const std::string error = testing::error_of([&] { sum(y).backward(); });
+  EXPECT_TRUE(error.starts_with(
+      "backward: f64[] was computed from no variable with requires_grad since the last mark_step(); f64[2], which it "
+      "uses, was computed before mark_step() ended the step, so the ops that led to it are gone: call backward() "
+      "before "
+      "mark_step()\n"))
+      << error;
+}
+
 TEST(Lazy, GradientsAddUpUntilTheyAreZeroed) {
   const FreshRank rank;
   Tensor x = variable<double>({2}, {1, 2});

@@ -158,5 +158,17 @@ TEST(MarkSharding, AResultWithOpenDimsCanBeRead) {
   });
 }
 
+TEST(MarkSharding, ASpecMayBeAListOfEntries) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  const SpecEntry both{"data", "model"};
+  Tensor vector = Tensor::from<float>({6}, std::vector<float>(6, 1));
+  mark_sharding(vector, kDataModel, {both});
+  EXPECT_EQ(vector.sharding()->str(), "{data+model}");
+  Tensor x = Tensor::from<float>({4, 6}, std::vector<float>(24, 1));
+  mark_sharding(x, kDataModel, {{}, both});
+  EXPECT_EQ(x.sharding()->str(), "{-,data+model}");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include "frontend/shard_map_support.h"
 #include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/control/vmap.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/ops/collectives.h"
 
@@ -244,6 +245,45 @@ TEST(ShardMap, WithoutTheCheckTheUserVouchesForEqualValues) {
     EXPECT_EQ(shard_map(same, mesh, {{"x"}}, {{}}, {.check = false})(x).to_vector<double>(),
               (std::vector<double>{1, 2}));
   });
+}
+
+TEST(ShardMap, ACollectiveAfterAManualRegionIsAnErrorAtItsCall) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  const Tensor x = numbers({6, 5}, 1, false);
+  const Tensor local = enable_manual_sharding(x, {"model", {}}, kGrid);
+  const auto leave = [&](const Tensor& y) { return disable_manual_sharding(y, {"model", {}}, {6, 5}, kGrid); };
+  (void)leave(local * psum(local, "model"));
+  (void)leave(pmax(local, "model"));  // `local` still belongs to the region
+  expect_message([&] { (void)psum(x * 2.0, "model"); },
+                 "psum: axis \"model\" has a meaning only in a function of shard_map, or for a tensor of "
+                 "enable_manual_sharding()\n  #0   %multiply");
+  expect_message([&] { (void)psum(x * 2.0, "model"); }, "  at   shard_map_regions_test.cpp:");
+}
+
+TEST(ShardMap, TheHostCannotReadAShard) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  const Tensor x = numbers({6, 5}, 1, false);
+  const auto read = [](const Tensor& t) {
+    (void)sum(t).item();
+    return t;
+  };
+  const auto call = [&] { (void)shard_map(read, kGrid, {{"model", {}}}, {{"model", {}}})(x); };
+  expect_message(call,
+                 "a tensor in a function of shard_map is a shard that differs between devices, so the host cannot "
+                 "read it: return it from the function, and read the result\n  #0   %reduce");
+  expect_message(call, "  at   shard_map_regions_test.cpp:");
+}
+
+TEST(ShardMap, InVmapItsErrorNamesIt) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  const Tensor x = numbers({2, 6}, 1, false);
+  const auto sharded = [](const Tensor& t) {
+    return shard_map([](const Tensor& own) { return own * 2.0; }, kGrid, {{"model"}}, {{"model"}})(t);
+  };
+  expect_message([&] { (void)vmap(sharded)(x); }, "shard_map cannot run for several examples: call it outside of vmap");
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "frontend/on_ranks.h"
+#include "support/error_of.h"
 #include "support/sanitizers.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
@@ -200,6 +202,21 @@ TEST(Draws, FollowTheProbabilitiesOfTheTokens) {
 TEST(Draws, EqualLogitsAreTakenInOrder) {
   EXPECT_EQ(drawn({1, 2, 2, 2}, {}), (std::vector<int>{0, 1000, 0, 0}));
   EXPECT_EQ(drawn({1, 2, 2, 2}, {.do_sample = true, .top_k = 2}), (std::vector<int>{0, 500, 500, 0}));
+}
+
+TEST(Draws, LogitsThatAreNotFiniteAreErrors) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto error = [](const std::vector<float>& logits, const nn::GenerationOptions& options) {
+    return testing::error_of([&] { (void)nn::draw_token(logits, options, 0.5); });
+  };
+  for (const bool sample : {false, true}) {
+    EXPECT_EQ(error({1, nan, 2}, {.do_sample = sample}), "the logits are not finite: that of token 1 is nan");
+    EXPECT_EQ(error({1, 2, infinity}, {.do_sample = sample}), "the logits are not finite: that of token 2 is inf");
+    EXPECT_EQ(error({-infinity, -infinity}, {.do_sample = sample}), "the logits are not finite: all of them are -inf");
+    EXPECT_EQ(error({1, 2, nan}, {.do_sample = sample, .known_tokens = 2}), "no error");  // a padded vocabulary
+  }
+  EXPECT_EQ(drawn({-infinity, 1, -infinity}, {.do_sample = true}), (std::vector<int>{0, 1000, 0}));  // excluded tokens
 }
 
 TEST(Generation, DrawsDependOnTheSeedAndThePlaceInTheTextOnly) {

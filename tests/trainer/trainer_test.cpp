@@ -245,9 +245,10 @@ class RaggedRows final : public data::Source {
   [[nodiscard]] std::int64_t size() const override { return 12; }
   [[nodiscard]] data::Arrays get(std::int64_t i) const override {
     data::Arrays sample = Rows(size()).get(i);
-    const auto labels = sample.at("labels").mutable_data<std::int32_t>();
+    const auto row = sample.at("labels").data<std::int32_t>();
+    std::vector<std::int32_t> labels(row.begin(), row.end());
     std::fill(labels.begin() + 2 + i % 4, labels.end(), data::kIgnoredLabel);
-    return sample;
+    return {{"input_ids", sample.at("input_ids")}, {"labels", Literal::from<std::int32_t>({kTime}, labels)}};
   }
 };
 

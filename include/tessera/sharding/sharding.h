@@ -70,7 +70,8 @@ class PartitionSpec {
     Entry(std::initializer_list<SpecAxis> names) {
       for (const SpecAxis& name : names) axes.push_back(name.text);
     }
-    explicit Entry(SpecEntry names, bool open = false) : axes(std::move(names)), open(open) {}
+    Entry(SpecEntry names) : axes(std::move(names)) {}  // NOLINT(google-explicit-constructor)
+    Entry(SpecEntry names, bool is_open) : axes(std::move(names)), open(is_open) {}
   };
   PartitionSpec() = default;
   PartitionSpec(std::initializer_list<Entry> entries) : entries_(entries) {}

@@ -8,6 +8,7 @@
 #include "sharding/choose_shardings.h"
 #include "tessera/base/text.h"
 #include "tessera/runtime/metrics/metrics.h"
+#include "tracing/error_context.h"
 
 namespace tessera {
 namespace {
@@ -39,7 +40,7 @@ Tensor value_at_call(const Tensor& stored) {
 }
 
 std::vector<Tensor> trace_function(const CompiledFunction::Function& function, const std::vector<Tensor>& stand_ins,
-                                   Trace::Capture& capture) {
+                                   Trace::Capture& capture, const std::source_location& where) {
   Trace& current = trace();
   current.clear(false);
   const std::uint64_t epoch = current.epoch();
@@ -51,6 +52,10 @@ std::vector<Tensor> trace_function(const CompiledFunction::Function& function, c
         current.epoch() == epoch,
         "compile: the function calls mark_step(); remove it, because each call of the compiled function ends the step");
     check_gradients_are_gone();
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (out[i].is_null())
+        in_context("compile", {}, where,
+                   [&] { fail("result {} of the function is a null tensor, which has no value", i); });
     for (Tensor& tensor : out)
       if (tensor.impl().stands_for) tensor = value_at_call(tensor);
   } catch (...) {
@@ -113,27 +118,27 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
   const StandIns stand_ins(arguments);
   Trace::Capture capture;
   capture.may_break = !options.full_graph;
-  std::vector<Tensor> out = trace_function(function, stand_ins.tensors(), capture);
+  std::vector<Tensor> out = trace_function(function, stand_ins.tensors(), capture, where);
   reason_ = run_reason(RunReason::Kind::kMarkStep, where);
   reason_.counter = "sync::compile";
   if (!options.name.empty()) reason_.text.replace(0, std::string_view("mark_step").size(), options.name);
   StepResults results;
   try {
     results = pending_results();
-    require(!results.nodes.empty(), "compile: the function computes nothing that it returns or assigns");
+    require(!results.nodes.empty() || !out.empty(),
+            "compile: {} returns no tensor and assigns no variable; return the tensors that it computes",
+            options.name.empty() ? "the function" : options.name);
     require(options.graphs == 1 || !capture.backward.empty(),
             "compile: graphs = 3 divides a step at backward(), which the function does not call");
-    extracted_ =
-        extract_program(trace(), results.outputs, "step", options.graphs == 1 ? BackwardOps{} : capture.backward);
-    record_tracing(reason_);
-    choose_shardings(extracted_, results, reason_);
-    hash_ = extracted_.program.hash();
+    has_program_ = !results.nodes.empty();
+    if (has_program_) extract(results, options.graphs == 1 ? BackwardOps{} : capture.backward);
     find_ties(stand_ins.tensors(), capture);
     for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));
     find_sources(stand_ins, capture);
     find_checks(stand_ins, capture);
     find_targets(results, stand_ins.tensors(), out, capture);
-    set_results(results, first_run());
+    count_step();
+    if (has_program_) set_results(results, first_run());
   } catch (...) {
     take_back(capture, trace().epoch());
     throw;
@@ -148,9 +153,14 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
   return out;
 }
 
+void CompiledFunction::Form::extract(const StepResults& results, const BackwardOps& backward) {
+  extracted_ = extract_program(trace(), results.outputs, "step", backward);
+  record_tracing(reason_);
+  choose_shardings(extracted_, results, reason_);
+  hash_ = extracted_.program.hash();
+}
+
 RunResult CompiledFunction::Form::first_run() {
-  ++session().counters.mark_steps;
-  metrics().count("MarkStep");
   RunResult run = run_extracted({extracted_.program, std::exchange(extracted_.inputs, {})}, reason_);
   compiled_ = *session().cache.of(*session().world).find(hash_);
   return run;

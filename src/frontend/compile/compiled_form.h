@@ -25,8 +25,6 @@ struct CompiledFunction::Form {
   [[nodiscard]] bool fits(const std::vector<Tensor>& arguments) const;
   std::vector<Tensor> first_call(const Function& function, const std::vector<Tensor>& arguments,
                                  const CompileOptions& options, const std::source_location& where);
-  /// The types and shardings of its arguments: `f32[4,8] {data,-}, s32[4]`.
-  [[nodiscard]] std::string arguments_text() const;
   std::vector<Tensor> call(const std::vector<Tensor>& arguments);
 
  private:
@@ -69,7 +67,9 @@ struct CompiledFunction::Form {
   };
 
   class StandIns;
+  static void count_step();
   RunResult first_run();
+  void extract(const StepResults& results, const BackwardOps& backward);
   void find_checks(const StandIns& stand_ins, const Trace::Capture& capture);
   void run_checks(const std::vector<Tensor>& arguments) const;
   void find_ties(const std::vector<Tensor>& stand_ins, const Trace::Capture& capture);
@@ -89,6 +89,7 @@ struct CompiledFunction::Form {
   std::weak_ptr<const void> world_;  // identifies the world
   std::vector<ArgumentKey> keys_;
   ExtractedProgram extracted_;  // its inputs are set only during a call
+  bool has_program_ = false;    // false: the function returns only its arguments and tensors from outside
   std::size_t hash_ = 0;
   RunReason reason_;
   Session::Compiled compiled_;

@@ -11,7 +11,9 @@
 #include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/tensor/tree.h"
 #include "tessera/runtime/metrics/metrics.h"
+#include "tracing/error_context.h"
 
 namespace tessera {
 namespace {
@@ -21,6 +23,12 @@ namespace {
 void run_what_is_recorded(const std::source_location& where) {
   const SyncScope place("sync::compile");
   if (trace().has_computed() || !pending_results().nodes.empty()) mark_step(where);
+}
+
+std::string texts_of(const std::vector<Tensor>& arguments) {
+  std::vector<std::string> out;
+  for (const Tensor& argument : arguments) out.push_back(tree_types(argument));
+  return fmt::format("({})", fmt::join(out, ", "));
 }
 
 bool is_replicated_under(const std::optional<Sharding>& sharding) { return !sharding || sharding->is_replicated(); }
@@ -53,13 +61,6 @@ int CompiledFunction::Form::tie(const std::vector<Tensor>& arguments, std::size_
   if (!has_gradient && !assigns_arguments_) return -1;
   const auto same = [&](const Tensor& other) { return other.impl_pointer() == own; };
   return static_cast<int>(std::find_if(arguments.begin(), arguments.end(), same) - arguments.begin());
-}
-
-std::string CompiledFunction::Form::arguments_text() const {
-  std::vector<std::string> out;
-  for (const ArgumentKey& key : keys_)
-    out.push_back(key.type.str() + (is_replicated_under(key.sharding) ? "" : " " + key.sharding->str()));
-  return fmt::format("{}", fmt::join(out, ", "));
 }
 
 // ---- later calls ----------------------------------------------------------------------------------------------------------
@@ -159,9 +160,7 @@ std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& 
   materialize(extracted_.inputs, reason_.text);
   begin_run(extracted_, hash_, reason_);
   RunArguments taken = take_arguments();
-  metrics().count("MarkStep");
   metrics().count("CachedCompile");
-  ++session().counters.mark_steps;
   ++session().counters.cached;
   return finish_run(extracted_.program, *compiled_.executable, std::move(taken), reason_);
 }
@@ -176,6 +175,11 @@ void CompiledFunction::Form::run_checks(const std::vector<Tensor>& arguments) co
   }
 }
 
+void CompiledFunction::Form::count_step() {
+  metrics().count("MarkStep");
+  ++session().counters.mark_steps;
+}
+
 std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
   run_checks(arguments);
   await_execution();
@@ -183,7 +187,8 @@ std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& argu
   std::size_t done = 0;
   try {
     for (; done < each_call_.size(); ++done) each_call_[done].action();
-    results = run(arguments);
+    count_step();
+    if (has_program_) results = run(arguments);
   } catch (...) {  // restore the state, so that the next call starts from the same one
     extracted_.inputs.clear();
     while (done-- > 0)
@@ -199,7 +204,14 @@ std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& argu
 // ---- the function ---------------------------------------------------------------------------------------------------------
 
 CompiledFunction::CompiledFunction(Function function, CompileOptions options)
-    : function_(std::move(function)), options_(std::move(options)) {
+    : CompiledFunction(std::move(function), std::move(options), std::make_shared<detail::TracedForms>(), texts_of) {}
+
+CompiledFunction::CompiledFunction(Function function, CompileOptions options,
+                                   std::shared_ptr<detail::TracedForms> traced, detail::ArgumentsText text)
+    : function_(std::move(function)),
+      options_(std::move(options)),
+      traced_(std::move(traced)),
+      arguments_text_(std::move(text)) {
   require(function_ != nullptr, "compile: the function is empty");
   require(options_.max_different_graphs >= 0, "compile: max_different_graphs must not be negative, got {}",
           options_.max_different_graphs);
@@ -212,11 +224,7 @@ CompiledFunction& CompiledFunction::operator=(CompiledFunction&&) noexcept = def
 std::vector<Tensor> CompiledFunction::operator()(const std::vector<Tensor>& arguments, std::source_location where) {
   if (trace().is_capturing()) return call_inside_another(arguments, where);
   run_what_is_recorded(where);
-  for (std::size_t i = 0; i < arguments.size(); ++i)
-    require(arguments[i].is_materialized(),
-            "compile: argument {} has no value: it is a variable that was never used, or a tensor that was traced but "
-            "not computed; call mark_step() first",
-            i);
+  check_arguments(arguments, where);
   for (last_form_ = 0; last_form_ < isize(forms_); ++last_form_)
     if (at(forms_, last_form_)->fits(arguments)) return at(forms_, last_form_)->call(arguments);
   last_form_ = -1;
@@ -227,6 +235,7 @@ std::vector<Tensor> CompiledFunction::operator()(const std::vector<Tensor>& argu
 std::vector<Tensor> CompiledFunction::add_form(const std::vector<Tensor>& arguments,
                                                const std::source_location& where) {
   check_form_count(arguments);
+  std::string text = arguments_text_(arguments);  // before the function may assign them
   auto form = std::make_unique<Form>();
   std::vector<Tensor> out;
   try {
@@ -235,6 +244,8 @@ std::vector<Tensor> CompiledFunction::add_form(const std::vector<Tensor>& argume
     has_graph_break_ = true;
     return run_uncompiled(arguments, where);
   }
+  ++traced_->count;
+  traced_->last_arguments = std::move(text);
   last_form_ = isize(forms_);
   forms_.push_back(std::move(form));
   return out;
@@ -267,17 +278,27 @@ std::vector<Tensor> CompiledFunction::call_inside_another(const std::vector<Tens
   return function_(arguments);
 }
 
+void CompiledFunction::check_arguments(const std::vector<Tensor>& arguments, const std::source_location& where) const {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].is_null())
+      in_context("compile", {}, where, [&] {
+        fail("argument {} of {} is a null tensor, which has no value", i,
+             options_.name.empty() ? "the function" : options_.name);
+      });
+    require(arguments[i].is_materialized(),
+            "compile: argument {} has no value: it is a variable that was never used, or a tensor that was traced but "
+            "not computed; call mark_step() first",
+            i);
+  }
+}
+
 void CompiledFunction::check_form_count(const std::vector<Tensor>& arguments) const {
-  if (options_.max_different_graphs == 0 || isize(forms_) < options_.max_different_graphs) return;
-  const std::string known = forms_.back()->arguments_text();
-  std::vector<std::string> types;
-  for (const Tensor& argument : arguments) types.push_back(argument.type().str());
+  if (options_.max_different_graphs == 0 || traced_->count < options_.max_different_graphs) return;
   fail(
-      "compile: {} was called with arguments ({}) that fit none of its {} programs, and max_different_graphs is {}; "
-      "the "
-      "last program is for ({})",
-      options_.name.empty() ? "the function" : options_.name, fmt::join(types, ", "), forms_.size(),
-      options_.max_different_graphs, known);
+      "compile: {} was called with arguments {} that fit none of its {} programs, and max_different_graphs is {}; the "
+      "last program is for {}",
+      options_.name.empty() ? "the function" : options_.name, arguments_text_(arguments), traced_->count,
+      options_.max_different_graphs, traced_->last_arguments);
 }
 
 }  // namespace tessera

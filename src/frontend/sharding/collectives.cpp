@@ -50,13 +50,25 @@ BoundAxes bound_axes(std::string_view name, const AxisNames& axes) {
 
 namespace {
 
+// After disable_manual_sharding(), other tensors may still be in the region.
+void check_is_local(std::string_view name, Value x, const AxisNames& axes) {
+  const ManualScopes& scopes = manual_scopes();
+  if (!scopes.regions.empty() || !scopes.was_left || trace().in_function() || is_in_region(x)) return;
+  fail("{}: axis \"{}\" has a meaning only in a function of shard_map, or for a tensor of enable_manual_sharding()",
+       name, fmt::join(axes.names(), "+"));
+}
+
 /// Traces a collective. Over one device, `emit` is not called.
 template <class F>
 Tensor collective(std::string_view name, const Operand& x, const AxisNames& axes, F&& emit) {
   return in_context(name, {&x.tensor()}, x.where(), [&] {
     require(!x.is_number(), "needs a tensor, not the number {}; axis_size() is the number of devices", x.number());
     const BoundAxes bound = bound_axes(name, axes);
-    return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x), bound); });
+    return trace().record(x.where(), [&](Builder&) {
+      const Value local = operand_value(x);
+      check_is_local(name, local, axes);
+      return emit(local, bound);
+    });
   });
 }
 

@@ -17,6 +17,7 @@ class AxisNames;
 struct ManualScopes {
   std::vector<ManualRegion> regions;
   std::optional<ManualRegion> enabled;  // by the last enable_manual_sharding()
+  bool was_left = false;                // disable_manual_sharding() was called after it
 };
 ManualScopes& manual_scopes();
 
@@ -30,6 +31,15 @@ struct BoundAxes {
   [[nodiscard]] ReplicaGroups groups() const { return {mesh.groups(axes)}; }
 };
 BoundAxes bound_axes(std::string_view name, const AxisNames& axes);
+
+inline constexpr int kConstant = -1;
+/// The number of manual regions around an instruction; kConstant if it depends on constants only. `regions` are those of
+/// the instructions before it. A value that depends on the number of the device counts as one of a region, because it
+/// has no global value.
+int regions_around(const Instruction& instruction, const std::vector<int>& regions);
+/// True if each device has its own value. In a function that is being traced into a computation of its own, only the ops
+/// of this computation are known.
+bool is_in_region(Value value);
 
 /// A region over the named axes of a mesh; all of them if there are no names.
 ManualRegion region_over(const Mesh& mesh, const std::vector<std::string>& names);

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "execution/execute.h"
 #include "sharding/manual_scope.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/sharding/placement.h"
 #include "tracing/error_context.h"
 
@@ -63,6 +65,22 @@ Tensor leave_at(const Tensor& tensor, const Sharding& placement, const ManualReg
   const Type global = tensor.type().with_dims(dims);
   return trace().record(where,
                         [&](Builder&) { return ops::leave_region(trace().use(tensor), global, placement, region); });
+}
+
+int regions_around(const Instruction& instruction, const std::vector<int>& regions) {
+  const Role role = instruction.op->role;
+  int around = role == Role::kParameter ? 0 : role == Role::kPartitionId ? 1 : kConstant;
+  for (const Id operand : instruction.operands) around = std::max(around, at(regions, operand));
+  const ManualBorder border = manual_border(instruction);
+  if (border == ManualBorder::kEnter) return std::max(around, 0) + 1;
+  return border == ManualBorder::kLeave ? std::max(around, 1) - 1 : around;
+}
+
+bool is_in_region(Value value) {
+  const Computation& traced = value.builder->computation();
+  std::vector<int> regions;
+  for (Id id = 0; id <= value.id; ++id) regions.push_back(regions_around(traced[id], regions));
+  return regions.back() > 0;
 }
 
 // ---- calls ---------------------------------------------------------------------------------------------------------------
@@ -166,6 +184,7 @@ Tensor enable_manual_sharding(const Tensor& tensor, const PartitionSpec& spec, c
   return in_context("enable_manual_sharding", {&tensor}, where, [&] {
     const ManualRegion region = region_over(mesh, {});
     manual_scopes().enabled = region;
+    manual_scopes().was_left = false;
     return enter_at(tensor, placement_in(region, spec, tensor.ndim()), region, where);
   });
 }
@@ -178,6 +197,7 @@ Tensor disable_manual_sharding(const Tensor& tensor, const PartitionSpec& spec, 
     Tensor out = leave_at(tensor, placement, region, where);
     require(out.dims() == full_shape, "shards {} under {} form {}, not an array of dims [{}]", tensor.type(), spec,
             out.type(), fmt::join(full_shape, ","));
+    manual_scopes().was_left = true;
     return out;
   });
 }

@@ -21,19 +21,6 @@ experimental::EagerModeContext::~EagerModeContext() { trace().restore_eager(befo
 
 namespace {
 
-constexpr int kConstant = -1;
-
-// The number of manual regions around an instruction; kConstant if it depends on constants only. A value that depends on
-// the number of the device counts as one of a region, because it has no global value.
-int regions_around(const Instruction& instruction, const std::vector<int>& regions) {
-  const Role role = instruction.op->role;
-  int around = role == Role::kParameter ? 0 : role == Role::kPartitionId ? 1 : kConstant;
-  for (const Id operand : instruction.operands) around = std::max(around, at(regions, operand));
-  const ManualBorder border = manual_border(instruction);
-  if (border == ManualBorder::kEnter) return std::max(around, 0) + 1;
-  return border == ManualBorder::kLeave ? std::max(around, 1) - 1 : around;
-}
-
 // Other instructions are copied into the program of each op that uses them: constants and inputs, tuples, and those of
 // a manual region, which run when a value leaves the region.
 bool runs_alone(const Instruction& instruction, int regions) {

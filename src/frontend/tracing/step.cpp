@@ -6,6 +6,7 @@
 #include "execution/debug_report.h"
 #include "execution/execute.h"
 #include "sharding/choose_shardings.h"
+#include "sharding/manual_scope.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/base/timeline.h"
 #include "tessera/ops/control_flow.h"
@@ -136,8 +137,16 @@ std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const s
   metrics().count("ForcedExecution");
   ++session().counters.forced_reads;
   std::vector<ExtractedOutput> outputs;
-  for (const auto& tensor : tensors)
-    outputs.push_back({current.stored(tensor), Sharding::replicated(default_mesh(), tensor.ndim()), -1});
+  for (const auto& tensor : tensors) {
+    const Value value = current.stored(tensor);
+    in_context("", {&tensor}, where, [&] {
+      require(
+          !is_in_region(value),
+          "a tensor in a function of shard_map is a shard that differs between devices, so the host cannot read it: "
+          "return it from the function, and read the result");
+    });
+    outputs.push_back({value, Sharding::replicated(default_mesh(), tensor.ndim()), -1});
+  }
   const RunResult run =
       run_extracted(extract_program(current, outputs, "read"), run_reason(RunReason::Kind::kRead, where, what));
   std::vector<Literal> out;
@@ -234,6 +243,33 @@ std::vector<Wanted> wanted_variables(const Trace& current) {
   return out;
 }
 
+// Data that `loss` is computed from and that ops of an earlier step have computed; null if there is none.
+const Node* earlier_result(const Trace& current, const Builder& builder, Id loss) {
+  const Computation& traced = builder.computation();
+  std::vector<bool> is_needed(static_cast<std::size_t>(loss) + 1, false);
+  is_needed.back() = true;
+  for (Id id = loss; id >= 0; --id) {
+    if (!is_needed[static_cast<std::size_t>(id)]) continue;
+    if (const int input = current.input_index(id); input >= 0)
+      if (const Node& node = *at(current.inputs(), input); node.id >= 0) return &node;
+    for (const Id operand : traced[id].operands) is_needed[static_cast<std::size_t>(operand)] = true;
+  }
+  return nullptr;
+}
+
+void check_has_variables(const std::vector<Wanted>& wanted, Trace& current, const Tensor& loss) {
+  if (!wanted.empty()) return;
+  const Node* earlier = earlier_result(current, current.builder(), loss.impl().node->id);
+  require(
+      earlier == nullptr,
+      "{} was computed from no variable with requires_grad since the last mark_step(); {}, which it uses, was "
+      "computed before mark_step() ended the step, so the ops that led to it are gone: call backward() before "
+      "mark_step()",
+      [&] { return what_is(loss); },
+      [&] { return earlier->name.empty() ? earlier->type.str() : earlier->name + " " + earlier->type.str(); });
+  fail("{} was computed from no variable with requires_grad", what_is(loss));
+}
+
 bool is_partial(const Tensor& gradient) {
   const auto& sharding = gradient.impl().node->sharding;
   return sharding && sharding->is_partial();
@@ -315,7 +351,7 @@ void Tensor::backward(std::source_location where) const {
             "mark_step()",
             [&] { return what_is(*this); });
     auto variables = wanted_variables(current);
-    require(!variables.empty(), "{} was computed from no variable with requires_grad", [&] { return what_is(*this); });
+    check_has_variables(variables, current, *this);
     return variables;
   });
   std::vector<Value> wrt;

@@ -197,9 +197,10 @@ class Generator::State {
   CacheSizes sizes_;
   std::int64_t slots_ = 0;
   KeyValueCache cache_;
-  CompiledFunction logits_ = compile([this](const auto& given) { return std::vector{everywhere(step(given))}; });
+  using Given = std::vector<Tensor>;
+  CompiledFunction logits_ = compile([this](const Given& given) { return Given{everywhere(step(given))}; });
   CompiledFunction likeliest_ =
-      compile([this](const auto& given) { return std::vector{everywhere(argmax(step(given), 1))}; });
+      compile([this](const Given& given) { return Given{everywhere(argmax(step(given), 1))}; });
 
   std::vector<Tokens> texts_;
   GenerationOptions options_of_run_;

@@ -11,8 +11,11 @@
 #include "frontend/control/finite_gradients.h"
 #include "frontend/on_ranks.h"
 #include "tessera/base/text.h"
+#include "tessera/frontend/compile/typed_function.h"
 #include "tessera/frontend/control/checkpoint.h"
 #include "tessera/frontend/control/control_flow.h"
+#include "tessera/frontend/control/vmap.h"
+#include "tessera/frontend/sharding/shard_map.h"
 #include "tessera/frontend/tensor/functions.h"
 
 namespace tessera {
@@ -178,6 +181,54 @@ TEST(Checkpoint, HasTheSameGradients) {
   const std::vector<Literal> arguments{seeded_values({2, 3}, 1), seeded_values({3, 3}, 2)};
   expect_finite_differences(f, arguments);
   expect_equal_functions(f, plain, arguments);
+}
+
+// ---- functions that transforms take ---------------------------------------------------------------------------------
+
+std::vector<double> numbers_of(const Tensor& x) { return x.to_vector<double>(); }
+using Numbers = std::vector<double>;
+
+TEST(Checkpoint, ComposesWithAllTransforms) {
+  const FreshRank rank;
+  const Tensor x = f64s({1, 2, 3});
+  const auto cube = [](const Tensor& a) { return a * a * a; };
+  const auto total = [](const Tensor& a) { return sum(a * a * a); };
+  EXPECT_EQ(numbers_of(grad(checkpoint(total))(x)), (Numbers{3, 12, 27}));
+  EXPECT_EQ(numbers_of(value_and_grad(checkpoint(total))(x).second), (Numbers{3, 12, 27}));
+  EXPECT_EQ(numbers_of(checkpoint(grad(checkpoint(total)))(x)), (Numbers{3, 12, 27}));
+  EXPECT_EQ(numbers_of(vjp(checkpoint(cube), x).second(x)), (Numbers{3, 24, 81}));
+  EXPECT_EQ(numbers_of(jvp(checkpoint(cube), std::tuple(x), std::tuple(x)).second), (Numbers{3, 24, 81}));
+  EXPECT_EQ(numbers_of(vmap(checkpoint(total))(stack({x, x * 2.0}))), (Numbers{36, 288}));
+  const auto with_residual = [](const Tensor& a) { return std::pair(sum(a), a); };
+  const auto backward = [](const Tensor& kept, const Tensor& d) { return kept * d * 7.0; };
+  EXPECT_EQ(numbers_of(grad(custom_gradient(checkpoint(with_residual), checkpoint(backward)))(x)),
+            (Numbers{7, 14, 21}));
+  const Mesh mesh({{"x", 1}});
+  EXPECT_EQ(numbers_of(shard_map(checkpoint(cube), mesh, {{"x"}}, {{"x"}})(x)), (Numbers{1, 8, 27}));
+  EXPECT_EQ(numbers_of(compile(grad(checkpoint(total)))(x)), (Numbers{3, 12, 27}));
+}
+
+TEST(Transforms, TakeMutableFunctions) {
+  const FreshRank rank;
+  const Tensor x = f64s({1, 2});
+  const auto scaled = [calls = 0](const Tensor& a) mutable { return a * static_cast<double>(++calls); };
+  const auto total = [calls = 0](const Tensor& a) mutable { return sum(a) * static_cast<double>(++calls); };
+  const auto gradient = grad(total);
+  EXPECT_EQ(numbers_of(gradient(x)), (Numbers{1, 1}));
+  EXPECT_EQ(numbers_of(gradient(x)), (Numbers{2, 2}));
+  auto own = scaled;
+  EXPECT_EQ(numbers_of(vjp(own, x).second(x)), (Numbers{1, 2}));
+  EXPECT_EQ(numbers_of(jvp(own, std::tuple(x), std::tuple(x)).second), (Numbers{2, 4}));
+  EXPECT_EQ(numbers_of(vmap(total)(stack({x, x}))), (Numbers{3, 3}));
+  EXPECT_EQ(numbers_of(shard_map(scaled, Mesh({{"x", 1}}), {{"x"}}, {{"x"}})(x)), (Numbers{1, 2}));
+}
+
+TEST(Transforms, KeepNullTensors) {
+  const FreshRank rank;
+  const Weights w{f64s({2, 3}), {{"none", Tensor()}}};
+  const Weights d = grad([](const Weights& p) { return sum(square(p.scale)); })(w);
+  EXPECT_EQ(numbers_of(d.scale), (Numbers{4, 6}));
+  EXPECT_TRUE(d.shifts.at("none").is_null());
 }
 
 }  // namespace

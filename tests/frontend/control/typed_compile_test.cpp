@@ -126,10 +126,84 @@ TEST(TypedCompile, RefusesMoreDifferentGraphsThanAllowed) {
   auto by_number =
       compile([](const Tensor& x, int n) { return sum(x) * static_cast<double>(n); }, {.max_different_graphs = 1});
   by_number(f64s({1}), 3);
-  EXPECT_EQ(
-      error_of([&] { by_number(f64s({1}), 4); }),
-      "compile: the function was called with arguments of the structure (2,*,4,, which fit none of its 1 programs, "
-      "and max_different_graphs is 1");
+  EXPECT_EQ(error_of([&] { by_number(f64s({1}), 4); }),
+            "compile: the function was called with arguments (f64[1], 4) that fit none of its 1 programs, and "
+            "max_different_graphs is 1; the last program is for (f64[1], 3)");
+}
+
+TEST(TypedCompile, CountsTheProgramsOfAllStructuresTogether) {
+  const FreshRank rank;
+  auto f = compile([](const Tensor& x, int n) { return x * static_cast<double>(n); }, {.max_different_graphs = 2});
+  f(f64s({1}), 1);
+  f(f64s({1}), 2);
+  EXPECT_EQ(f(f64s({5}), 1).item(), 5);
+  EXPECT_EQ(error_of([&] {
+              f(f64s({1, 2}), 1);
+            }),
+            "compile: the function was called with arguments (f64[2], 1) that fit none of its 2 programs, and "
+            "max_different_graphs is 2; the last program is for (f64[1], 2)");
+}
+
+// ---- functions ------------------------------------------------------------------------------------------------------
+
+TEST(TypedCompile, InAnotherOneTheInnerOneIsPartOfTheOuterProgram) {
+  const FreshRank rank;
+  auto inner = compile([](const Tensor& x, double scale) { return std::pair(x * scale, 3); });
+  auto middle = compile([&](const Tensor& x) { return inner(x + 1.0, 2.0).first; });
+  auto outer = compile([&](const Tensor& x) { return middle(x * 1.0) + 1.0; });
+  EXPECT_EQ(outer(f64s({1, 2})).to_vector<double>(), (std::vector<double>{5, 7}));
+  EXPECT_EQ(outer(f64s({3, 4})).to_vector<double>(), (std::vector<double>{9, 11}));
+  EXPECT_EQ(inner(f64s({1}), 2.0).first.item(), 2);  // also compiled on its own
+  EXPECT_EQ(outer.form_count(), 1);
+  EXPECT_EQ(inner.form_count(), 1);
+}
+
+TEST(TypedCompile, TakesGenericLambdas) {
+  const FreshRank rank;
+  auto twice = compile([](const auto& x) { return x * 2.0; });
+  EXPECT_EQ(twice(f64s({1, 2})).to_vector<double>(), (std::vector<double>{2, 4}));
+  const auto sum_of = [](const auto& x) { return std::vector<Tensor>{x[0] + x[1]}; };
+  auto of_list = compile(sum_of);
+  EXPECT_EQ(of_list({f64s({1}), f64s({2})}).front().item(), 3);
+  CompiledFunction of_vector = compile(sum_of);
+  EXPECT_EQ(of_vector({f64s({1}), f64s({4})}).front().item(), 5);
+}
+
+TEST(TypedCompile, AFunctionMayReturnItsArgument) {
+  const FreshRank rank;
+  int traces = 0;
+  auto same = compile([&](const Tensor& x) {
+    ++traces;
+    return x;
+  });
+  EXPECT_EQ(same(f64s({1, 2})).to_vector<double>(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(same(f64s({3, 4})).to_vector<double>(), (std::vector<double>{3, 4}));
+  EXPECT_EQ(traces, 1);
+  auto nothing = compile([](const Tensor& x) { (void)(x * 2.0); }, {.name = "train"});
+  EXPECT_EQ(error_of([&] { nothing(f64s({1})); }),
+            "compile: train returns no tensor and assigns no variable; return the tensors that it computes");
+}
+
+TEST(TypedCompile, NullTensorsStayNull) {
+  const FreshRank rank;
+  auto step = compile([](const Metrics& m) {
+    Metrics out;
+    out.parts.push_back(m.loss.is_null() ? m.parts[0] * 2.0 : m.parts[0] * m.loss);
+    return out;
+  });
+  for (const double number : {1.0, 2.0}) {
+    const Metrics out = step(Metrics{{}, {f64s({number})}});
+    EXPECT_TRUE(out.loss.is_null());
+    EXPECT_EQ(out.parts[0].item(), 2 * number);
+  }
+  EXPECT_EQ(step(Metrics{f64s({5}), {f64s({3})}}).parts[0].item(), 15);
+  EXPECT_EQ(step.form_count(), 2);
+  auto list = compile([](const std::vector<Tensor>& x) { return x; });
+  EXPECT_TRUE(error_of([&] {
+                list({f64s({1}), Tensor()});
+              })
+                  .starts_with("compile: argument 1 of the function is a null tensor, which has no value\n  at   "
+                               "typed_compile_test.cpp:"));
 }
 
 TEST(TypedCompile, ItsNameIsInReports) {

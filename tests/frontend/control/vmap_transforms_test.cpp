@@ -264,5 +264,19 @@ TEST(VmapLayouts, ShardedExamplesNeedNoCommunication) {
   EXPECT_TRUE(plan_step().partitioned.notes.empty());
 }
 
+TEST(VmapRandom, AKeyGivesTheSameNumbersUnlessItDependsOnTheExampleOrTheRound) {
+  const FreshRank rank;
+  const Key key(3);
+  const Tensor each = rand(key, {2});
+  const auto same = vmap([&](const Tensor&) { return rand(key, {2}); })(arange(2));
+  EXPECT_EQ(same.to_vector<float>(), stack({each, each}).to_vector<float>());
+  const Tensor folded = stack({rand(key.fold_in(0), {2}), rand(key.fold_in(1), {2})});
+  const auto own = [&](const Tensor& i) { return rand(key.fold_in(i), {2}); };
+  EXPECT_EQ(vmap(own)(arange(2, kS32)).to_vector<float>(), folded.to_vector<float>());
+  const Tensor rounds =
+      scan([&](const Tensor& c, const Tensor& i) { return std::pair(c, own(i)); }, zeros({}), arange(2, kS32)).second;
+  EXPECT_EQ(rounds.to_vector<float>(), folded.to_vector<float>());
+}
+
 }  // namespace
 }  // namespace tessera

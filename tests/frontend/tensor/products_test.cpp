@@ -228,5 +228,13 @@ TEST(Products, MatmulNamesTheSizesThatDiffer) {
             "matmul: shapes [5] and [4] do not broadcast: sizes 5 and 4 at dim 1 from the end");
 }
 
+TEST(Einsum, TakesAListOfAnyNumberOfOperands) {
+  const FreshRank rank;
+  const Tensor x = Tensor::from<double>({2}, {3, 4});
+  EXPECT_EQ(einsum("i->", {x}).item(), 7);
+  EXPECT_EQ(einsum("i,i->", {x, x}).item(), 25);
+  EXPECT_EQ(einsum("i,i,i->", {x, x, x}).item(), 91);
+}
+
 }  // namespace
 }  // namespace tessera

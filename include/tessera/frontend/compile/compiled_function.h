@@ -23,10 +23,13 @@
 // their values.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <source_location>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tessera/frontend/tensor/tensor.h"
@@ -51,18 +54,33 @@ struct CompileOptions {
   bool jit_compile = true;
 };
 
+namespace detail {
+
+/// The programs of one or several CompiledFunctions with a common max_different_graphs.
+struct TracedForms {
+  int count = 0;
+  std::string last_arguments;  // of the last program, as text
+};
+/// The arguments as text, for errors.
+using ArgumentsText = std::function<std::string(const std::vector<Tensor>& arguments)>;
+
+}  // namespace detail
+
 class CompiledFunction {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   explicit CompiledFunction(Function function, CompileOptions options = {});
+  /// For a TypedFunction, which consists of several of these.
+  CompiledFunction(Function function, CompileOptions options, std::shared_ptr<detail::TracedForms> traced,
+                   detail::ArgumentsText text);
   ~CompiledFunction();
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
 
   /// Runs one step. Collective. In another compiled function, only calls the function: its ops belong to the program of the
   /// outer one. Errors in the first call with given argument types: the function reads a value or ends
-  /// the step; it creates a gradient or a tensor that outlives the call and that it does not return; an argument has no
-  /// value.
+  /// the step; it creates a gradient or a tensor that outlives the call and that it does not return; it returns nothing
+  /// and assigns no variable; an argument has no value.
   std::vector<Tensor> operator()(const std::vector<Tensor>& arguments,
                                  std::source_location where = std::source_location::current());
 
@@ -77,17 +95,32 @@ class CompiledFunction {
   std::vector<Tensor> run_traced(const std::vector<Tensor>& arguments, const std::source_location& where);
   std::vector<Tensor> call_inside_another(const std::vector<Tensor>& arguments, const std::source_location& where);
   void check_form_count(const std::vector<Tensor>& arguments) const;
+  void check_arguments(const std::vector<Tensor>& arguments, const std::source_location& where) const;
   struct Form;  // the program for some argument types and shardings
   Function function_;
   CompileOptions options_;
+  std::shared_ptr<detail::TracedForms> traced_;
+  detail::ArgumentsText arguments_text_;
   std::vector<std::unique_ptr<Form>> forms_;
   int last_form_ = -1;
   bool has_graph_break_ = false;
   bool has_noted_call_ = false;
 };
 
+namespace detail {
+
+/// True for a function pointer and a class with exactly one function for calls. Whether other functions, such as generic
+/// lambdas, take some argument is known only after their body is compiled with it, which may be an error.
+template <class F>
+inline constexpr bool kHasOneSignature = std::is_function_v<std::remove_pointer_t<F>> || requires { &F::operator(); };
+template <class F>
+concept TakesVector = kHasOneSignature<F> && std::convertible_to<F, CompiledFunction::Function>;
+
+}  // namespace detail
+
 /// Traces `function` at its first call. Everything that `function` refers to must outlive the result.
-inline CompiledFunction compile(CompiledFunction::Function function, CompileOptions options = {}) {
+template <detail::TakesVector F>
+CompiledFunction compile(F function, CompileOptions options = {}) {
   return CompiledFunction(std::move(function), std::move(options));
 }
 

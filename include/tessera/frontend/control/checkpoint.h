@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/frontend/control/const_callable.h"
 #include "tessera/frontend/tensor/tree.h"
 
 namespace tessera {
@@ -28,11 +29,11 @@ std::vector<Tensor> kept(const std::vector<Tensor>& results, const std::source_l
 
 /// Returns a function with the same results as `f`, of trees of tensors. From the forward to the backward pass, memory
 /// holds only its inputs and results; the backward pass computes the other values again. Random numbers are the same
-/// both times. Ops with side effects run once. `f` may assign variables and use modules. (jax.checkpoint,
-/// torch.utils.checkpoint)
+/// both times. Ops with side effects run once. `f` may assign variables and use modules. Composes with all transforms:
+/// `grad(checkpoint(f))`. (jax.checkpoint, torch.utils.checkpoint)
 template <class F>
 auto checkpoint(F f, std::source_location where = std::source_location::current()) {
-  return [f = std::move(f), where]<class... Args>(Args&&... args) mutable {
+  return [f = detail::ConstCallable(std::move(f)), where]<class... Args>(Args&&... args) {
     auto result = [&] {
       const detail::CheckpointScope scope(where);
       return f(std::forward<Args>(args)...);

@@ -33,7 +33,7 @@ std::vector<Tensor> host_results(const std::string& name, const std::vector<Tens
 /// counted as `fallback::NAME` (executed_fallback_ops()). backward() through the region is an error; use the
 /// overload with a backward function.
 template <class F, class Inputs>
-auto host_region(const std::string& name, const F& f, const Inputs& inputs,
+auto host_region(const std::string& name, F&& f, const Inputs& inputs,
                  std::source_location where = std::source_location::current()) {
   const auto leaves = tree_leaves(inputs);
   auto result = f(tree_with_leaves(inputs, detail::host_inputs(name, leaves, where)));
@@ -43,7 +43,7 @@ auto host_region(const std::string& name, const F& f, const Inputs& inputs,
 /// The same with a gradient: `backward(inputs, result, d_result)` is traced, and returns the gradient of the inputs.
 template <class F, class Inputs, class B>
   requires(!std::convertible_to<B, std::source_location>)
-auto host_region(const std::string& name, const F& f, const Inputs& inputs, const B& backward,
+auto host_region(const std::string& name, F&& f, const Inputs& inputs, B&& backward,
                  std::source_location where = std::source_location::current()) {
   const auto leaves = tree_leaves(inputs);
   auto result = f(tree_with_leaves(inputs, detail::host_inputs(name, leaves, where)));

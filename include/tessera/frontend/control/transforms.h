@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/frontend/control/const_callable.h"
 #include "tessera/frontend/tensor/tree.h"
 
 namespace tessera {
@@ -69,12 +70,13 @@ std::vector<Tensor> gradients(const Tensor& output, const std::vector<Tensor>& i
 /// x is any tree, and the gradient has its structure. Gradients of integer tensors are zeros. (jax.value_and_grad)
 template <class F>
 auto value_and_grad(F f, std::source_location where = std::source_location::current()) {
-  return [f = std::move(f), where]<class X, class... Others>(const X& x, const Others&... others) {
-    const detail::FreshTree<X> fresh(x, where);
-    const Tensor value = f(fresh.tree, others...);
-    const auto d = detail::pull_back({value}, {detail::one_like(value, where)}, fresh.leaves, where);
-    return std::pair<Tensor, X>(value, tree_with_leaves(x, d));
-  };
+  return
+      [f = detail::ConstCallable(std::move(f)), where]<class X, class... Others>(const X& x, const Others&... others) {
+        const detail::FreshTree<X> fresh(x, where);
+        const Tensor value = f(fresh.tree, others...);
+        const auto d = detail::pull_back({value}, {detail::one_like(value, where)}, fresh.leaves, where);
+        return std::pair<Tensor, X>(value, tree_with_leaves(x, d));
+      };
 }
 
 /// Returns a function that returns the gradient of f with respect to its first argument. (jax.grad)
@@ -87,7 +89,7 @@ auto grad(F f, std::source_location where = std::source_location::current()) {
 /// Returns {f(primals...), pullback}: pullback(d_result) is the gradient with respect to the primals, a tuple if there
 /// are several. (jax.vjp)
 template <class F, class... Primals>
-auto vjp(const F& f, const Primals&... primals) {
+auto vjp(F&& f, const Primals&... primals) {
   const auto where = std::source_location::current();
   const std::tuple<Primals...> given(primals...);
   const detail::FreshTree<std::tuple<Primals...>> fresh(given, where);
@@ -109,8 +111,7 @@ auto vjp(const F& f, const Primals&... primals) {
 /// passes: the pullback is linear in the gradient of the result, and its own gradient is the tangent. Every op of f
 /// needs a gradient that is differentiable itself. (jax.jvp)
 template <class F, class... Primals>
-auto jvp(const F& f, const std::tuple<Primals...>& primals,
-         const std::type_identity_t<std::tuple<Primals...>>& tangents,
+auto jvp(F&& f, const std::tuple<Primals...>& primals, const std::type_identity_t<std::tuple<Primals...>>& tangents,
          std::source_location where = std::source_location::current()) {
   const detail::FreshTree<std::tuple<Primals...>> fresh(primals, where);
   auto result = std::apply(f, fresh.tree);
@@ -131,8 +132,9 @@ T stop_gradient(const T& tree, std::source_location where = std::source_location
 /// of several arguments. No gradient flows to tensors that `f` captures. (jax.custom_vjp, torch.autograd.Function)
 template <class F, class B>
 auto custom_gradient(F f, B backward, std::source_location where = std::source_location::current()) {
-  return [f = std::move(f), backward = std::move(backward), where]<class... Args>(const Args&... args) {
-    using Both = std::decay_t<std::invoke_result_t<const F&, const Args&...>>;
+  return [f = detail::ConstCallable(std::move(f)), backward = detail::ConstCallable(std::move(backward)),
+          where]<class... Args>(const Args&... args) {
+    using Both = std::decay_t<std::invoke_result_t<F&, const Args&...>>;
     using Result = std::decay_t<std::tuple_element_t<0, Both>>;
     using Residuals = std::decay_t<std::tuple_element_t<1, Both>>;
     const std::tuple<Args...> given(args...);

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/frontend/control/const_callable.h"
 #include "tessera/frontend/control/transforms.h"
 #include "tessera/frontend/tensor/tree.h"
 
@@ -87,14 +88,16 @@ LeafDims result_dims(const Result& result, const ExampleDims& dims) {
 /// Returns a function that maps `f` over the examples: its arguments have a further dim, along which each example has
 /// its own tensors, and so has its result. `f` is called once, with the tensors of one example, when the step is
 /// traced; the ops then get the further dim. Ops without such a form run in a loop over the examples. Tensors that `f`
-/// captures are shared. Each example draws its own random numbers, those of the same iteration of a scan. A cond
-/// whose predicate differs between examples computes both functions, and a while_loop runs until the condition is false
-/// for all examples. Composes with grad, vjp, jvp, scan, compile and itself. As in the function of a loop, `f` cannot
+/// captures are shared. dropout() draws other numbers for each example, those of the same iteration of a scan. Functions
+/// of a Key draw the same numbers for all examples, unless the key depends on the example (Key::fold_in). A cond whose
+/// predicate differs between examples computes both functions, and a while_loop runs until the condition is false for
+/// all examples. Composes with grad, vjp, jvp, scan, compile and itself. As in the function of a loop, `f` cannot
 /// read a tensor, assign a variable or call backward(). (jax.vmap, torch.func.vmap)
 template <class F>
 auto vmap(F f, VmapOptions options = {}, std::source_location where = std::source_location::current()) {
-  return [f = std::move(f), options = std::move(options), where]<class... Args>(const Args&... args) {
-    using Result = std::decay_t<std::invoke_result_t<const F&, const Args&...>>;
+  return [f = detail::ConstCallable(std::move(f)), options = std::move(options),
+          where]<class... Args>(const Args&... args) {
+    using Result = std::decay_t<std::invoke_result_t<F&, const Args&...>>;
     const std::tuple<Args...> given(args...);
     std::optional<Result> result;
     detail::VmapCall call{{}, options.size, [&] { return detail::result_dims(*result, options.out_dims); }};

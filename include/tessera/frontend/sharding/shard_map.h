@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/frontend/control/const_callable.h"
 #include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera {
@@ -81,8 +82,8 @@ void for_each_tensor(T& value, Visit&& visit) {
 template <class F>
 auto shard_map(F f, const Mesh& mesh, std::vector<PartitionSpec> in_specs, std::vector<PartitionSpec> out_specs,
                ShardMapOptions options = {}, std::source_location where = std::source_location::current()) {
-  return [f, mesh, in_specs = std::move(in_specs), out_specs = std::move(out_specs), options = std::move(options),
-          where](auto... arguments) {
+  return [f = detail::ConstCallable(std::move(f)), mesh, in_specs = std::move(in_specs),
+          out_specs = std::move(out_specs), options = std::move(options), where](auto... arguments) {
     detail::ShardMapCall call(mesh, in_specs, out_specs, options, where);
     const auto enter = [&](Tensor& tensor) { tensor = call.enter(tensor); };
     (detail::for_each_tensor(arguments, enter), ...);

@@ -6,6 +6,8 @@
 //   einsum("ii->", {m})                  the trace
 #pragma once
 
+#include <initializer_list>
+#include <source_location>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +38,11 @@ Tensor dot(Operand lhs, Operand rhs, const DotDims& dims);
 /// dot has the fewest FLOPs. All operands must have the same element type.
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands,
               std::source_location where = std::source_location::current());
+/// The same for a list in braces: `einsum("ij->", {x})`.
+inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands,
+                     std::source_location where = std::source_location::current()) {
+  return einsum(equation, std::vector<Tensor>(operands), where);
+}
 Tensor einsum(std::string_view equation, Operand x);
 Tensor einsum(std::string_view equation, Operand x, Operand y);
 Tensor einsum(std::string_view equation, Operand x, Operand y, Operand z);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trees of tensors: the arguments and results of functions that are traced. A tree is
 //
-//   - a Tensor;
+//   - a Tensor; a null tensor has no value and is no leaf, but part of the structure;
 //   - a std::vector, std::array, std::map (by value), std::optional, std::pair or std::tuple of trees;
 //   - a struct that lists its members (JAX: a registered pytree):
 //
@@ -19,6 +19,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -63,10 +64,21 @@ concept TupleLike = requires { std::tuple_size<std::remove_const_t<T>>::value; }
 template <class T>
 inline constexpr bool kAlwaysFalse = false;
 
+/// `"text"`, with a backslash before quotes and backslashes, so that different texts stay different.
+inline std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
 }  // namespace detail
 
-/// Visits a tree in order. Calls `visitor.leaf(Tensor&)` for each tensor, and `visitor.fact(text)` for each part of the
-/// structure: sizes, keys, names of members, numbers.
+/// Visits a tree in order. Calls `visitor.leaf(Tensor&)` for each tensor, and `visitor.fact(text)` for each number, text
+/// and name of a member. `visitor.open(bracket)` and `visitor.close(bracket)` enclose the elements of a vector, map, tuple
+/// or struct. `visitor.colon()` follows a key and a name.
 template <class T, class Visitor>
 void visit_tree(T& tree, Visitor& visitor) {
   using Plain = std::remove_const_t<T>;
@@ -81,27 +93,35 @@ void visit_tree(T& tree, Visitor& visitor) {
   } else if constexpr (std::is_arithmetic_v<Plain>) {
     visitor.fact(std::to_string(tree));
   } else if constexpr (std::is_same_v<Plain, std::string>) {
-    visitor.fact(std::to_string(tree.size()) + ":" + tree);
+    visitor.fact(detail::quoted(tree));
   } else if constexpr (detail::IsSequence<Plain>::value) {
-    visitor.fact("[" + std::to_string(tree.size()));
+    visitor.open('[');
     for (auto& element : tree) visit_tree(element, visitor);
+    visitor.close(']');
   } else if constexpr (detail::IsMap<Plain>::value) {
-    visitor.fact("{" + std::to_string(tree.size()));
+    visitor.open('{');
     for (auto& [key, value] : tree) {
       visit_tree(key, visitor);
+      visitor.colon();
       visit_tree(value, visitor);
     }
+    visitor.close('}');
   } else if constexpr (detail::IsOptional<Plain>::value) {
-    visitor.fact(tree.has_value() ? "some" : "none");
+    visitor.open('<');
     if (tree.has_value()) visit_tree(*tree, visitor);
+    visitor.close('>');
   } else if constexpr (detail::TupleLike<Plain>) {
-    visitor.fact("(" + std::to_string(std::tuple_size_v<Plain>));
+    visitor.open('(');
     std::apply([&](auto&... element) { (visit_tree(element, visitor), ...); }, tree);
+    visitor.close(')');
   } else if constexpr (detail::HasFields<T>) {
+    visitor.open('{');
     Plain::fields(tree, [&](std::string_view name, auto& member) {
-      visitor.fact(std::string(name));
+      visitor.fact(name);
+      visitor.colon();
       visit_tree(member, visitor);
     });
+    visitor.close('}');
   } else {
     static_assert(
         detail::kAlwaysFalse<T>,
@@ -112,26 +132,57 @@ void visit_tree(T& tree, Visitor& visitor) {
 
 namespace detail {
 
-struct LeafCollector {
-  std::vector<Tensor> leaves;
-  void leaf(const Tensor& tensor) { leaves.push_back(tensor); }
-  void fact(const std::string&) {}
+/// A visitor that sees only the tensors.
+struct LeafVisitor {
+  void fact(std::string_view) {}
+  void open(char) {}
+  void close(char) {}
+  void colon() {}
 };
-struct LeafSetter {
+struct LeafCollector : LeafVisitor {
+  std::vector<Tensor> leaves;
+  void leaf(const Tensor& tensor) {
+    if (!tensor.is_null()) leaves.push_back(tensor);
+  }
+};
+struct LeafSetter : LeafVisitor {
   const std::vector<Tensor>& leaves;
   std::size_t next = 0;
-  void leaf(Tensor& tensor) { tensor = leaves.at(next++); }
-  void fact(const std::string&) {}
+  explicit LeafSetter(const std::vector<Tensor>& given) : leaves(given) {}
+  void leaf(Tensor& tensor) {
+    if (!tensor.is_null()) tensor = leaves.at(next++);
+  }
 };
-struct StructureText {
+
+/// Writes a tree: `(*, [*, null], {power: 3})`.
+class StructureText {
+ public:
   std::string text;
-  void leaf(const Tensor&) { text += "*,"; }
-  void fact(const std::string& fact) { text += fact + ","; }
+  void leaf(const Tensor& tensor) { fact(tensor.is_null() ? "null" : "*"); }
+  void fact(std::string_view fact) {
+    if (!text.empty() && std::string_view("([{< ").find(text.back()) == std::string_view::npos) text += ", ";
+    text += fact;
+  }
+  void open(char bracket) { fact(std::string_view(&bracket, 1)); }
+  void close(char bracket) { text += bracket; }
+  void colon() { text += ": "; }
 };
+/// Writes a tree with the types of its tensors: `(f32[4,8] {data,-}, 3)`.
+class TypesText : public StructureText {
+ public:
+  void leaf(const Tensor& tensor) { fact(type_text(tensor)); }
+
+ private:
+  /// Type and sharding of a tensor.
+  static std::string type_text(const Tensor& tensor);
+};
+
+/// Stands for a tensor in a tree of which only the structure is kept. Has no value.
+Tensor placeholder();
 
 }  // namespace detail
 
-/// The tensors of a tree, in order.
+/// The tensors of a tree, in order, without those that are null.
 template <class T>
 std::vector<Tensor> tree_leaves(const T& tree) {
   detail::LeafCollector collector;
@@ -139,7 +190,7 @@ std::vector<Tensor> tree_leaves(const T& tree) {
   return std::move(collector.leaves);
 }
 
-/// A copy of the tree with other tensors, in the order of tree_leaves().
+/// A copy of the tree with other tensors, in the order of tree_leaves(). Null tensors stay null.
 template <class T>
 T tree_with_leaves(T tree, const std::vector<Tensor>& leaves) {
   detail::LeafSetter setter{leaves};
@@ -148,10 +199,24 @@ T tree_with_leaves(T tree, const std::vector<Tensor>& leaves) {
   return tree;
 }
 
-/// A text that is equal for trees with the same structure and the same numbers: `(2,*,[3,*,*,*,`.
+/// The structure of a tree, for tree_with_leaves(). It does not keep the tensors.
+template <class T>
+T tree_without_leaves(const T& tree) {
+  return tree_with_leaves(tree, std::vector<Tensor>(tree_leaves(tree).size(), detail::placeholder()));
+}
+
+/// A text that is equal for trees with the same structure and the same numbers: `(*, [*, *], {power: 3})`.
 template <class T>
 std::string tree_structure(const T& tree) {
   detail::StructureText text;
+  visit_tree(tree, text);
+  return std::move(text.text);
+}
+
+/// The tree with the types of its tensors: `(f32[4,8] {data,-}, 3)`.
+template <class T>
+std::string tree_types(const T& tree) {
+  detail::TypesText text;
   visit_tree(tree, text);
   return std::move(text.text);
 }

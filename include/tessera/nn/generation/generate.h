@@ -18,7 +18,7 @@ namespace tessera::nn {
 /// Names and defaults are those of Hugging Face's GenerationConfig, except that top_k is off by default.
 struct GenerationOptions {
   std::int64_t max_new_tokens = 20;
-  /// False: always the token with the largest logit.
+  /// False: always the token with the largest logit. The devices find it, so NaN is not an error.
   bool do_sample = false;
   double temperature = 1;  // divides the logits
   std::int64_t top_k = 0;  // draw from this many tokens with the largest logits; 0: all
@@ -61,7 +61,7 @@ class Generator {
 
   /// Continues up to `batch` prompts of any lengths. Returns the prompts with the new tokens. Collective: all ranks
   /// pass the same prompts and get the same texts. The model is in evaluation mode during the call. Errors: an empty
-  /// prompt, a token that the model does not have, options out of range.
+  /// prompt, a token that the model does not have, options out of range, logits that are not finite (draw_token()).
   std::vector<Tokens> generate(const std::vector<Tokens>& prompts, const GenerationOptions& options = {});
 
  private:
@@ -74,7 +74,8 @@ class Generator {
 std::vector<Tokens> generate(CausalLM& model, const std::vector<Tokens>& prompts, const GenerationOptions& options = {},
                              GeneratorOptions placement = {});
 
-/// Draws a token from the logits with temperature, top_k and top_p. `draw` is the random number, in [0, 1).
+/// Draws a token from the logits with temperature, top_k and top_p. `draw` is the random number, in [0, 1). A logit of
+/// -inf excludes its token. Errors: a logit of a known token is NaN or +inf, or all are -inf.
 std::int32_t draw_token(std::span<const float> logits, const GenerationOptions& options, double draw);
 
 }  // namespace tessera::nn
