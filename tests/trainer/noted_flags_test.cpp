@@ -30,7 +30,7 @@ std::string error_with(const Words& flags) {
 
 TEST(NotedFlags, ValuesOfFlagsWithoutEffectAreComparedWithHuggingFacesDefaults) {
   EXPECT_EQ(notes_of({"--fp16_opt_level", "O2", "--ddp_bucket_cap_mb", "25", "--dataloader_pin_memory", "false",
-                   "--eval_accumulation_steps", "2", "--torch_empty_cache_steps", "2", "--use_ipex"}),
+                      "--eval_accumulation_steps", "2", "--torch_empty_cache_steps", "2", "--use_ipex"}),
             (Words{"--fp16_opt_level O2 has no effect: there is one implementation",
                    "--ddp_bucket_cap_mb 25 has no effect: the partitioner combines collectives",
                    "--dataloader_pin_memory false has no effect: batches already are where the ranks compute",
@@ -38,8 +38,8 @@ TEST(NotedFlags, ValuesOfFlagsWithoutEffectAreComparedWithHuggingFacesDefaults) 
                    "--torch_empty_cache_steps 2 has no effect: memory is planned before the first step",
                    "--use_ipex true has no effect: oneDNN is always used"}));
   EXPECT_EQ(notes_of({"--fp16_opt_level", "O1", "--ddp_bucket_cap_mb", "None", "--dataloader_pin_memory", "True",
-                   "--eval_accumulation_steps", "None", "--use_ipex", "0", "--local_rank", "-1", "--ray_scope", "last",
-                   "--use_fast_tokenizer", "yes", "--torch_compile", "off"}),
+                      "--eval_accumulation_steps", "None", "--use_ipex", "0", "--local_rank", "-1", "--ray_scope",
+                      "last", "--use_fast_tokenizer", "yes", "--torch_compile", "off"}),
             Words());
 }
 
@@ -118,7 +118,7 @@ TEST(NotedFlags, AnOptimizerThatComputesTheRateExcludesALearningRate) {
     more.insert(more.end(), relative.begin(), relative.end());
     return more;
   };
-  EXPECT_EQ(error(with({"--learning_rate", "0.001"})),
+  EXPECT_EQ(error_with(with({"--learning_rate", "0.001"})),
             "--learning_rate 0.001 and --optim_args relative_step=true exclude each other: with relative_step, the "
             "optimizer adafactor computes the learning rate from the number of the update");
   EXPECT_EQ(notes_of(with({})), Words());
@@ -134,22 +134,24 @@ TEST(NotedFlags, ErrorsOfOptimizerArgumentsNameTheirFlag) {
   EXPECT_EQ(error_with({"--optim", "muon", "--optim_args", "ns_dtype=int8"}),
             "--optim_args: ns_dtype must be bfloat16 or float32, got int8");
   EXPECT_TRUE(error_with({"--optim_args", "beta1=x"}).starts_with("--optim_args: beta1 must be "));
-  EXPECT_TRUE(error_with({"--lr_scheduler_kwargs", "power=2"}).starts_with("--lr_scheduler_kwargs: the schedule linear"));
+  EXPECT_TRUE(
+      error_with({"--lr_scheduler_kwargs", "power=2"}).starts_with("--lr_scheduler_kwargs: the schedule linear"));
 }
 
 TEST(NotedFlags, FullDeterminismTellsWhatItDoesNotPromise) {
   EXPECT_EQ(notes_of({"--full_determinism"}), Words());
   EXPECT_EQ(notes_of({"--bf16", "--optim", "muon", "--mesh", "data=1,model=2", "--tensor_parallel", "model"}), Words());
   const std::string rest = ": the last bits may differ between meshes, because ";
-  EXPECT_EQ(notes_of({"--full_determinism", "--bf16", "--optim", "muon", "--mesh", "data=1,model=2", "--tensor_parallel",
-                   "model"}),
+  EXPECT_EQ(notes_of({"--full_determinism", "--bf16", "--optim", "muon", "--mesh", "data=1,model=2",
+                      "--tensor_parallel", "model"}),
             (Words{"--full_determinism with --bf16" + rest + "values may be rounded at other places",
                    "--full_determinism with --optim muon" + rest + "its updates add over shards",
                    "--full_determinism with --tensor_parallel model" + rest + "tensor parallelism divides sums"}));
 }
 
 TEST(NotedFlags, TheNumberOfUpdatesIsLimited) {
-  EXPECT_EQ(error_with({"--num_train_epochs", "1e30"}), "--num_train_epochs must be above 0 and at most 1e+15, got 1e+30");
+  EXPECT_EQ(error_with({"--num_train_epochs", "1e30"}),
+            "--num_train_epochs must be above 0 and at most 1e+15, got 1e+30");
   EXPECT_NE(error_with({"--num_train_epochs", "nan"}), "no error");
   TrainingArguments many;
   many.num_train_epochs = 1e15;
