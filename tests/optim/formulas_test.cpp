@@ -116,12 +116,13 @@ TEST(AdafactorTest, ArgumentsThatContradictEachOtherAreErrors) {
 
 TEST(AdafactorTest, TellsTheRateThatItComputes) {
   const FreshRank rank;
-  const Tensor p = weight({1}, {1});
-  const Adafactor relative({p}, {});
-  EXPECT_EQ(relative.computed_rate(1), 1e-2);
-  EXPECT_EQ(relative.computed_rate(40'000), 0.005);
-  EXPECT_EQ(Adafactor({p}, {.warmup_init = true}).computed_rate(3), 3e-6);
-  EXPECT_EQ(Adafactor({p}, {.learning_rate = 1.0, .relative_step = false}).computed_rate(1), std::nullopt);
+  const auto rate_of = [](const AdafactorOptions& options, std::int64_t step) {
+    return Adafactor({weight({1}, {1})}, options).computed_rate(step);
+  };
+  EXPECT_EQ(rate_of({}, 1), 1e-2);
+  EXPECT_EQ(rate_of({}, 40'000), 0.005);
+  EXPECT_EQ(rate_of({.warmup_init = true}, 3), 3e-6);
+  EXPECT_EQ(rate_of({.learning_rate = 1.0, .relative_step = false}, 1), std::nullopt);
   EXPECT_TRUE(computes_rate("adafactor", "relative_step=true"));
   EXPECT_FALSE(computes_rate("adafactor", ""));
   EXPECT_FALSE(computes_rate("sgd", "momentum=0.5"));

@@ -177,7 +177,7 @@ void check_numbers(const TrainingArguments& a) {
   require_positive("early_stopping_patience", a.early_stopping_patience.value_or(1));
   require(a.max_steps == -1 || a.max_steps >= 1, "--max_steps must be at least 1, or -1, got {}", a.max_steps);
   require(a.num_train_epochs > 0 && a.num_train_epochs <= kMostUpdates,
-          "--num_train_epochs must be above 0 and at most {}, got {}", kMostUpdates, a.num_train_epochs);
+          "--num_train_epochs must be above 0 and at most {:g}, got {:g}", kMostUpdates, a.num_train_epochs);
   require_not_negative("learning_rate", a.learning_rate);
   require_not_negative("weight_decay", a.weight_decay);
   require_not_negative("adam_epsilon", a.adam_epsilon);
