@@ -317,8 +317,8 @@ std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch
   // An update may have micro-batches of two epochs.
   const double micro_batches = num_train_epochs * static_cast<double>(micro_batches_per_epoch);
   const double updates = std::ceil(micro_batches / static_cast<double>(gradient_accumulation_steps));
-  require(updates <= kMostUpdates, "--num_train_epochs {:g} gives {:g} updates; a run has at most {:g}", num_train_epochs,
-          updates, kMostUpdates);
+  require(updates <= kMostUpdates, "--num_train_epochs {:g} gives {:g} updates; a run has at most {:g}",
+          num_train_epochs, updates, kMostUpdates);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(updates));
 }
 

@@ -91,7 +91,8 @@ TEST(ShardMap, ATensorOfADeviceCannotBeUsedOutside) {
       return x;
     };
     const Tensor y = shard_map(f, kGrid, {{"model"}}, {{"model"}})(numbers({6}, 1));
-    expect_message([&] { (void)(kept + 1.0).to_vector<double>(); }, "is a shard that differs between devices, so the host cannot read it: return it from the function");
+    expect_message([&] { (void)(kept + 1.0).to_vector<double>(); },
+                   "is a shard that differs between devices, so the host cannot read it: return it from the function");
   });
 }
 

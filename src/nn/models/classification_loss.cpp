@@ -24,8 +24,10 @@ std::string chosen_problem(const Tensor& logits, const Tensor& labels) {
 // pairs.
 Tensor labels_like(const Tensor& logits, const Tensor& labels, const std::string& problem) {
   const bool lacks_dim = logits.dim(1) == 1 && labels.dims() == Dims{logits.dim(0)};
-  require(is_float(labels.dtype()) && (lacks_dim || labels.dims() == logits.dims()),
-          "{} of logits {} needs floating-point labels of these dims, got {}", problem, logits.type(), labels.type());
+  const bool is_number = is_float(labels.dtype()) || (problem == kRegression && is_integer(labels.dtype()));
+  require(is_number && (lacks_dim || labels.dims() == logits.dims()),
+          "{} of logits {} needs {} labels of these dims, got {}", problem, logits.type(),
+          problem == kRegression ? "real" : "floating-point", labels.type());
   const Tensor given = lacks_dim ? labels.unsqueeze(1) : labels;
   return given.to(logits.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
 }

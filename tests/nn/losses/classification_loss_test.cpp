@@ -42,13 +42,14 @@ TEST(ClassificationLoss, OneLabelMayHaveADimOfItsOwn) {
   EXPECT_NEAR(classification_loss(one, labels, "").item(), 8.125, 1e-12);
   EXPECT_NEAR(classification_loss(one, labels.unsqueeze(1), "").item(), 8.125, 1e-12);
   EXPECT_NEAR(classification_loss(one, labels.to(DType::kF32), "").item(), 8.125, 1e-12);
+  EXPECT_NEAR(classification_loss(one, labels.to(DType::kS32), "").item(), 8.125, 1e-12);
   EXPECT_NEAR(classification_loss(one.slice(0, 0, 1), labels.slice(0, 0, 1), "").item(), 0.25, 1e-12);
 }
 
 TEST(ClassificationLoss, OtherLabelsAreErrors) {
   const FreshRank rank;
   expect_error([] { (void)classification_loss(three_scores(), class_ids(), "regression"); },
-               "regression of logits f64[2,3] needs floating-point labels of these dims, got s32[2]");
+               "regression of logits f64[2,3] needs real labels of these dims, got s32[2]");
   expect_error([] { (void)classification_loss(three_scores(), float_labels(), "single_label_classification"); },
                "single_label_classification of logits f64[2,3] needs integer labels [2], got f64[2,3]");
   expect_error([] { (void)classification_loss(three_scores(), float_labels().select(1, 0), ""); },
