@@ -126,30 +126,31 @@ reshard::NonzeroRows WindowEmitter::exchange(const Halo& halo, const Instruction
       context_.builder.set_notes(all, notes_of(halo, source));
     }
     local = reshard::emit_window(all, halo.dim, window);
-    return reshard::nonzero_rows(halo, all.type().dim(halo.dim));
+    return reads_zeros ? reshard::nonzero_rows(halo, all.type().dim(halo.dim)) : reshard::NonzeroRows();
   }
   Dims dims = local.type().dims();
   const reshard::Exchange exchange = reshard::exchange_window(mesh(), halo, dims);
   at(dims, halo.dim) = halo.length;
-  const reshard::ExchangeLayout layout = layout_of_window(halo, exchange, dims, reads_zeros);
+  auto [layout, rows] = layout_of_window(halo, exchange, dims, reads_zeros);
   local = reshard::ExchangeEmitter{context_.builder, next_channel_, notes_of(halo, source), mesh(), {local}}.emit(
       exchange, layout, dims);
-  return reshard::nonzero_rows(mesh(), halo, exchange, layout);
+  return std::move(rows);
 }
 
-// If the op reads zeros beyond the ends of the operand, the layout with which no mask is needed, if there is one.
-reshard::ExchangeLayout WindowEmitter::layout_of_window(const Halo& halo, const reshard::Exchange& exchange,
-                                                        const Dims& dims, bool reads_zeros) const {
-  reshard::ExchangeLayout layout = reshard::layout_of(exchange, dims);
-  if (!reads_zeros) return layout;
-  const reshard::ExchangeLayout with_zeros = reshard::with_zeros_on_idle_devices(exchange, layout, dims);
-  const auto [below, above] =
-      reshard::ends_with_values(halo, reshard::nonzero_rows(mesh(), halo, exchange, with_zeros));
-  return below || above ? layout : with_zeros;
+WindowEmitter::WindowLayout WindowEmitter::layout_of_window(const Halo& halo, const reshard::Exchange& exchange,
+                                                            const Dims& dims, bool reads_zeros) const {
+  WindowLayout out{reshard::layout_of(exchange, dims), {}};
+  if (!reads_zeros) return out;
+  WindowLayout with_zeros{reshard::with_zeros_on_idle_devices(exchange, out.layout, dims), {}};
+  with_zeros.rows = reshard::nonzero_rows(mesh(), halo, exchange, with_zeros.layout);
+  const auto [below, above] = reshard::ends_with_values(halo, with_zeros.rows);
+  if (!below && !above) return with_zeros;
+  out.rows = reshard::nonzero_rows(mesh(), halo, exchange, out.layout);
+  return out;
 }
 
-// Fills the positions beyond the ends of the operand with the value that the op reads there. `rows`: the positions that
-// may differ from zero.
+// Fills the positions beyond the ends of the operand with the value that the op reads there. `rows`: if this value is
+// zero, the positions that may differ from it.
 void WindowEmitter::fill(const Halo& halo, Value outside, const reshard::NonzeroRows& rows) {
   Builder& builder = context_.builder;
   Value& local = at(context_.operands, halo.operand);

@@ -32,11 +32,16 @@ class WindowEmitter {
   /// Whether each device holds all elements along the dim, without or after a gather.
   [[nodiscard]] bool is_unsharded(const Halo& halo) const;
   [[nodiscard]] bool holds_full_dim(const Halo& halo) const;
-  /// Replaces the operand by its window. Returns the positions that may differ from zero. `outside`: the value beyond
-  /// the ends of an unsharded dim; null if they are filled later. `reads_zeros`: whether they are then filled with zeros.
+  struct WindowLayout {
+    reshard::ExchangeLayout layout;
+    reshard::NonzeroRows rows;  // only if the op reads zeros beyond the ends of the operand
+  };
+  /// Replaces the operand by its window. `outside`: the value beyond the ends of an unsharded dim; null if they are filled
+  /// later. `reads_zeros`: whether they are then filled with zeros; if so, returns the positions that may differ from zero.
   reshard::NonzeroRows exchange(const Halo& halo, const Instruction& source, Value outside, bool reads_zeros);
-  [[nodiscard]] reshard::ExchangeLayout layout_of_window(const Halo& halo, const reshard::Exchange& exchange,
-                                                         const Dims& dims, bool reads_zeros) const;
+  /// If the op reads zeros beyond the ends of the operand, the layout with which no mask is needed, if there is one.
+  [[nodiscard]] WindowLayout layout_of_window(const Halo& halo, const reshard::Exchange& exchange, const Dims& dims,
+                                              bool reads_zeros) const;
   void fill(const Halo& halo, Value outside, const reshard::NonzeroRows& rows);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] Remedy remedy_of(const Halo& halo, const Instruction& source) const;

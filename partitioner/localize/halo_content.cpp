@@ -2,6 +2,7 @@
 #include "localize/halo_content.h"
 
 #include <algorithm>
+#include <boost/unordered/unordered_flat_set.hpp>
 
 #include "tessera/base/text.h"
 
@@ -12,7 +13,12 @@ namespace {
 class DeviceRows {
  public:
   DeviceRows(const Exchange& exchange, const ExchangeLayout& layout, int dim, std::int64_t length)
-      : exchange_(exchange), layout_(layout), dim_(dim), all_{0, length} {}
+      : exchange_(exchange), layout_(layout), dim_(dim), all_{0, length} {
+    for (const PieceRound& round : exchange.rounds) {
+      auto& targets = targets_.emplace_back();
+      for (const auto& [source, target] : round.pairs) targets.insert(target);
+    }
+  }
 
   [[nodiscard]] std::vector<Interval> of(std::int64_t device) const {
     return layout_.form == ExchangeLayout::Form::kRun ? of_run(device) : of_pieces(device);
@@ -22,16 +28,15 @@ class DeviceRows {
   [[nodiscard]] const PieceRound& round(const PlacedRound& placed) const { return at(exchange_.rounds, placed.round); }
 
   // Whether the device's piece consists of zeros.
-  static bool is_zero(const PieceRound& round, std::int64_t device) {
-    return !round.is_local() && std::none_of(round.pairs.begin(), round.pairs.end(),
-                                             [&](const auto& pair) { return pair.second == device; });
+  [[nodiscard]] bool is_zero(const PlacedRound& placed, std::int64_t device) const {
+    return !round(placed).is_local() && !at(targets_, placed.round).contains(device);
   }
 
   [[nodiscard]] std::vector<Interval> of_pieces(std::int64_t device) const {
     std::vector<Interval> out;
     for (const PlacedRound& placed : layout_.rounds) {
       const PieceRound& piece = round(placed);
-      if (is_zero(piece, device)) continue;
+      if (is_zero(placed, device)) continue;
       if (!receives(piece, device)) return {all_};  // a local piece at any position
       const auto start = at(at(piece.start, piece.start.size() == 1 ? 0 : device), dim_);
       out.push_back({start, start + at(piece.sizes, dim_)});
@@ -46,7 +51,7 @@ class DeviceRows {
     std::int64_t start = at(layout_.margin, dim_) - *run;
     for (const PlacedRound& placed : layout_.rounds) {
       const auto size = at(round(placed).sizes, dim_);
-      if (!is_zero(round(placed), device)) out.push_back({start, start + size});
+      if (!is_zero(placed, device)) out.push_back({start, start + size});
       start += size;
     }
     return out;
@@ -56,6 +61,7 @@ class DeviceRows {
   const ExchangeLayout& layout_;
   int dim_;
   Interval all_;
+  std::vector<boost::unordered_flat_set<std::int64_t>> targets_;  // of the permutes, by round
 };
 
 bool meets(const std::vector<Interval>& rows, const Interval& range) {

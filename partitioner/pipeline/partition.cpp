@@ -181,6 +181,11 @@ PartitionedOnce partition_within_memory(const Program& program, const PartitionO
 
 Partitioned partition(const Program& program, const PartitionOptions& options) {
   check_is_global(program);
+  require(
+      options.compares_outcomes || !options.automatic,
+      "{}: automatic shardings result from a comparison of costs, which is switched off (TESSERA_PARTITION_SEARCH=0, "
+      "--full_determinism)",
+      program.name);
   const auto memory = options.automatic ? options.automatic->memory : std::nullopt;
   PartitionedOnce once = memory ? partition_within_memory(program, options, *memory) : partition_once(program, options);
   constexpr std::int64_t kEstimates = 3;  // which together take a sixth of the time of partitioning

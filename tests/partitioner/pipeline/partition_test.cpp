@@ -174,6 +174,21 @@ TEST(Partition, PartitioningAPartitionedProgramIsAnError) {
   }
 }
 
+// example.determinism tests that meshes of few tokens then have equal shardings.
+TEST(Partition, WithoutAComparisonOfCostsNothingIsAutomatic) {
+  const Program program = program_of({"d", dot_module(7, 12, 9), "a=2,b=3", {{"x", "a,-"}, {"w", "b,-"}}});
+  PartitionOptions options;
+  options.compares_outcomes = false;
+  EXPECT_TRUE(check_partitioned(program, partition(program, options)).passed);
+  options.automatic.emplace();
+  try {
+    partition(program, options);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("TESSERA_PARTITION_SEARCH=0"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
   const Mesh mesh = Mesh::parse("data=2,model=3");
   const Program program = parse_program("HloModule m\n" + dot_module(4, 4, 4), op_table());

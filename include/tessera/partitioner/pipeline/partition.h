@@ -47,7 +47,7 @@ struct PartitionOptions {
   /// replicated.
   std::optional<AutoSharding> automatic{};
   /// False: annotations are propagated in the first order only, without a comparison of costs, so that small changes of
-  /// sizes change no sharding. Automatic shardings are not possible.
+  /// sizes change no sharding. With `automatic`, it is an error.
   bool compares_outcomes = true;
   /// Names of passes to skip (merge-duplicates, …).
   std::vector<std::string> skip_passes{};
