@@ -95,9 +95,9 @@ template <class M>
 class ScanLayers : public Callable<ScanLayers<M>> {
  public:
   template <class... Args>
-  explicit ScanLayers(std::int64_t kCount, Args&&... args) : count_(kCount), layer_(std::forward<Args>(args)...) {
+  explicit ScanLayers(std::int64_t count, Args&&... args) : count_(count), layer_(std::forward<Args>(args)...) {
     this->add_module(std::string(kEachOfStack), layer_);
-    detail::stack_layers(layer_, kCount);
+    detail::stack_layers(layer_, count);
   }
   /// Returns the result of the last layer. The result R of `M(args…)` is the carry: it replaces the first argument, or,
   /// if R is a pair or a tuple of n elements and the first argument has another type, the first n arguments. The carry
