@@ -109,6 +109,7 @@ void add_optimizer_flags(TrainingArguments& a, ArgumentParser& parser) {
             "train with the same bits on every mesh of data and fsdp axes over the same ranks");
   parser.group("precision and memory")
       .flag("bf16", a.bf16, "compute in bfloat16, store weights in float32")
+      .flag("fp16", a.fp16, "compute in float16 with loss scaling, store weights in float32")
       .flag("dtype", a.dtype, "type of weights and computation: float32 (also auto) or float64")
       .alias("torch_dtype", "dtype")
       .flag("gradient_checkpointing", a.gradient_checkpointing,

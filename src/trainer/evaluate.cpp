@@ -13,7 +13,12 @@
 
 namespace tessera::trainer {
 
+void record_gradients(const TrainingSetup& setup, const Tensor& loss) {
+  (setup.scaler ? setup.scaler->scale(loss) : loss).backward();
+}
+
 Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup) {
+  if (setup.scaler) setup.scaler->unscale(*setup.optimizer);
   const auto parameters = setup.network->parameters();
   const bool clips = arguments.max_grad_norm > 0;
   Tensor norm;
@@ -21,7 +26,12 @@ Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup) {
     norm = clips ? clip_reproducibly(parameters, arguments.max_grad_norm) : reproducible_norm(parameters);
   else
     norm = clips ? optim::clip_grad_norm(parameters, arguments.max_grad_norm) : optim::global_norm(parameters);
-  setup.optimizer->step();
+  if (setup.scaler) {
+    setup.scaler->step(*setup.optimizer);
+    setup.scaler->update();
+  } else {
+    setup.optimizer->step();
+  }
   setup.optimizer->zero_grad();
   return norm;
 }

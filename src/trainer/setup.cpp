@@ -56,7 +56,9 @@ std::optional<DType> named_dtype(std::string_view name) {
 
 // Nullopt: that of the weights. check_fsdp_config() refuses contradictions.
 std::optional<DType> compute_dtype(const TrainingArguments& arguments, const FsdpConfig& config) {
-  return arguments.bf16 || config.compute_dtype == "bfloat16" ? std::optional(DType::kBF16) : std::nullopt;
+  if (arguments.bf16 || config.compute_dtype == "bfloat16") return DType::kBF16;
+  if (arguments.fp16 || config.compute_dtype == "float16") return DType::kF16;
+  return std::nullopt;
 }
 
 // The modules whose complete names match one of the patterns.
@@ -189,6 +191,7 @@ void finish_setup(const TrainingArguments& arguments, TrainingSetup& out) {
   for (std::string& note : std::vector{hybrid_note(arguments, config, out.mesh), unused_axes_note(arguments, out)})
     if (!note.empty()) out.notes.push_back(std::move(note));
   out.optimizer = make_optimizer(arguments, *out.network);
+  if (out.compute_dtype == DType::kF16) out.scaler = std::make_unique<optim::GradScaler>();
   if (std::string note = out.optimizer->note(); !note.empty()) out.notes.push_back(std::move(note));
 }
 

@@ -78,8 +78,8 @@ void Trainer::Run::take(const Reading& reading) {
 
 // The loss precedes the update. Whether the new parameters are finite shows in the norm of the gradients.
 void Trainer::Run::check_norm() {
-  if (last_norm_.is_null()) return;
-  const double norm = std::fabs(last_norm_.item());  // without the sign of a NaN
+  if (last_norm_.is_null() || setup_.scaler) return;  // with a scaler, such an update has no effect
+  const double norm = std::fabs(last_norm_.item());   // without the sign of a NaN
   if (!std::isfinite(norm)) best_.finish();
   require(std::isfinite(norm), "the norm of the gradients is {} at step {}; this update is not saved", norm,
           state_.global_step);
@@ -151,6 +151,13 @@ void Trainer::Run::report_work() {
                     .unit = task_.unit(),
                     .attention = task_.flops_of_attention(units_per_step_),
                     .executed = executed_flops(first_program_)}));
+}
+
+// Which updates had no effect, after the last one.
+void Trainer::Run::report_scale() {
+  if (!setup_.scaler || steps_of_run_ == 0) return;
+  print(fmt::format("loss scale {:g}; {} of {} updates had no effect, because gradients were not finite in float16",
+                    setup_.scaler->get_scale(), setup_.scaler->skipped_steps(), state_.global_step));
 }
 
 void Trainer::Run::show_progress() {

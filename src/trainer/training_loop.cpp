@@ -87,6 +87,7 @@ int Trainer::Run::execute() {
   if (arguments_.do_train) save_results(train());
   bar_.finish();
   report_work();
+  report_scale();
   if (const std::string line = overlap_line(before); !line.empty()) print(line);
   if (const std::string lines = host_.line(); !lines.empty()) print(lines);
   if (arguments_.load_best_model_at_end && !is_stopped())

@@ -104,6 +104,7 @@ class Trainer::Run {
   void show_progress();
   void report_program();
   void report_work();
+  void report_scale();
   void print(const std::string& text);
   /// `step  20  `, as in the lines of the log.
   [[nodiscard]] std::string step_text() const;

@@ -39,6 +39,10 @@ TEST(AccelerateConfig, GivesPrecisionFsdpAndSizes) {
   const TrainingArguments own = run_clm_arguments({"--config_file", path, "--mesh", "data=4", "--bf16", "false"});
   EXPECT_EQ(own.mesh, "data=4");
   EXPECT_FALSE(own.bf16);
+  const std::string half = folder.write("b.yaml", "mixed_precision: fp16\n");
+  EXPECT_TRUE(run_clm_arguments({"--config_file", half}).fp16);
+  EXPECT_FALSE(run_clm_arguments({"--config_file", half, "--fp16", "false"}).fp16);
+  EXPECT_FALSE(run_clm_arguments({"--config_file", half, "--bf16"}).fp16);
 }
 
 TEST(AccelerateConfig, WhatCannotBeDoneIsAnError) {
@@ -50,9 +54,7 @@ TEST(AccelerateConfig, WhatCannotBeDoneIsAnError) {
             std::string::npos);
   EXPECT_NE(error("mixed_precison: bf16\n").find("unknown key \"mixed_precison\"; did you mean \"mixed_precision\"?"),
             std::string::npos);
-  EXPECT_NE(error("mixed_precision: fp8\n").find("mixed_precision must be no or bf16, got fp8"), std::string::npos);
-  EXPECT_NE(error("mixed_precision: fp16\n")
-                .find("mixed_precision fp16 is not supported; use bf16, whose gradients need no scaling"),
+  EXPECT_NE(error("mixed_precision: fp8\n").find("mixed_precision must be no, bf16 or fp16, got fp8"),
             std::string::npos);
   EXPECT_NE(error("parallelism_config:\n  parallelism_config_tp_siz: 2\n")
                 .find("parallelism_config: unknown key \"parallelism_config_tp_siz\"; did you mean"),
@@ -130,7 +132,13 @@ TEST(FsdpConfigFlags, TypesMustAgree) {
       error_of_config(R"({"mixed_precision_policy": {"reduce_dtype": "bfloat16"}})"),
       "mixed_precision_policy.reduce_dtype bfloat16 in --fsdp_config: gradients are computed in float32, and their "
       "reduction may not be narrower; give --bf16, too");
+  EXPECT_EQ(error_of_config(R"({"mixed_precision_policy": {"reduce_dtype": "float16"}})", {"--bf16"}),
+            "mixed_precision_policy.reduce_dtype float16 in --fsdp_config: gradients are computed in bfloat16, so they "
+            "are reduced in this type or in float32");
+  EXPECT_EQ(error_of_config(R"({"mixed_precision_policy": "bf16"})", {"--fp16"}),
+            "--fp16 and mixed_precision_policy bf16 in --fsdp_config exclude each other");
   EXPECT_EQ(error_of_config(R"({"mixed_precision_policy": "bf16"})", {"--bf16"}), "no error");
+  EXPECT_EQ(error_of_config(R"({"mixed_precision_policy": {"reduce_dtype": "float16"}})", {"--fp16"}), "no error");
   EXPECT_EQ(error_of_config(R"({"xla_fsdp_settings": {"fp32_reduce_scatter": true}})"), "no error");
   const TemporaryFolder folder;
   const std::string path = folder.write("a.yaml",

@@ -110,9 +110,10 @@ TEST(Flags, ValuesOfHuggingFaceHaveTheirMeaningOrNameAReplacement) {
   const auto error = [](const std::string& flag, const std::string& value) {
     return error_of([&] { settled({"--" + flag, value}); });
   };
-  EXPECT_EQ(
-      error("fp16", "true"),
-      "a flag of Hugging Face's programs does not exist here: --fp16 (use --bf16, whose gradients need no scaling)");
+  EXPECT_TRUE(settled({"--fp16"}).fp16);
+  EXPECT_EQ(error_of([&] { settled({"--fp16", "--bf16"}); }), "--bf16 and --fp16 exclude each other");
+  EXPECT_EQ(error("dtype", "float16"),
+            "--dtype float16: weights are stored in float32 or float64; to compute in float16, give --fp16");
   EXPECT_EQ(error("dtype", "bfloat16"),
             "--dtype bfloat16: weights are stored in float32 or float64; to compute in bfloat16, give --bf16");
   EXPECT_EQ(settled({"--gradient_checkpointing_kwargs", R"({"use_reentrant": false})"}).notes,
@@ -256,7 +257,7 @@ TEST(Flags, AFileThatIsWrongIsAnErrorOfTheInput) {
             fmt::format("1 --config_file: cannot read {}: No such file or directory", absent));
   const std::string wrong = folder.write("a.yaml", "mixed_precision: fp8\n");
   EXPECT_EQ(outcome_of({"--config_file", wrong}),
-            fmt::format("1 --config_file: {}: mixed_precision must be no or bf16, got fp8", wrong));
+            fmt::format("1 --config_file: {}: mixed_precision must be no, bf16 or fp16, got fp8", wrong));
   ArgumentParser parser("run_clm", "");
   TrainingArguments arguments;
   arguments.add_flags(parser);

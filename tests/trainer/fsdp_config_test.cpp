@@ -63,7 +63,7 @@ TEST(FsdpConfig, ErrorsNameTheMistake) {
   EXPECT_EQ(error_of([] { config(R"({"xla_fsdp_settings": {"compute_type": "float32"}})"); }),
             "f.json: xla_fsdp_settings: unknown key \"compute_type\"; did you mean \"compute_dtype\"?");
   EXPECT_EQ(error_of([] { config(R"({"xla_fsdp_settings": {"compute_dtype": "bf16"}})"); }),
-            "f.json: xla_fsdp_settings: compute_dtype must be float32 or bfloat16, got \"bf16\"");
+            "f.json: xla_fsdp_settings: compute_dtype must be float32, bfloat16 or float16, got \"bf16\"");
 }
 
 TEST(FsdpConfig, KeysWithoutEffectAreNotedOnlyIfTheyDifferFromTheStandard) {
@@ -95,20 +95,17 @@ TEST(FsdpConfig, MixedPrecisionIsAWordOrAnObject) {
   EXPECT_EQ(both.compute_dtype, "bfloat16");
   EXPECT_EQ(both.reduce_dtype, "float32");
   EXPECT_EQ(error_of([] { config(R"({"mixed_precision_policy": "int8"})"); }),
-            "f.json: mixed_precision_policy must be bf16, fp32 or an object of param_dtype and reduce_dtype, got "
-            "\"int8\"");
+            "f.json: mixed_precision_policy must be bf16, fp16, fp32 or an object of param_dtype and reduce_dtype, "
+            "got \"int8\"");
 }
 
-TEST(FsdpConfig, Float16IsRefusedBecauseItsGradientsNeedScaling) {
-  const std::string end = " is not supported; use bfloat16, whose gradients need no scaling";
-  EXPECT_EQ(error_of([] { config(R"({"fsdp_mixed_precision_policy": "fp16"})"); }),
-            "f.json: fsdp_mixed_precision_policy fp16 is not supported; use bf16, whose gradients need no scaling");
-  EXPECT_EQ(error_of([] { config(R"({"mixed_precision_policy": {"param_dtype": "float16"}})"); }),
-            "f.json: mixed_precision_policy: param_dtype float16" + end);
-  EXPECT_EQ(error_of([] { config(R"({"mixed_precision_policy": {"reduce_dtype": "float16"}})"); }),
-            "f.json: mixed_precision_policy: reduce_dtype float16" + end);
-  EXPECT_EQ(error_of([] { config(R"({"xla_fsdp_settings": {"compute_dtype": "float16"}})"); }),
-            "f.json: xla_fsdp_settings: compute_dtype float16" + end);
+TEST(FsdpConfig, Float16IsATypeOfProductsAndReductions) {
+  EXPECT_EQ(config(R"({"fsdp_mixed_precision_policy": "fp16"})").compute_dtype, "float16");
+  const FsdpConfig both =
+      config(R"({"mixed_precision_policy": {"param_dtype": "float16", "reduce_dtype": "float16"}})");
+  EXPECT_EQ(both.compute_dtype, "float16");
+  EXPECT_EQ(both.reduce_dtype, "float16");
+  EXPECT_EQ(config(R"({"xla_fsdp_settings": {"compute_dtype": "float16"}})").compute_dtype, "float16");
 }
 
 // ---- keys that contradict each other ------------------------------------------------------------------------------------

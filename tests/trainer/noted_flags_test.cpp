@@ -161,9 +161,9 @@ TEST(NotedFlags, TheNumberOfUpdatesIsLimited) {
 }
 
 TEST(NotedFlags, UnknownFlagsAndThoseOfHuggingFaceAreNamedTogether) {
-  EXPECT_EQ(error_with({"--fp16", "--max_stepz", "3", "--qqqqqqqqqqqq", "--deepspeed", "x"}),
+  EXPECT_EQ(error_with({"--past_index", "1", "--max_stepz", "3", "--qqqqqqqqqqqq", "--deepspeed", "x"}),
             "unknown options --max_stepz (did you mean \"--max_steps\"?), --qqqqqqqqqqqq; --help lists the options\n"
-            "flags of Hugging Face's programs do not exist here: --fp16 (use --bf16, whose gradients need no scaling), "
+            "flags of Hugging Face's programs do not exist here: --past_index (no state is carried between batches), "
             "--deepspeed (use --fsdp full_shard for ZeRO-3, --fsdp shard_grad_op for ZeRO-2)");
 }
 

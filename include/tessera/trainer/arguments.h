@@ -103,6 +103,7 @@ struct TrainingArguments {
 
   // Precision.
   bool bf16 = false;
+  bool fp16 = false;
   std::string dtype = "float32";
   bool gradient_checkpointing = false;  // compute the values of a block again in the backward pass
   std::string max_memory_per_rank;      // such as 2GB: recompute as little as this limit allows

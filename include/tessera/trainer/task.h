@@ -17,6 +17,7 @@
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/models/model.h"
+#include "tessera/optim/grad_scaler.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/trainer/arguments.h"
 
@@ -31,7 +32,8 @@ struct TrainingSetup {
   std::vector<FsdpUnit> units;             // empty without FSDP
   std::optional<DType> compute_dtype;      // of products and activations; nullopt: that of the weights
   std::unique_ptr<optim::Optimizer> optimizer;
-  std::vector<std::string> notes;  // of the FSDP configuration, for the user
+  std::unique_ptr<optim::GradScaler> scaler;  // scales the losses if compute_dtype is f16; else null
+  std::vector<std::string> notes;             // of the FSDP configuration, for the user
 };
 
 /// The mesh of --mesh, or else one axis over all devices: `fsdp` if --fsdp is given, `data` if not. In a dry run, the
@@ -215,7 +217,10 @@ class MicroBatchLosses {
   Tensor count_;
 };
 
-/// Records gradient clipping and the update of the parameters. Returns the norm of the gradients.
+/// Records the gradients of a loss. With a scaler, those of the scaled loss.
+void record_gradients(const TrainingSetup& setup, const Tensor& loss);
+/// Records gradient clipping and the update of the parameters. Returns the norm of the gradients. With a scaler, an
+/// update whose gradients are not finite has no effect.
 Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup);
 
 /// Lines for a user, printed by one rank.

@@ -12,7 +12,7 @@ Tensor record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& l
   Tensor loss = parts.sum / all_labels;
   // Each micro-batch has an auxiliary loss. They count as much as the labels of the micro-batch.
   if (!parts.auxiliary.is_null()) loss = loss + parts.auxiliary.to(loss.dtype()) * (parts.count / all_labels);
-  loss.backward();
+  record_gradients(setup, loss);
   return loss.to(DType::kF64);
 }
 

@@ -20,7 +20,8 @@ constexpr const char* kFlagsOfTraining[] = {
     "max_grad_norm", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "max_steps",
     "num_train_epochs",
     // Model, loss and precision.
-    "config_overrides", "label_smoothing_factor", "neftune_noise_alpha", "mlm_probability", "seed", "bf16", "dtype",
+    "config_overrides", "label_smoothing_factor", "neftune_noise_alpha", "mlm_probability", "seed", "bf16", "fp16",
+    "dtype",
     // Samples.
     "text_column_name", "block_size", "max_seq_length", "line_by_line", "max_train_samples", "image_size", "augment"};
 

@@ -236,7 +236,8 @@ void check_fsdp_flags(const TrainingArguments& a) {
 
 void check_dtype(const std::string& name, const std::string& dtype) {
   require(dtype == "float32" || dtype == "float64",
-          "--{} {}: weights are stored in float32 or float64; to compute in bfloat16, give --bf16", name, dtype);
+          "--{} {}: weights are stored in float32 or float64; to compute in {}", name, dtype,
+          dtype == "float16" ? "float16, give --fp16" : "bfloat16, give --bf16");
 }
 
 void TrainingArguments::check() const {
@@ -246,6 +247,8 @@ void TrainingArguments::check() const {
           "samples for each data shard, the second that for all data shards");
   check_dtype("dtype", dtype);
   require(!(bf16 && dtype == "float64"), "--bf16 and --dtype float64 exclude each other");
+  require(!(fp16 && dtype == "float64"), "--fp16 and --dtype float64 exclude each other");
+  require(!(bf16 && fp16), "--bf16 and --fp16 exclude each other");
   check_fsdp_flags(*this);
   require(deferred_init,
           "--deferred_init false is not supported: each rank always creates only its shards of the parameters, at "

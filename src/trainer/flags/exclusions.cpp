@@ -22,6 +22,8 @@ constexpr std::pair<const char*, const char*> kExclusions[] = {
     // Optimizer, precision and memory.
     {"adafactor", "optim"},
     {"bf16", "dtype=float64"},
+    {"fp16", "dtype=float64"},
+    {"bf16", "fp16"},
     {"gradient_checkpointing", "max_memory_per_rank"},
     // Mesh and sharding.
     {"auto_shard", "mesh"},

@@ -90,7 +90,6 @@ constexpr ForeignRow kAbsent[] = {
     {"do_predict", "false", "only run_classification writes predictions; use --do_eval"},
     {"dataset_revision", "", "data sets are folders"},
     {"evaluate_during_training", "false", "use --eval_strategy steps"},
-    {"fp16", "false", "use --bf16, whose gradients need no scaling"},
     {"hub_always_push", "false", "nothing is uploaded"},
     {"hub_model_id", "", "nothing is uploaded"},
     {"hub_private_repo", "false", "nothing is uploaded"},

@@ -80,7 +80,7 @@ void note_determinism(const Notes& notes) {
       a.notes.push_back(
           fmt::format("--full_determinism with {}: the last bits may differ between meshes, because {}", flag, why));
   };
-  note(a.bf16, "--bf16", "values may be rounded at other places");
+  note(a.bf16 || a.fp16, a.fp16 ? "--fp16" : "--bf16", "values may be rounded at other places");
   note(a.optim == "adafactor" || a.optim == "muon", "--optim " + a.optim, "its updates add over shards");
   note(!a.tensor_parallel.empty(), "--tensor_parallel " + a.tensor_parallel, "tensor parallelism divides sums");
 }

@@ -122,8 +122,23 @@ CheckpointContent checkpoint_of(const TrainingArguments& arguments, const Traini
   out.documents.emplace("trainer_state", state.to_json());
   if (arguments.save_only_model) return out;
   out.states["optimizer"] = setup.optimizer->state_dict();
-  out.documents.emplace("run_state", run_json(run));
+  JsonObject state_of_run = run_json(run);
+  if (setup.scaler)
+    for (const NamedTensor& entry : setup.scaler->state_dict().entries())
+      state_of_run.set(entry.name, entry.tensor.item());
+  out.documents.emplace("run_state", std::move(state_of_run));
   return out;
+}
+
+// Checkpoints of runs without a scaler lack its state; then it is the initial one.
+void read_scaler(const JsonObject& json, optim::GradScaler& scaler) {
+  StateDict given;
+  for (const NamedTensor& entry : scaler.state_dict().entries()) {
+    double value = 0;
+    if (!json.read(entry.name, value)) return;
+    given.add({entry.name, Tensor::scalar(entry.tensor.dtype(), value), {}});
+  }
+  scaler.load_state_dict(given);
 }
 
 std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup, TrainerState& state,
@@ -136,6 +151,7 @@ std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup,
   state = TrainerState::from_json(from.document("trainer_state"));
   if (arguments.resume_from_checkpoint == "true") check_name(from.folder(), state.global_step);
   run = read_run(from.document("run_state"), run);
+  if (setup.scaler) read_scaler(from.document("run_state"), *setup.scaler);
   if (RankContext::current().rank() == 0 && arguments.do_train && !arguments.output_dir.empty())
     set_later_checkpoints_aside(arguments.output_dir, state.global_step);
   return from.folder();

@@ -166,7 +166,7 @@ class ClassificationTask final : public Task {
                                                  arguments_.label_smoothing_factor)
                                  .sum;
     const Tensor loss = sum / labels.to(sum.dtype());
-    loss.backward();
+    record_gradients(model_, loss);
     return loss.to(DType::kF64);
   }
 

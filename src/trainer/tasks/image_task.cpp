@@ -154,7 +154,7 @@ class ImageTask final : public Task {
                                            arguments_.label_smoothing_factor)
                            .sum;
     const Tensor loss = sum / labels.to(sum.dtype());
-    loss.backward();
+    record_gradients(model_, loss);
     return loss.to(DType::kF64);
   }
 

@@ -178,12 +178,12 @@ class MlmTask final : public Task {
     const CrossEntropyParts parts = parts_of(batch);
     const Tensor mean = parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
     const Tensor loss = mean * (1 / static_cast<double>(micro_batches));
-    loss.backward();
+    record_gradients(model_, loss);
     return loss.to(DType::kF64);
   }
   std::optional<LossParts> record_sum(const BatchTensors& batch) override {
     const CrossEntropyParts parts = parts_of(batch);
-    parts.sum.backward();
+    record_gradients(model_, parts.sum);
     return LossParts{parts.sum, parts.count};
   }
 

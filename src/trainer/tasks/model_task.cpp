@@ -45,13 +45,13 @@ class ModelTask final : public Task {
     const LossParts parts = parts_of(batch);
     const Tensor mean = parts.count.is_null() ? parts.sum : parts.sum / maximum(parts.count.to(parts.sum.dtype()), 1.0);
     const Tensor loss = mean * (1 / static_cast<double>(micro_batches));
-    loss.backward();
+    record_gradients(setup_, loss);
     return loss.to(DType::kF64);
   }
   std::optional<LossParts> record_sum(const BatchTensors& batch) override {
     if (!options_.compute_loss) return std::nullopt;
     const LossParts parts = parts_of(batch);
-    parts.sum.backward();
+    record_gradients(setup_, parts.sum);
     return parts;
   }
 

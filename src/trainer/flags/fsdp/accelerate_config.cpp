@@ -50,13 +50,13 @@ void apply_precision(const JsonObject& file, TrainingArguments& arguments, const
   std::string precision = "no";
   if (file.is_bool("mixed_precision")) return;  // `no` without quotes, as some readers understand it
   file.read("mixed_precision", precision);
-  require(precision != "fp16" || parser.was_given("bf16"),
-          "{}: mixed_precision fp16 is not supported; use bf16, whose gradients need no scaling", file.origin());
   require(precision == "no" || precision == "bf16" || precision == "fp16",
-          "{}: mixed_precision must be no or bf16, got {}", file.origin(), precision);
-  if (parser.was_given("bf16") || arguments.dtype == "float64") return;
+          "{}: mixed_precision must be no, bf16 or fp16, got {}", file.origin(), precision);
+  if (parser.was_given("bf16") || parser.was_given("fp16") || arguments.dtype == "float64") return;
   arguments.bf16 = precision == "bf16";
-  arguments.given_by_file["bf16"] = fmt::format("mixed_precision {} in {}", precision, file.origin());
+  arguments.fp16 = precision == "fp16";
+  arguments.given_by_file[arguments.fp16 ? "fp16" : "bf16"] =
+      fmt::format("mixed_precision {} in {}", precision, file.origin());
 }
 
 void apply_distribution(const JsonObject& file, TrainingArguments& arguments, const ArgumentParser& parser) {

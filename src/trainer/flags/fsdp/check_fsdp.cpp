@@ -8,20 +8,32 @@
 namespace tessera::trainer {
 namespace {
 
-// The types of weights (--dtype), of products (--bf16, compute_dtype) and of reductions (reduce_dtype).
+// The type of products that a flag selects; "" if there is no such flag.
+std::string type_of_flags(const TrainingArguments& arguments) {
+  return arguments.bf16 ? "bfloat16" : arguments.fp16 ? "float16" : "";
+}
+
+// The types of weights (--dtype), of products (--bf16, --fp16, compute_dtype) and of reductions (reduce_dtype).
 void check_precision(const TrainingArguments& arguments, const FsdpConfig& config) {
   const bool is_f64 = arguments.dtype == "float64";
   for (const char* field : {"compute_dtype", "reduce_dtype"})
     require(!is_f64 || !config.given.contains(field), "--dtype float64 and {} exclude each other",
             [&] { return config.what_gave(field); });
-  const bool has_other = !config.compute_dtype.empty() && config.compute_dtype != "bfloat16";
+  const std::string by_flag = type_of_flags(arguments);
   require(
-      !arguments.bf16 || !has_other, "{} and {} exclude each other", [&] { return arguments.what_gave("bf16"); },
+      by_flag.empty() || config.compute_dtype.empty() || config.compute_dtype == by_flag,
+      "{} and {} exclude each other", [&] { return arguments.what_gave(arguments.bf16 ? "bf16" : "fp16"); },
       [&] { return config.what_gave("compute_dtype"); });
-  const bool computes_in_bf16 = arguments.bf16 || config.compute_dtype == "bfloat16";
-  require(config.reduce_dtype != "bfloat16" || computes_in_bf16,
-          "{}: gradients are computed in float32, and their reduction may not be narrower; give --bf16, too",
-          [&] { return config.what_gave("reduce_dtype"); });
+  const std::string computed = !by_flag.empty() ? by_flag : config.compute_dtype;
+  const bool computes_in_f32 = computed.empty() || computed == "float32";
+  const std::string& reduced = config.reduce_dtype;
+  const bool fits = reduced.empty() || reduced == "float32" || reduced == computed;
+  const auto what_gave = [&] { return config.what_gave("reduce_dtype"); };
+  require(fits || !computes_in_f32,
+          "{}: gradients are computed in float32, and their reduction may not be narrower; give {}, too", what_gave,
+          reduced == "float16" ? "--fp16" : "--bf16");
+  require(fits, "{}: gradients are computed in {}, so they are reduced in this type or in float32", what_gave,
+          computed);
 }
 
 }  // namespace

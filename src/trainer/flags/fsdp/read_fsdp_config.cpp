@@ -54,19 +54,12 @@ void require_choice(const JsonObject& json, const std::string& key, const std::s
 
 // ---- precision ----------------------------------------------------------------------------------------------------------
 
-void refuse_f16(const JsonObject& json, const std::string& key, const std::string& name) {
-  const bool is_f16 = name == "float16" || name == "fp16";
-  require(!is_f16, "{}: {} {} is not supported; use {}, whose gradients need no scaling", json.origin(), key, name,
-          name == "fp16" ? "bf16" : "bfloat16");
-}
-
-// A type in which gradients are computed.
+// A type of values in the model.
 std::string read_dtype(const JsonObject& json, const std::string& key) {
   std::string name;
   json.read(key, name);
-  refuse_f16(json, key, name);
-  require(name == "float32" || name == "bfloat16", "{}: {} must be float32 or bfloat16, got \"{}\"", json.origin(), key,
-          name);
+  require(name == "float32" || name == "bfloat16" || name == "float16",
+          "{}: {} must be float32, bfloat16 or float16, got \"{}\"", json.origin(), key, name);
   return name;
 }
 
@@ -85,12 +78,13 @@ void read_mixed_precision(const JsonObject& json, FsdpConfig& out) {
     read("reduce_dtype", "reduce_dtype", out.reduce_dtype);
     return;
   }
-  static const std::map<std::string, std::string> kShort = {{"bf16", "bfloat16"}, {"fp32", "float32"}};
+  static const std::map<std::string, std::string> kShort = {
+      {"bf16", "bfloat16"}, {"fp16", "float16"}, {"fp32", "float32"}};
   const std::string name = json.text(key);
-  refuse_f16(json, key, name);
   const auto known = kShort.find(name);
-  require(known != kShort.end(), "{}: {} must be bf16, fp32 or an object of param_dtype and reduce_dtype, got \"{}\"",
-          json.origin(), key, name);
+  require(known != kShort.end(),
+          "{}: {} must be bf16, fp16, fp32 or an object of param_dtype and reduce_dtype, got \"{}\"", json.origin(),
+          key, name);
   give(out, "compute_dtype", out.compute_dtype, known->second, key_with_value(json, key));
 }
 
@@ -235,14 +229,6 @@ Keys known_settings() {
   return out;
 }
 
-std::string read_buffer_dtype(const JsonObject& settings) {
-  std::string name;
-  settings.read("buffer_dtype", name);
-  require(name == "float32" || name == "bfloat16" || name == "float16",
-          "{}: buffer_dtype must be float32, bfloat16 or float16, got \"{}\"", settings.origin(), name);
-  return name;
-}
-
 void read_groups(const JsonObject& settings, FsdpConfig& out) {
   if (has_value(settings, "sharding_groups")) settings.read("sharding_groups", out.sharding_groups);
   if (!has_value(settings, "sharding_world_size")) return;
@@ -263,7 +249,7 @@ void read_settings(const JsonObject& json, FsdpConfig& out) {
   const auto given = [&](const char* name) { return inner_key(json, key, settings, name); };
   if (has_value(settings, "compute_dtype"))
     give(out, "compute_dtype", out.compute_dtype, read_dtype(settings, "compute_dtype"), given("compute_dtype"));
-  if (has_value(settings, "buffer_dtype")) out.buffer_dtype = read_buffer_dtype(settings);
+  if (has_value(settings, "buffer_dtype")) out.buffer_dtype = read_dtype(settings, "buffer_dtype");
   if (has_value(settings, "reshard_after_forward"))
     give_reshard(out, reshard_value(settings, "reshard_after_forward"), given("reshard_after_forward"));
   bool reduces_in_f32 = false;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training in float16 with a loss scale (--fp16).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/nn/models/gpt2.h"
+#include "tessera/trainer/trainer.h"
+#include "trainer/runs/small_run.h"
+
+namespace tessera::trainer {
+namespace {
+
+using ::tessera::testing::TemporaryFolder;
+
+TrainingArguments scaled_run(std::int64_t steps) {
+  TrainingArguments out = quiet(steps);
+  out.dtype = "float32";
+  out.fp16 = true;
+  return out;
+}
+
+// Gradients of `factor` times the loss, which the scale also multiplies.
+LossFunction loss_times(double factor) {
+  return [factor](nn::PretrainedModel& model, const BatchTensors& batch) -> LossParts {
+    const Tensor loss = model.run({{"input_ids", batch.tensor("input_ids")}, {"labels", batch.tensor("labels")}}).loss;
+    return {loss * factor, Tensor::scalar(DType::kF64, 1)};
+  };
+}
+
+// The losses of the updates.
+std::vector<double> scaled_losses(const TrainingArguments& arguments, const LossFunction& loss = {}) {
+  nn::GPT2Config config = tiny_config();
+  config.dtype = DType::kF32;
+  nn::GPT2LMHeadModel model(config);
+  Trainer trainer({.model = model,
+                   .args = arguments,
+                   .train_dataset = std::make_shared<Rows>(10),
+                   .eval_dataset = std::make_shared<Rows>(7),
+                   .compute_loss = loss});
+  trainer.train();
+  std::vector<double> out;
+  for (const LogEntry& entry : trainer.state().log_history)
+    if (entry.loss) out.push_back(*entry.loss);
+  return out;
+}
+
+// How many of the first losses of the same batch are equal.
+std::size_t updates_without_effect(const std::vector<double>& losses) {
+  const auto other = std::find_if(losses.begin(), losses.end(), [&](double loss) { return loss != losses.front(); });
+  return static_cast<std::size_t>(other - losses.begin()) - 1;
+}
+
+// Every update has the same five samples.
+TrainingArguments on_one_batch(TrainingArguments arguments) {
+  arguments.max_train_samples = 5;
+  arguments.train_sampling_strategy = "sequential";
+  return arguments;
+}
+
+TEST(LossScale, TrainingInFloat16FollowsFloat32) {
+  const FreshRank rank;
+  TrainingArguments exact = scaled_run(30);
+  exact.fp16 = false;
+  const std::vector<double> wide = scaled_losses(exact);
+  const std::vector<double> narrow = scaled_losses(scaled_run(30));
+  ASSERT_EQ(narrow.size(), 30U);
+  EXPECT_NE(wide.front(), narrow.front());  // float16 rounds
+  EXPECT_NEAR(wide.front(), narrow.front(), 1e-2);
+  EXPECT_LT(wide.back(), 0.8 * wide.front());
+  EXPECT_NEAR(wide.back(), narrow.back(), 0.05 * wide.back());
+}
+
+TEST(LossScale, UpdatesWhoseGradientsAreNotFiniteHaveNoEffect) {
+  const FreshRank rank;
+  const std::vector<double> usual = scaled_losses(on_one_batch(scaled_run(12)));
+  const std::vector<double> large = scaled_losses(on_one_batch(scaled_run(12)), loss_times(256));
+  // Each such update halves the scale, so 256 times the loss has eight more of them.
+  EXPECT_EQ(updates_without_effect(large), updates_without_effect(usual) + 8);
+  EXPECT_LT(large.back(), large.front());
+}
+
+TEST(LossScale, AContinuedRunHasTheScaleOfTheCheckpoint) {
+  const LossFunction loss = loss_times(64);
+  std::vector<double> expected;
+  {
+    const FreshRank rank;
+    expected = scaled_losses(on_one_batch(scaled_run(10)), loss);
+  }
+  const TemporaryFolder folder;
+  TrainingArguments first = on_one_batch(scaled_run(10));
+  first.output_dir = folder.file("out");
+  first.save_strategy = "steps";
+  first.save_steps = 4;  // two or more updates without effect follow
+  {
+    const FreshRank rank;
+    EXPECT_EQ(scaled_losses(first, loss), expected);
+  }
+  const FreshRank rank;
+  TrainingArguments second = first;
+  second.resume_from_checkpoint = folder.file("out/checkpoint-4");
+  second.output_dir = folder.file("second");
+  EXPECT_EQ(scaled_losses(second, loss), expected);
+}
+
+}  // namespace
+}  // namespace tessera::trainer
