@@ -74,6 +74,27 @@ TEST(OutputFolder, ASecondRunIsRefusedAndAFolderWithoutLockIsNamed) {
                 " cannot be locked (Too many open files), so a second run in this folder would not be noticed\n");
 }
 
+TEST(OutputFolder, AFolderThatARunCreatedAndLeftEmptyIsRemoved) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  TrainingArguments arguments;
+  arguments.output_dir = folder.file("runs/out/");
+  {
+    const OutputFolder output(arguments);
+    EXPECT_TRUE(std::filesystem::is_directory(folder.file("runs/out")));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  {
+    const OutputFolder output(arguments);
+    (void)folder.write("runs/out/log.csv", "");
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.file("runs/out/log.csv")));
+  arguments.output_dir = folder.file("of_the_user");
+  std::filesystem::create_directory(arguments.output_dir);
+  EXPECT_EQ(error_of_folder(arguments), "no error");
+  EXPECT_TRUE(std::filesystem::exists(arguments.output_dir));
+}
+
 // ---- checkpoints ----------------------------------------------------------------------------------------------------------
 
 class SurplusCheckpoints : public ::testing::Test {
