@@ -25,8 +25,9 @@ namespace {
 
 std::vector<std::string> complete_checkpoints(const std::string& folder) {
   std::vector<std::string> out;
+  std::error_code ignored;
   for (const auto& [step, path] : checkpoints_in(folder))
-    if (std::filesystem::exists(path + "/manifest.json")) out.push_back(path);
+    if (std::filesystem::exists(path + "/manifest.json", ignored)) out.push_back(path);
   return out;
 }
 
