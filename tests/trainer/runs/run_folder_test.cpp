@@ -182,6 +182,22 @@ TEST(ChangedFlags, AreThoseThatDetermineTheTraining) {
                    "--max_steps was 20, now it is 30", "--dtype was float32, now it is float64"}));
 }
 
+// The configuration is that of the checkpoint, and its vocabulary may be large enough for the ids of other tokenizers.
+TEST(ChangedFlags, AreToldIfTheTokenizerIsNotGivenAgain) {
+  const TemporaryFolder folder;
+  TrainingArguments now;
+  now.tokenizer_name = "bpe:300";
+  now.tokenizer_is_given = true;
+  now.json().save(folder.file("training_args.json"));
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{});
+  now.tokenizer_name = "bytes";
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{"--tokenizer_name was bpe:300, now it is bytes"});
+  now.tokenizer_is_given = false;
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{"--tokenizer_name was bpe:300, now it is not given"});
+  now.json().save(folder.file("training_args.json"));
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{});
+}
+
 TEST(ChangedFlags, AreListedInOneWarning) {
   const FreshRank rank;
   const TemporaryFolder folder;
