@@ -21,6 +21,8 @@ constexpr const char* kFlagsOfTraining[] = {
     "num_train_epochs",
     // Model, loss and precision.
     "config_overrides", "label_smoothing_factor", "neftune_noise_alpha", "mlm_probability", "seed", "bf16", "dtype",
+    // The best model: its metric is compared with that of earlier checkpoints.
+    "metric_for_best_model",
     // Samples.
     "tokenizer_name", "text_column_name", "block_size", "max_seq_length", "line_by_line", "max_train_samples",
     "image_size", "augment"};

@@ -176,10 +176,12 @@ TEST(ChangedFlags, AreThoseThatDetermineTheTraining) {
   now.lr_scheduler_type = "cosine";
   now.max_steps = 30;
   now.dtype = "float64";
+  now.metric_for_best_model = "loss";
   EXPECT_EQ(changed_flags(now, folder.path()),
             (Lines{"--learning_rate was 0.001, now it is 0.0005", "--weight_decay was 0, now it is 0.1",
                    "--adam_beta1 was 0.9, now it is 0.8", "--lr_scheduler_type was linear, now it is cosine",
-                   "--max_steps was 20, now it is 30", "--dtype was float32, now it is float64"}));
+                   "--max_steps was 20, now it is 30", "--dtype was float32, now it is float64",
+                   "--metric_for_best_model was not given, now it is loss"}));
 }
 
 // The configuration is that of the checkpoint, and its vocabulary may be large enough for the ids of other tokenizers.
