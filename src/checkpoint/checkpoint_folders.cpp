@@ -104,7 +104,10 @@ std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::i
 void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best,
                              const std::string& written) {
   auto found = checkpoints_in(folder);
-  std::erase_if(found, [](const auto& one) { return !fs::exists(fs::path(one.second) / kManifestFile); });  // of others
+  std::error_code ignored;
+  std::erase_if(found, [&](const auto& one) {  // folders of others
+    return !fs::exists(fs::path(one.second) / kManifestFile, ignored);
+  });
   if (found.empty()) return;
   const auto name_of = [](const std::string& path) { return fs::path(without_end_slash(path)).filename(); };
   const std::string newest = written.empty() ? found.rbegin()->second : written;

@@ -218,9 +218,7 @@ bool has_group(const Checkpoint& checkpoint, const std::string& group) {
 
 // What is wrong with the folder in which a file is missing or damaged. A folder of this name need not be a checkpoint.
 // The error about the missing manifest names the folder itself.
-std::string problem_of(const std::string& folder) {
-  return fs::exists(fs::path(folder) / kManifestFile) ? folder + " is damaged" : "";
-}
+std::string problem_of(const std::string& folder) { return may_have_manifest(folder) ? folder + " is damaged" : ""; }
 
 // Says which of the states the checkpoint does not contain; "" if it contains all of them.
 std::string lack_of(const Checkpoint& checkpoint, const std::map<std::string, StateDict>& states) {

@@ -26,7 +26,8 @@ std::string deleted_folder(const std::string& folder) { return moved_folder(fold
 
 std::map<std::int64_t, std::string> complete_checkpoints_in(const std::string& folder) {
   auto out = checkpoints_in(folder);
-  std::erase_if(out, [](const auto& one) { return !fs::exists(fs::path(one.second) / kManifestFile); });
+  std::error_code ignored;
+  std::erase_if(out, [&](const auto& one) { return !fs::exists(fs::path(one.second) / kManifestFile, ignored); });
   return out;
 }
 

@@ -323,6 +323,14 @@ std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(updates));
 }
 
+std::int64_t TrainingArguments::total_epochs(std::int64_t micro_batches_per_epoch) const {
+  const double micro_batches = static_cast<double>(max_steps) * static_cast<double>(gradient_accumulation_steps);
+  const double epochs = max_steps > 0
+                            ? micro_batches / static_cast<double>(std::max<std::int64_t>(1, micro_batches_per_epoch))
+                            : num_train_epochs;
+  return static_cast<std::int64_t>(std::ceil(std::min(epochs, kMostUpdates)));
+}
+
 std::int64_t TrainingArguments::warmup_count(std::int64_t total_steps) const {
   const double part = warmup_steps == 0 ? warmup_ratio : warmup_steps;
   const bool is_part = warmup_steps < 1;

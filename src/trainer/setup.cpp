@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts a model on a mesh and makes its optimizer, as the arguments specify.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <regex>
@@ -12,6 +13,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/optim/factory.h"
@@ -197,6 +199,18 @@ void finish_setup(const TrainingArguments& arguments, TrainingSetup& out) {
 
 DType weight_dtype(const TrainingArguments& arguments) {
   return arguments.dtype == "float64" ? DType::kF64 : DType::kF32;
+}
+
+LoadStateResult load_weights(const TrainingArguments& arguments, const std::string& folder, TrainingSetup& out,
+                             const LoadStateOptions& options) {
+  LoadStateResult result = load_pretrained(*out.network, folder, options);
+  const bool is_new = arguments.do_train && arguments.resume_from_checkpoint.empty();
+  if (result.converted_from.empty() || !is_new) return result;
+  std::vector<std::string_view> types;
+  for (const DType type : result.converted_from) types.push_back(dtype_name(type));
+  out.notes.push_back(fmt::format("the weights in {} are {}; this run trains and saves them as {}", folder,
+                                  fmt::join(types, " and "), dtype_name(weight_dtype(arguments))));
+  return result;
 }
 
 data::InputSharding batch_sharding(const TrainingSetup& setup) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tessera/base/files.h"
+#include "tessera/trainer/arguments.h"
 
 namespace tessera::trainer {
 namespace {
@@ -105,7 +106,9 @@ JsonObject TrainerState::to_json() const {
 TrainerState TrainerState::from_json(const JsonObject& json) {
   TrainerState out;
   json.read("max_steps", out.max_steps);
-  json.read("num_train_epochs", out.num_train_epochs);
+  double epochs = 0;  // older versions wrote the value of the flag
+  json.read("num_train_epochs", epochs);
+  if (epochs > 0 && epochs <= kMostUpdates) out.num_train_epochs = static_cast<std::int64_t>(std::ceil(epochs));
   json.read("logging_steps", out.logging_steps);
   json.read("train_batch_size", out.train_batch_size);
   json.read("total_flos", out.total_flos);

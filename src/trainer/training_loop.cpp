@@ -364,7 +364,7 @@ void Trainer::Run::resume() {
         callback->set_state(kept->second);
   }
   state_.max_steps = steps_;
-  state_.num_train_epochs = arguments_.num_train_epochs;
+  state_.num_train_epochs = arguments_.total_epochs(loader_.len());
   state_.logging_steps = intervals_.log;
   state_.train_batch_size = rows_;
 }

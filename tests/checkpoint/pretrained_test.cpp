@@ -169,7 +169,7 @@ TEST(Pretrained, FilesOfTheBodyAloneAndOfOtherFloatsAreConverted) {
   fs::create_directory(folder.file("m"));
   write_safetensors(folder.file("m/model.safetensors"), file);
   nn::GPT2LMHeadModel loaded(small_gpt2());
-  load_pretrained(loaded, folder.file("m"));
+  EXPECT_EQ(load_pretrained(loaded, folder.file("m")).converted_from, std::set<DType>{DType::kBF16});
   for (const auto& [name, value] : values_of(loaded)) {
     const Literal original = values_of(model).at(name);
     for (std::size_t i = 0; i < value.data<float>().size(); ++i)

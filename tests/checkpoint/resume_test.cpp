@@ -273,6 +273,25 @@ TEST_F(OddCheckpoints, AMissingManifestIsToldInOneSentence) {
   EXPECT_EQ(damage_of(path(2)), expected);
 }
 
+// As on a disk that fails, or in the folder of another user.
+TEST_F(OddCheckpoints, TheOneBeforeAnUnreadableManifestIsLoaded) {
+  for (const int step : {1, 2}) save(step, run_.states());
+  const std::string manifest = path(2) + "/manifest.json";
+  fs::remove(manifest);
+  fs::create_symlink("manifest.json", manifest);  // to itself
+  const std::string expected = path(2) + " is damaged: cannot read " + manifest + ": Too many levels of symbolic links";
+  EXPECT_EQ(damage_of(path(2)), expected);
+  EXPECT_EQ(testing::error_of([&] { load_checkpoint(path(2), run_.states()); }), expected);
+  ::testing::internal::CaptureStderr();
+  const auto loaded = load_newest_checkpoint(folder_.file(""), run_.states());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: " + expected + "; the next older checkpoint is tried\n");
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->folder(), path(1));
+  keep_newest_checkpoints(folder_.file(""), 1);
+  EXPECT_EQ(checkpoints_in(folder_.file("")).size(), 2U) << "an unreadable one may be complete";
+}
+
 // A run that finds only damaged checkpoints starts from its initial values, or keeps the values that it has.
 TEST_F(OddCheckpoints, DamagedOnesLeaveTheStatesAsTheyAre) {
   run_.steps(0, 2);

@@ -181,24 +181,60 @@ std::string error_after(F&& damage, bool repair) {
 TEST(TokenFile, DamageIsNamed) {
   const auto set = [](std::size_t at, char value) { return [=](std::string& bytes) { bytes[at] = value; }; };
   EXPECT_EQ(error_after([](std::string&) {}, true), "no error");
-  EXPECT_EQ(error_after([](std::string& bytes) { bytes.pop_back(); }, false), "truncated: 159 bytes instead of 160");
+  EXPECT_EQ(error_after([](std::string& bytes) { bytes.pop_back(); }, false), "truncated: 167 bytes instead of 168");
   EXPECT_EQ(error_after([](std::string& bytes) { bytes.resize(40); }, false),
             "truncated: the header has 72 bytes, the file 40");
   EXPECT_EQ(error_after([](std::string& bytes) { bytes += "x"; }, false),
-            "longer than its header states: 161 bytes instead of 160");
+            "longer than its header states: 169 bytes instead of 168");
   EXPECT_EQ(error_after([](std::string& bytes) { bytes.clear(); }, false), "not a token file: it is empty");
   EXPECT_EQ(error_after(set(0, 'x'), false), "not a token file; `tessera tokenize` writes them");
-  EXPECT_EQ(error_after(set(8, 2), false), "token file of version 2; this build reads version 1");
+  EXPECT_EQ(error_after(set(8, 3), false), "token file of version 3; this build reads the versions 1 and 2");
   EXPECT_NE(error_after(set(16, 9), false).find("the header is damaged"), std::string::npos);
   EXPECT_EQ(error_after(set(12, 3), true), "its tokens have 3 bytes each; they must have 2 or 4");
-  EXPECT_EQ(error_after(set(22, 1), true), "truncated: 160 bytes instead of 562949953421472");
+  EXPECT_EQ(error_after(set(22, 1), true), "truncated: 168 bytes instead of 563018672898216");
   EXPECT_EQ(error_after(set(23, '\xff'), true).substr(0, 20), "18374686479671623688");
-  EXPECT_EQ(error_after(set(129, 1), false),
-            "token 0 has the id 353, but the vocabulary has 256 ids; the file is damaged");
-  EXPECT_EQ(error_after(set(152, 7), false), "the last document ends at token 7, but the file has 8 tokens");
-  EXPECT_EQ(error_after(set(144, 8), false),
-            "document 1 of 2 has the tokens 8 to 8 of 8; the offsets do not increase, so the file is damaged");
+  for (const std::size_t at : {128, 143, 144, 159, 160, 167})  // tokens, ends of documents, the checksum of both
+    EXPECT_EQ(error_after([&](std::string& bytes) { bytes[at] = static_cast<char>(bytes[at] ^ 1); }, false),
+              "damaged: the bytes 128 to 160 do not have the checksum with which they were saved")
+        << at;
   EXPECT_EQ(error_after(set(56, '\xff'), true).substr(0, 22), "truncated or damaged: ");
+}
+
+TEST(TokenFile, OlderFilesHaveNoChecksumsOfBlocks) {
+  const auto older = [](std::size_t at, char value) {
+    return [=](std::string& bytes) {
+      bytes.resize(160);
+      bytes[8] = 1;
+      bytes[at] = value;
+    };
+  };
+  EXPECT_EQ(error_after(older(128, 'A'), true), "no error");
+  EXPECT_EQ(error_after(older(129, 1), true),
+            "token 0 has the id 353, but the vocabulary has 256 ids; the file is damaged");
+  EXPECT_EQ(error_after(older(152, 7), true), "the last document ends at token 7, but the file has 8 tokens");
+  EXPECT_EQ(error_after(older(144, 8), true),
+            "document 1 of 2 has the tokens 8 to 8 of 8; the offsets do not increase, so the file is damaged");
+  EXPECT_EQ(error_after([](std::string& bytes) { bytes[8] = 1; }, true),
+            "longer than its header states: 168 bytes instead of 160");
+}
+
+TEST(TokenFile, ABlockIsVerifiedWhenItIsFirstRead) {
+  const TemporaryFolder folder;
+  const std::string path = write_documents(folder, ByteTokenizer(), {std::string(100000, 'x')});
+  std::string bytes = read_file(path);
+  ASSERT_EQ(bytes.size(), 128U + 200000 + 8 + 4 * 8);  // tokens, the end of the document, four checksums
+  const std::size_t in_third_block = 128 + 2 * 65536 + 10;
+  bytes[in_third_block] = 'y';
+  write_file(path, bytes);
+  const TokenFile file = TokenFile::open(path);
+  Ids some(10);
+  file.read(65526, some);  // the last tokens of the second block
+  file.read(98304, some);  // the first tokens of the fourth one
+  const std::string expected =
+      path + ": damaged: the bytes 131200 to 196736 do not have the checksum with which they were saved";
+  EXPECT_EQ(error_of([&] { file.read(65527, some); }), expected);
+  EXPECT_EQ(error_of([&] { file.read(98303, some); }), expected);
+  EXPECT_EQ(error_of([&] { file.verify(); }), expected);
 }
 
 TEST(TokenFile, BlocksAreThoseOfTheTokensInMemory) {

@@ -122,7 +122,8 @@ def files():
            "bytes, bpe:N or the file of a vocabulary")
     out = ["--output_dir", FOLDER / "resumed", "--resume_from_checkpoint"]
     expect([*base(), *out, "true"], "--resume_from_checkpoint true: resumed contains no checkpoint")
-    (FOLDER / "resumed/checkpoint-7").mkdir()
+    check(not (FOLDER / "resumed").exists(), "a run that could not resume left an output folder")
+    (FOLDER / "resumed/checkpoint-7").mkdir(parents=True)
     expect([*base(), *out, FOLDER / "resumed/checkpoint-5"],
            "cannot load a checkpoint: there is no folder resumed/checkpoint-5; the newest checkpoint there is resumed/checkpoint-7")
     expect([*base(), *out, FOLDER / "resumed"], "cannot load a checkpoint: resumed is not a complete checkpoint: it contains no "

@@ -273,6 +273,40 @@ TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
       "tessera: unknown verb \"checkpoint inspekt\"; did you mean \"checkpoint inspect\"?\ntry `tessera --help`\n");
 }
 
+// Only verify reports the damage as JSON, too.
+TEST_F(TesseraCommand, EveryVerbNamesAFileThatIsDamagedOrMissing) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string good = path("checkpoint-3");
+  const std::string bad = path("checkpoint-4");
+  const std::string state = "state-00001-of-00001.safetensors";
+  for (const std::string& name : {std::string("manifest.json"), std::string("config.json"), state, state + ".xxh3"})
+    for (const bool is_missing : {false, true}) {
+      fs::remove_all(bad);
+      for (const std::string& folder : {good, bad})
+        save_checkpoint(folder,
+                        {.states = {{"model", model.state_dict()}}, .documents = {{"config", config_json(model)}}});
+      std::string bytes = read_file(bad + "/" + name);
+      bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+      is_missing ? static_cast<void>(fs::remove(bad + "/" + name)) : write_file(bad + "/" + name, bytes);
+      std::vector<std::string> commands = {"verify " + bad, "consolidate " + bad + " -o " + path("m"),
+                                           "reshard " + bad + " --files 2 -o " + path("r"), "diff " + good + " " + bad,
+                                           "diff " + bad + " " + good};
+      if (name == "manifest.json") commands.push_back("inspect " + bad);
+      for (const std::string& command : commands) {
+        const auto outcome = run("checkpoint " + command + " --json");
+        EXPECT_EQ(outcome.code, 1) << command << outcome.error;
+        EXPECT_NE(outcome.error.find(bad), std::string::npos) << command << outcome.error;
+        EXPECT_NE(outcome.error.find(name), std::string::npos) << command << outcome.error;
+        if (command.starts_with("verify")) {
+          EXPECT_NE(JsonObject::parse(outcome.out).text("error").find(name), std::string::npos) << outcome.out;
+        } else {
+          EXPECT_EQ(outcome.out, "") << command;
+        }
+        for (const char* left : {"m", "m.partial", "r", "r.partial"}) EXPECT_FALSE(fs::exists(path(left))) << command;
+      }
+    }
+}
+
 TEST_F(TesseraCommand, TheFirstWordOfCheckpointVerbsPrintsThem) {
   const auto help = run("checkpoint --help");
   EXPECT_EQ(help.code, 0);

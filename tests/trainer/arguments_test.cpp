@@ -321,5 +321,16 @@ TEST(TrainingArguments, StepsFollowFromEpochsAndAccumulation) {
   EXPECT_EQ(arguments.warmup_count(100), 20);
 }
 
+// As in Hugging Face's Trainer, an epoch that is only begun counts.
+TEST(TrainingArguments, EpochsFollowFromStepsAndAccumulation) {
+  auto arguments = parsed({"--num_train_epochs", "1.5", "--gradient_accumulation_steps", "3"});
+  EXPECT_EQ(arguments.total_epochs(10), 2);
+  for (const auto& [steps, epochs] : {std::pair{1, 1}, {3, 1}, {4, 2}, {10, 3}, {11, 4}}) {
+    arguments.max_steps = steps;
+    EXPECT_EQ(arguments.total_epochs(10), epochs) << steps;
+  }
+  EXPECT_EQ(arguments.total_epochs(1), 33);
+}
+
 }  // namespace
 }  // namespace tessera::trainer

@@ -98,6 +98,13 @@ TEST(NotedFlags, SavesAndEvaluationsThatDoNotHappenAreNoted) {
   EXPECT_EQ(notes_of({"--eval_steps", "3", "--eval_strategy", "steps"}), Words());
 }
 
+TEST(NotedFlags, TheNumberOfUpdatesTakesPrecedenceOverEpochs) {
+  EXPECT_EQ(notes_of({"--num_train_epochs", "2", "--max_steps", "5"}),
+            Words{"--num_train_epochs 2 has no effect: --max_steps 5 is the number of updates"});
+  EXPECT_EQ(notes_of({"--num_train_epochs", "2", "--max_steps", "-1"}), Words());
+  EXPECT_EQ(notes_of({"--max_steps", "5"}), Words());
+}
+
 TEST(NotedFlags, SettingsThatTheOptimizerDoesNotUseAreNoted) {
   EXPECT_EQ(notes_of({"--adam_beta1", "0.5", "--optim", "sgd"}),
             Words{"--adam_beta1 0.5 has no effect: the optimizer sgd does not use it"});

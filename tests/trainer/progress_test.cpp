@@ -136,6 +136,18 @@ TEST(TrainerState, WritesTheLogAsHuggingFaceDoesWithFullDoubles) {
   EXPECT_NE(text.find("\"global_step\": 20"), std::string::npos);
   EXPECT_NE(text.find("\"eval_loss\": 1.5"), std::string::npos);
   EXPECT_EQ(text.find("mfu"), std::string::npos);
+  EXPECT_NE(text.find("\"num_train_epochs\": 1,"), std::string::npos);
+}
+
+TEST(TrainerState, EpochsOfOlderFilesAreRoundedUp) {
+  const auto epochs_of = [](double value) {
+    JsonObject json;
+    json.set("num_train_epochs", value);
+    return TrainerState::from_json(json).num_train_epochs;
+  };
+  EXPECT_EQ(epochs_of(0.5), 1);
+  EXPECT_EQ(epochs_of(3), 3);
+  EXPECT_EQ(epochs_of(1e300), 0) << "damaged";
 }
 
 }  // namespace

@@ -9,10 +9,14 @@
 #include <tuple>
 
 #include "flags/config_overrides.h"
+#include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
 #include "tasks/bert_parts.h"
+#include "tessera/checkpoint/pretrained.h"
+#include "tessera/nn/models/gpt2.h"
 #include "tessera/trainer/programs.h"
 #include "tessera/trainer/trainer_state.h"
+#include "trainer/runs/small_run.h"
 
 namespace tessera::trainer {
 namespace {
@@ -150,6 +154,29 @@ TrainingArguments read_image_flags(const std::vector<std::string>& flags) {
   std::vector<const char*> words = {"train_imagenet"};
   for (const std::string& flag : flags) words.push_back(flag.c_str());
   return *parse_training_arguments(static_cast<int>(words.size()), words.data(), words[0], "", image_defaults());
+}
+
+// Hugging Face's users expect files in the type of those that they gave.
+TEST(LoadWeights, AnotherTypeThanThatOfTheFolderIsNoted) {
+  const FreshRank rank;
+  const ::tessera::testing::TemporaryFolder folder;
+  nn::GPT2LMHeadModel model(tiny_config());
+  save_pretrained(model, folder.file("f64"));
+  nn::GPT2LMHeadModel half(tiny_config());
+  half.to(DType::kBF16);
+  save_pretrained(half, folder.file("bf16"));
+  TrainingArguments arguments = quiet(1);
+  const auto notes_of = [&](const std::string& name) {
+    TrainingSetup setup;
+    setup.network = &model;
+    load_weights(arguments, folder.file(name), setup);
+    return setup.notes;
+  };
+  EXPECT_EQ(notes_of("f64"), std::vector<std::string>());
+  EXPECT_EQ(notes_of("bf16"), std::vector<std::string>{"the weights in " + folder.file("bf16") +
+                                                       " are bf16; this run trains and saves them as f64"});
+  arguments.resume_from_checkpoint = "true";  // whose weights replace those of the folder
+  EXPECT_EQ(notes_of("bf16"), std::vector<std::string>());
 }
 
 TEST(ProgramFlags, AnIntervalOfSavesIsAStrategy) {

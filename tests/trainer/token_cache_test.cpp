@@ -125,9 +125,10 @@ TEST_F(TokenCache, ReplacesDamagedFilesWithAWarning) {
   other_token[middle - middle % 2] = static_cast<char>(other_token[middle - middle % 2] ^ 1);
   std::string other_header = good;
   other_header[20] = static_cast<char>(other_header[20] ^ 1);
+  const std::string of_other_text = read_file(files().at(1));
   for (const auto& [content, reason] :
-       {std::pair{other_token, ": its tokens are not those of the text; the text is tokenized again\n"},
-        std::pair{other_header, ": the header is damaged: "},
+       {std::pair{of_other_text, ": its tokens are not those of the text; the text is tokenized again\n"},
+        std::pair{other_token, ": damaged: the bytes "}, std::pair{other_header, ": the header is damaged: "},
         std::pair{good.substr(0, good.size() - 8), ": truncated: "}, std::pair{std::string(), ": not a token file"}}) {
     write_file(path, content);
     const std::string said = warnings_of_load();

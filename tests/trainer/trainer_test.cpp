@@ -68,6 +68,8 @@ TEST(Trainer, CallsTheEventsInHuggingFacesOrder) {
                    .callbacks = {diary}});
   const TrainOutput output = trainer.train();
   EXPECT_EQ(output.global_step, 3);
+  EXPECT_EQ(trainer.state().epoch, 1.5);
+  EXPECT_EQ(trainer.state().num_train_epochs, 2) << "--max_steps takes precedence over --num_train_epochs";
   EXPECT_EQ(diary->lines, (std::vector<std::string>{"train 0", "epoch 0", "begin 0", "step 1", "begin 1", "step 2",
                                                     "evaluate 2", "save 2", "epoch end 2", "epoch 2", "begin 2",
                                                     "step 3", "evaluate 3", "save 3", "end 3"}));

@@ -11,12 +11,14 @@
 //   file.read(0, block);
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tessera/data/tokenizer.h"
 #include "tessera/sharding/placement.h"
@@ -36,6 +38,8 @@ struct TokenFileInfo {
   std::uint64_t checksum = 0;   // of all above
 };
 
+/// A mapped token file. A block of 64 KiB is compared with its checksum when a function first reads from it. If the block
+/// is damaged, the function throws an Error. Files of version 1 have no such checksums.
 class TokenFile {
  public:
   /// Maps a file. Sizes and the checksum of the header are checked; the errors name the path and the problem: not a
@@ -53,7 +57,7 @@ class TokenFile {
   void read(std::int64_t start, std::span<std::int32_t> into) const;
   /// The tokens of document `i`, from 0. Error if the file's offsets do not increase there.
   [[nodiscard]] Interval document(std::int64_t i) const;
-  /// Checks all ids and offsets. Reads the complete file. Errors: those of read() and document().
+  /// Checks all ids, offsets and checksums. Reads the complete file. Errors: those of read() and document().
   void verify() const;
   /// Makes the tokenizer that the file records. It reads the vocabulary in the header, or else the file with the name
   /// of the tokenizer.
@@ -65,12 +69,17 @@ class TokenFile {
  private:
   TokenFile() = default;
   [[nodiscard]] std::int64_t document_end(std::int64_t i) const;
+  void verify_blocks_of(std::span<const std::byte> part) const;
 
   std::string path_;
   TokenFileInfo info_;
-  std::shared_ptr<const void> mapping_;  // none for bytes in memory
-  std::span<const std::byte> tokens_;    // info_.tokens * info_.token_bytes
-  std::span<const std::byte> offsets_;   // info_.documents * 8
+  std::shared_ptr<const void> mapping_;                       // none for bytes in memory
+  std::span<const std::byte> tokens_;                         // info_.tokens * info_.token_bytes
+  std::span<const std::byte> offsets_;                        // info_.documents * 8
+  std::span<const std::byte> blocks_;                         // the tokens and offsets
+  std::size_t blocks_begin_ = 0;                              // in the file
+  std::span<const std::byte> sums_;                           // of each block, 8 bytes; empty in version 1
+  std::shared_ptr<std::vector<std::atomic<bool>>> verified_;  // for each block with a checksum
 };
 
 /// Writes a token file with little memory. The file appears under its name when it is complete.
@@ -94,6 +103,7 @@ class TokenFileWriter {
 
  private:
   class GrowingFile;
+  class BlockSums;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -201,6 +201,9 @@ struct TrainingArguments {
   [[nodiscard]] std::int64_t eval_batch_rows(std::int64_t data_shards) const;
   /// The updates of the complete run: max_steps, or those of num_train_epochs with `micro_batches_per_epoch`.
   [[nodiscard]] std::int64_t total_steps(std::int64_t micro_batches_per_epoch) const;
+  /// The epochs that the complete run begins, as in the trainer_state.json of Hugging Face: num_train_epochs rounded up, or
+  /// the epochs that max_steps needs.
+  [[nodiscard]] std::int64_t total_epochs(std::int64_t micro_batches_per_epoch) const;
   /// warmup_steps as a number of updates.
   [[nodiscard]] std::int64_t warmup_count(std::int64_t total_steps) const;
 };

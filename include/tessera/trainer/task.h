@@ -46,6 +46,10 @@ void begin_setup(const TrainingArguments& arguments, TrainingSetup& out);
 void finish_setup(const TrainingArguments& arguments, TrainingSetup& out);
 /// The type of the weights: --dtype.
 DType weight_dtype(const TrainingArguments& arguments);
+/// load_pretrained() for out.network. Adds a note if a new run trains the weights in another type than that of the folder,
+/// because it also saves them in its own type.
+LoadStateResult load_weights(const TrainingArguments& arguments, const std::string& folder, TrainingSetup& out,
+                             const LoadStateOptions& options = {});
 
 /// The sharding of batches: rows over the data axes.
 data::InputSharding batch_sharding(const TrainingSetup& setup);

@@ -42,7 +42,7 @@ std::string json_line(const LogEntry& entry);
 
 struct TrainerState {
   std::int64_t max_steps = 0;
-  double num_train_epochs = 0;
+  std::int64_t num_train_epochs = 0;  // that the complete run begins
   std::int64_t logging_steps = 0;
   std::int64_t train_batch_size = 0;  // rows of a micro-batch
   double total_flos = 0;              // floating-point operations so far

@@ -190,10 +190,15 @@ std::string CheckpointManifest::str() const {
   return text_of_manifest(std::move(out));
 }
 
+bool may_have_manifest(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kManifestFile, error) || error;
+}
+
 void require_manifest(const std::string& folder) {
   namespace fs = std::filesystem;
+  if (may_have_manifest(folder)) return;
   std::error_code error;
-  if (fs::exists(folder + "/" + kManifestFile, error)) return;
   const bool is_folder = fs::is_directory(folder, error);
   const fs::path path = fs::path(folder + "/").parent_path();  // without slashes at the end
   const std::string place = is_folder ? path.string() : path.parent_path().string();

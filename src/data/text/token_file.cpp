@@ -53,8 +53,9 @@ TokenHeader read_header(std::span<const std::byte> bytes, const std::string& nam
   require(bytes.size() >= sizeof(header), "{}: truncated: the header has {} bytes, the file {}", name, sizeof(header),
           bytes.size());
   std::memcpy(&header, bytes.data(), sizeof(header));
-  require(header.version == kTokenVersion, "{}: token file of version {}; this build reads version {}", name,
-          header.version, kTokenVersion);
+  require(header.version == kTokenVersion || header.version == kTokenVersionWithoutSums,
+          "{}: token file of version {}; this build reads the versions {} and {}", name, header.version,
+          kTokenVersionWithoutSums, kTokenVersion);
   const std::size_t texts = std::size_t{header.name_bytes} + header.vocabulary_bytes;
   require(texts <= bytes.size() - sizeof(header),
           "{}: truncated or damaged: name and vocabulary of the tokenizer have {} bytes, the file {}", name, texts,
@@ -125,9 +126,13 @@ TokenFile TokenFile::parse(std::span<const std::byte> bytes, const std::string& 
                .vocabulary = std::string(texts + header.name_bytes, header.vocabulary_bytes),
                .checksum = header.checksum};
   if (header.end_of_text >= 0) out.info_.end_of_text = static_cast<std::int32_t>(header.end_of_text);
-  out.tokens_ = bytes.subspan(static_cast<std::size_t>(places.tokens.value()),
-                              static_cast<std::size_t>(header.tokens * header.token_bytes));
-  out.offsets_ = bytes.subspan(static_cast<std::size_t>(places.offsets.value()));
+  out.blocks_begin_ = static_cast<std::size_t>(places.tokens.value());
+  out.tokens_ = bytes.subspan(out.blocks_begin_, static_cast<std::size_t>(header.tokens * header.token_bytes));
+  const auto sums = static_cast<std::size_t>(places.sums.value());
+  out.offsets_ = bytes.first(sums).subspan(static_cast<std::size_t>(places.offsets.value()));
+  out.blocks_ = bytes.first(sums).subspan(out.blocks_begin_);
+  out.sums_ = bytes.subspan(sums);
+  out.verified_ = std::make_shared<std::vector<std::atomic<bool>>>(out.sums_.size() / sizeof(std::uint64_t));
   if (out.info_.documents > 0)
     require(out.document_end(out.info_.documents - 1) == out.info_.tokens,
             "{}: the last document ends at token {}, but the file has {} tokens", name,
@@ -148,7 +153,9 @@ void TokenFile::read(std::int64_t start, std::span<std::int32_t> into) const {
   const auto count = static_cast<std::int64_t>(into.size());
   require(start >= 0 && start <= info_.tokens && count <= info_.tokens - start,
           "{}: tokens {} to {} were requested, but the file has {}", path_, start, start + count, info_.tokens);
-  const auto from = tokens_.subspan(static_cast<std::size_t>(start * info_.token_bytes));
+  const auto from = tokens_.subspan(static_cast<std::size_t>(start * info_.token_bytes),
+                                    static_cast<std::size_t>(count * info_.token_bytes));
+  verify_blocks_of(from);
   const std::uint32_t largest =
       info_.token_bytes == 2 ? copy_tokens<std::uint16_t>(from, into) : copy_tokens<std::uint32_t>(from, into);
   if (largest < info_.vocab_size) return;
@@ -161,8 +168,28 @@ void TokenFile::read(std::int64_t start, std::span<std::int32_t> into) const {
 
 std::int64_t TokenFile::document_end(std::int64_t i) const {
   std::int64_t end = 0;
-  std::memcpy(&end, offsets_.data() + i * static_cast<std::int64_t>(sizeof(end)), sizeof(end));
+  const auto from = offsets_.subspan(static_cast<std::size_t>(i) * sizeof(end), sizeof(end));
+  verify_blocks_of(from);
+  std::memcpy(&end, from.data(), sizeof(end));
   return end;
+}
+
+// Once for each block. The mapping is read-only, so threads that verify a block at the same time get the same result.
+void TokenFile::verify_blocks_of(std::span<const std::byte> part) const {
+  if (part.empty() || verified_->empty()) return;
+  const auto begin = static_cast<std::size_t>(part.data() - blocks_.data());
+  for (std::size_t n = begin / kTokenBlock; n * kTokenBlock < begin + part.size(); ++n) {
+    std::atomic<bool>& is_verified = (*verified_)[n];
+    if (is_verified.load(std::memory_order_relaxed)) continue;
+    const std::size_t first = n * kTokenBlock;
+    const auto block = blocks_.subspan(first, std::min(kTokenBlock, blocks_.size() - first));
+    std::uint64_t sum = 0;
+    std::memcpy(&sum, sums_.data() + n * sizeof(sum), sizeof(sum));
+    require(tessera::checksum_of(block) == sum,
+            "{}: damaged: the bytes {} to {} do not have the checksum with which they were saved", path_,
+            blocks_begin_ + first, blocks_begin_ + first + block.size());
+    is_verified.store(true, std::memory_order_relaxed);
+  }
 }
 
 Interval TokenFile::document(std::int64_t i) const {

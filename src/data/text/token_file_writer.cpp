@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes token files. Tokens go to a temporary file beside the result, offsets to a second one that is appended at the
-// end, so the memory does not depend on the number of tokens or documents.
+// end, so the memory does not depend on the number of tokens or documents, except for 8 bytes for each block of 64 KiB.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -99,6 +100,31 @@ class TokenFileWriter::GrowingFile {
   std::uint64_t written_ = 0;
 };
 
+// The checksums of the blocks of a stream.
+class TokenFileWriter::BlockSums {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::min(bytes.size(), kTokenBlock - block_.size()));
+      block_.insert(block_.end(), part.begin(), part.end());
+      if (block_.size() == kTokenBlock) end_block();
+      bytes = bytes.subspan(part.size());
+    }
+  }
+  const std::vector<std::uint64_t>& finish() {
+    if (!block_.empty()) end_block();
+    return sums_;
+  }
+
+ private:
+  void end_block() {
+    sums_.push_back(tessera::checksum_of(block_));
+    block_.clear();
+  }
+  std::vector<std::byte> block_;
+  std::vector<std::uint64_t> sums_;
+};
+
 struct TokenFileWriter::State {
   State(const std::string& name, const Tokenizer& tokenizer)
       : path(checked_path(name)),
@@ -126,6 +152,11 @@ struct TokenFileWriter::State {
     out.checksum = checksum_of(out, std::as_bytes(std::span(all)));
     return out;
   }
+  // To the part of the file that has checksums.
+  void append(std::span<const std::byte> bytes) {
+    sums.add(bytes);
+    tokens.append(bytes);
+  }
   void append_offsets() {
     offsets.flush();
     constexpr std::uint64_t kAtOnce = 1 << 20;
@@ -134,13 +165,14 @@ struct TokenFileWriter::State {
     for (std::uint64_t at = 0; at < from.size(); at += part.size()) {
       part.resize(std::min(kAtOnce, from.size() - at));
       from.read(at, part);
-      tokens.append(part);
+      append(part);
     }
   }
 
   std::string path;
   GrowingFile tokens;
   GrowingFile offsets;
+  BlockSums sums;
   TokenFileInfo info;
   std::int64_t document_start = 0;
 };
@@ -156,9 +188,9 @@ void TokenFileWriter::append(std::span<const std::int32_t> tokens) {
     require(token >= 0 && token < state_->info.vocab_size, "token id {} is outside the vocabulary of {} ids", token,
             state_->info.vocab_size);
   state_->info.tokens += static_cast<std::int64_t>(tokens.size());
-  if (state_->info.token_bytes == 4) return state_->tokens.append(std::as_bytes(tokens));
+  if (state_->info.token_bytes == 4) return state_->append(std::as_bytes(tokens));
   narrow.assign(tokens.begin(), tokens.end());
-  state_->tokens.append(std::as_bytes(std::span(narrow)));
+  state_->append(std::as_bytes(std::span(narrow)));
 }
 
 void TokenFileWriter::end_document(std::int64_t text_bytes) {
@@ -175,8 +207,10 @@ void TokenFileWriter::finish() {
   State& state = *state_;
   ensure(state.document_start == state.info.tokens, "the last document has no end");
   const TokenHeader header = state.header();
-  state.tokens.pad_to(static_cast<std::uint64_t>(places_of(header).offsets.value()));
+  state.append(
+      std::vector<std::byte>(static_cast<std::uint64_t>(places_of(header).offsets.value()) - state.tokens.size()));
   state.append_offsets();
+  state.tokens.append(std::as_bytes(std::span(state.sums.finish())));
   state.tokens.flush();
   const std::string texts = state.texts();
   state.tokens.file().write(0, std::as_bytes(std::span(&header, 1)));

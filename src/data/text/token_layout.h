@@ -17,7 +17,9 @@ namespace tessera::data {
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
 inline constexpr std::array<char, 8> kTokenMagic = {'t', 's', 'r', 't', 'o', 'k', 'e', 'n'};
-inline constexpr std::uint32_t kTokenVersion = 1;
+inline constexpr std::uint32_t kTokenVersion = 2;
+inline constexpr std::uint32_t kTokenVersionWithoutSums = 1;  // its files have no checksums of blocks
+inline constexpr std::size_t kTokenBlock = std::size_t{64} << 10;
 inline constexpr std::int64_t kTokenAlignment = 64;
 inline constexpr std::int64_t kU16Vocabulary = 65536;
 
@@ -45,14 +47,20 @@ inline std::uint64_t checksum_of(const TokenHeader& header, std::span<const std:
   return sum.value();
 }
 
-/// Where the parts begin, and the size of the file.
+/// Where the parts begin, and the size of the file. The bytes from `tokens` to `sums` are divided into blocks of
+/// kTokenBlock bytes, the last of which may be shorter.
 struct TokenPlaces {
   Checked tokens = 0;
   Checked offsets = 0;
+  Checked sums = 0;
   Checked size = 0;
 };
 inline Checked padded(Checked size, std::int64_t multiple) {
   return size.fits() ? size + (multiple - size.value_or_most() % multiple) % multiple : size;
+}
+inline Checked block_count(Checked bytes) {
+  constexpr auto kBlock = static_cast<std::int64_t>(kTokenBlock);
+  return bytes.fits() ? bytes.value() / kBlock + (bytes.value() % kBlock == 0 ? 0 : 1) : bytes;
 }
 /// The counts of the header must not exceed 2^63 - 1.
 inline TokenPlaces places_of(const TokenHeader& header) {
@@ -61,7 +69,9 @@ inline TokenPlaces places_of(const TokenHeader& header) {
   out.tokens = padded(number(sizeof(TokenHeader)) + number(header.name_bytes) + number(header.vocabulary_bytes),
                       kTokenAlignment);
   out.offsets = padded(out.tokens + number(header.tokens) * number(header.token_bytes), sizeof(std::uint64_t));
-  out.size = out.offsets + number(header.documents) * sizeof(std::uint64_t);
+  out.sums = out.size = out.offsets + number(header.documents) * sizeof(std::uint64_t);
+  if (header.version != kTokenVersionWithoutSums)
+    out.size += block_count(out.sums - out.tokens) * sizeof(std::uint64_t);
   return out;
 }
 

@@ -118,6 +118,11 @@ std::vector<int> match_state(const StateDict& state, const std::vector<NamedType
     problems += key_lines("unexpected", result.unexpected_keys, may_be_misspelled ? result.missing_keys : none);
   }
   if (!problems.empty()) fail("{} does not fit the state that it loads:{}{}", what, class_problem, problems);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const DType own = state.entries()[i].tensor.dtype();
+    if (sources[i] >= 0 && at(given, sources[i]).type.dtype() != own)
+      result.converted_from.insert(at(given, sources[i]).type.dtype());
+  }
   return sources;
 }
 

@@ -8,7 +8,6 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
-#include "tessera/checkpoint/pretrained.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/trainer/clm.h"
 
@@ -46,7 +45,7 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   out.network = out.model.get();
   out.label_smoothing = arguments.label_smoothing_factor;
   out.block_size = block_size_of(arguments, out.model->shape().positions);
-  if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
+  if (!arguments.model_name_or_path.empty()) load_weights(arguments, arguments.model_name_or_path, out);
   if (arguments.neftune_noise_alpha.value_or(0) > 0)
     nn::add_embedding_noise(out.model->input_embedding(), *arguments.neftune_noise_alpha);
   // Experts are sharded before the model is divided into units.

@@ -22,14 +22,20 @@ constexpr const char* kFlagsOfTraining[] = {
     // Model, loss and precision.
     "config_overrides", "label_smoothing_factor", "neftune_noise_alpha", "mlm_probability", "seed", "bf16", "fp16",
     "dtype",
+    // The best model: its metric is compared with that of earlier checkpoints.
+    "metric_for_best_model",
     // Samples.
-    "text_column_name", "block_size", "max_seq_length", "line_by_line", "max_train_samples", "image_size", "augment"};
+    "tokenizer_name", "text_column_name", "block_size", "max_seq_length", "line_by_line", "max_train_samples",
+    "image_size", "augment"};
 
 using FlagValues = std::map<std::string, std::string>;
 
 FlagValues values_of(const TrainingArguments& arguments) {
   FlagValues out;
   for (auto& [name, value] : arguments.values()) out.emplace(name, value);
+  // Without the flag, the tokenizer is that of the model or of the token file.
+  if (const auto tokenizer = out.find("tokenizer_name"); tokenizer != out.end() && !arguments.tokenizer_is_given)
+    tokenizer->second.clear();
   return out;
 }
 
@@ -44,6 +50,7 @@ FlagValues values_in(const std::string& file, const TrainingArguments& like) {
   } catch (const Error&) {
     return {};
   }
+  read.tokenizer_is_given = parser.was_given("tokenizer_name");
   return values_of(read);
 }
 

@@ -49,6 +49,12 @@ void note_intervals(const Notes& notes) {
     notes.without_effect({"eval_steps"}, fmt::format(" with --eval_strategy {}", a.eval_strategy));
 }
 
+void note_length(const Notes& notes) {
+  const std::int64_t steps = notes.arguments.max_steps;
+  if (steps > 0)
+    notes.without_effect({"num_train_epochs"}, fmt::format(": --max_steps {} is the number of updates", steps));
+}
+
 void note_settings(const Notes& notes) {
   const TrainingArguments& a = notes.arguments;
   const std::vector<std::string> used = optim::settings_of(a.optim);
@@ -90,6 +96,7 @@ void note_determinism(const Notes& notes) {
 void note_flags(TrainingArguments& arguments, const ArgumentParser& parser) {
   const Notes notes{arguments, parser};
   note_intervals(notes);
+  note_length(notes);
   note_settings(notes);
   note_rate(notes);
   note_determinism(notes);

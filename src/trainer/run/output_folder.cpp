@@ -25,8 +25,9 @@ namespace {
 
 std::vector<std::string> complete_checkpoints(const std::string& folder) {
   std::vector<std::string> out;
+  std::error_code ignored;
   for (const auto& [step, path] : checkpoints_in(folder))
-    if (std::filesystem::exists(path + "/manifest.json")) out.push_back(path);
+    if (std::filesystem::exists(path + "/manifest.json", ignored)) out.push_back(path);
   return out;
 }
 
@@ -68,6 +69,19 @@ void recover(const std::string& folder) {
 
 }  // namespace
 
+void NewFolder::create(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (fs::path path = fs::absolute(folder); path.has_relative_path() && !fs::exists(path, ignored);
+       path = path.parent_path())
+    created_.push_back(path.string());
+  make_folder(folder);
+}
+
+NewFolder::~NewFolder() {
+  for (const std::string& path : created_) (void)rmdir(path.c_str());  // fails unless the folder is empty
+}
+
 OutputFolder::OutputFolder(const TrainingArguments& arguments) {
   const std::string& folder = arguments.output_dir;
   if (folder.empty()) return;
@@ -83,7 +97,7 @@ OutputFolder::OutputFolder(const TrainingArguments& arguments) {
       "this restart of tessera launch would replace {} checkpoint{} in {}, such as {}; continue the run with "
       "--resume_from_checkpoint true (tessera launch --checkpoints {}), or delete them",
       complete.size(), complete.size() == 1 ? "" : "s", folder, [&] { return complete.back(); }, folder);
-  make_folder(folder);
+  new_.create(folder);
   check_writable(folder + "/trainer_state.json");
   descriptor_ = lock_folder(folder);
   recover(folder);

@@ -8,6 +8,20 @@
 
 namespace tessera::trainer {
 
+/// A folder that a run creates. If it is still empty at the end, because the run has failed, it is removed.
+class NewFolder {
+ public:
+  NewFolder() = default;
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  /// Creates the folder and the folders above it, unless they exist.
+  void create(const std::string& folder);
+
+ private:
+  std::vector<std::string> created_;  // the innermost one first
+};
+
 /// The folder of --output_dir while a run uses it.
 class OutputFolder {
  public:
@@ -22,6 +36,7 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
  private:
+  NewFolder new_;
   int descriptor_ = -1;
 };
 

@@ -18,7 +18,6 @@
 #include "tessera/base/json_object.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
-#include "tessera/checkpoint/pretrained.h"
 #include "tessera/data/padding.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -65,8 +64,8 @@ struct ClassificationModel : TrainingSetup {
 };
 
 // The classifier, and the pooler if the folder has none, keep their initial values.
-void load_body(ClassificationModel& out, const std::string& folder) {
-  const LoadStateResult result = load_pretrained(*out.model, folder, {.strict = false});
+void load_body(const TrainingArguments& arguments, const std::string& folder, ClassificationModel& out) {
+  const LoadStateResult result = load_weights(arguments, folder, out, {.strict = false});
   require(
       result.unexpected_keys.empty(), "{} contains {}, which {} does not have", folder,
       [&] { return fmt::format("{}", fmt::join(result.unexpected_keys, ", ")); }, out.model->class_name());
@@ -84,7 +83,7 @@ ClassificationModel make_classification_model(const TrainingArguments& arguments
   config.dtype = weight_dtype(arguments);
   out.model = std::make_unique<nn::BertForSequenceClassification>(config);
   out.network = out.model.get();
-  if (!folder.empty()) load_body(out, folder);
+  if (!folder.empty()) load_body(arguments, folder, out);
   finish_setup(arguments, out);
   return out;
 }

@@ -17,10 +17,10 @@
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
-#include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/nn/models/registry.h"
 #include "tessera/nn/models/resnet.h"
 #include "tessera/trainer/programs.h"
 
@@ -57,7 +57,7 @@ ImageModel make_image_model(const TrainingArguments& arguments, std::int64_t cla
   begin_setup(arguments, out);
   out.model = nn::make_model(image_config(arguments, classes), "--model " + arguments.model, weight_dtype(arguments));
   out.network = out.model.get();
-  if (!arguments.model_name_or_path.empty()) load_pretrained(*out.model, arguments.model_name_or_path);
+  if (!arguments.model_name_or_path.empty()) load_weights(arguments, arguments.model_name_or_path, out);
   finish_setup(arguments, out);
   return out;
 }

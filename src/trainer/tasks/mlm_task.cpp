@@ -13,7 +13,6 @@
 #include "tasks/token_lists.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
-#include "tessera/checkpoint/pretrained.h"
 #include "tessera/data/padding.h"
 #include "tessera/data/text_dataset.h"
 #include "tessera/data/text_files.h"
@@ -121,7 +120,7 @@ MlmModel make_mlm_model(const TrainingArguments& arguments, const std::string& f
   config.dtype = weight_dtype(arguments);
   out.model = std::make_unique<nn::BertForMaskedLM>(config);
   out.network = out.model.get();
-  if (!folder.empty()) load_pretrained(*out.model, folder);
+  if (!folder.empty()) load_weights(arguments, folder, out);
   finish_setup(arguments, out);
   return out;
 }

@@ -74,6 +74,27 @@ TEST(OutputFolder, ASecondRunIsRefusedAndAFolderWithoutLockIsNamed) {
                 " cannot be locked (Too many open files), so a second run in this folder would not be noticed\n");
 }
 
+TEST(OutputFolder, AFolderThatARunCreatedAndLeftEmptyIsRemoved) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  TrainingArguments arguments;
+  arguments.output_dir = folder.file("runs/out/");
+  {
+    const OutputFolder output(arguments);
+    EXPECT_TRUE(std::filesystem::is_directory(folder.file("runs/out")));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  {
+    const OutputFolder output(arguments);
+    (void)folder.write("runs/out/log.csv", "");
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.file("runs/out/log.csv")));
+  arguments.output_dir = folder.file("of_the_user");
+  std::filesystem::create_directory(arguments.output_dir);
+  EXPECT_EQ(error_of_folder(arguments), "no error");
+  EXPECT_TRUE(std::filesystem::exists(arguments.output_dir));
+}
+
 // ---- checkpoints ----------------------------------------------------------------------------------------------------------
 
 class SurplusCheckpoints : public ::testing::Test {
@@ -155,10 +176,28 @@ TEST(ChangedFlags, AreThoseThatDetermineTheTraining) {
   now.lr_scheduler_type = "cosine";
   now.max_steps = 30;
   now.dtype = "float64";
+  now.metric_for_best_model = "loss";
   EXPECT_EQ(changed_flags(now, folder.path()),
             (Lines{"--learning_rate was 0.001, now it is 0.0005", "--weight_decay was 0, now it is 0.1",
                    "--adam_beta1 was 0.9, now it is 0.8", "--lr_scheduler_type was linear, now it is cosine",
-                   "--max_steps was 20, now it is 30", "--dtype was float32, now it is float64"}));
+                   "--max_steps was 20, now it is 30", "--dtype was float32, now it is float64",
+                   "--metric_for_best_model was not given, now it is loss"}));
+}
+
+// The configuration is that of the checkpoint, and its vocabulary may be large enough for the ids of other tokenizers.
+TEST(ChangedFlags, AreToldIfTheTokenizerIsNotGivenAgain) {
+  const TemporaryFolder folder;
+  TrainingArguments now;
+  now.tokenizer_name = "bpe:300";
+  now.tokenizer_is_given = true;
+  now.json().save(folder.file("training_args.json"));
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{});
+  now.tokenizer_name = "bytes";
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{"--tokenizer_name was bpe:300, now it is bytes"});
+  now.tokenizer_is_given = false;
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{"--tokenizer_name was bpe:300, now it is not given"});
+  now.json().save(folder.file("training_args.json"));
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{});
 }
 
 TEST(ChangedFlags, AreListedInOneWarning) {

@@ -87,6 +87,17 @@ TEST(TrainerFolder, ATrainerMayTrainAgain) {
   EXPECT_EQ(train_in_folder(run_in(folder.file("out"), 2), 2), "no error");
 }
 
+TEST(TrainerFolder, AResumeWithoutACheckpointLeavesNothing) {
+  const TemporaryFolder folder;
+  const std::string out = folder.file("out");
+  on_ranks(2, [&](int) {
+    TrainingArguments arguments = run_in(out, 2);
+    arguments.resume_from_checkpoint = "true";
+    EXPECT_EQ(train_in_folder(arguments), "--resume_from_checkpoint true: " + out + " contains no checkpoint");
+  });
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 // As on a full disk.
 TEST(RunSaver, RestoresTheReplacedRunIfItsCheckpointCannotGetItsName) {
   const FreshRank rank;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,10 +68,11 @@ struct LoadStateOptions {
   /// True for names in the source that are not errors although no entry has them.
   std::function<bool(std::string_view)> ignores{};
 };
-/// The names that do not match. Both lists are empty with `strict`.
+/// What a load has found.
 struct LoadStateResult {
-  std::vector<std::string> missing_keys;
-  std::vector<std::string> unexpected_keys;
+  std::vector<std::string> missing_keys;     // empty with `strict`
+  std::vector<std::string> unexpected_keys;  // empty with `strict`
+  std::set<DType> converted_from;            // the types in the source that differ from those of the variables
 };
 
 /// A name and a type in the source of a load.
