@@ -142,7 +142,8 @@ template <DimNumber T>
 Tensor std(Operand x, T dim) {
   return tessera::std(x, VarOptions{.dims = {static_cast<int>(dim)}});
 }
-/// (sum |x|^p)^(1/p). Computed in f32 at least. The gradient at a vector of zeros is 0, as in PyTorch.
+/// (sum |x|^p)^(1/p). Computed in f32 at least. The gradient at a vector of zeros is 0, as in PyTorch. With negative p,
+/// the norm and the gradient are 0 if an element is 0. With negative or infinite p: error if a dim has no elements.
 Tensor norm(Operand x, NormOptions options = {});
 /// The covariances of the rows of x [variables, observations]: [variables, variables]. A vector is one variable, and gives
 /// a scalar. The sums of products are divided by observations - correction. Computed in f32 at least.
@@ -166,7 +167,7 @@ struct PairwiseDistanceOptions {
 /// The norm of x - y + epsilon along the last dim. x and y broadcast.
 Tensor pairwise_distance(Operand x, Operand y, PairwiseDistanceOptions options = {});
 /// The norms of the differences of all pairs of rows: [.., p, m] and [.., r, m] -> [.., p, r]. The batch dims broadcast.
-/// The gradient of a distance of 0 is 0.
+/// The gradient of a distance of 0 is 0. Error if the order p is negative.
 Tensor cdist(Operand x, Operand y, double p = 2);
 
 /// The index of the first largest element along `dim`, as s32. NaN counts as largest.

@@ -144,19 +144,24 @@ Value variance(Value wide, const VarOptions& options) {
   return ops::divide(squares, constant_like(squares, std::max(0.0, count - options.correction)));
 }
 
-double checked_order(double p) {
-  require(p >= 0 || std::isinf(p), "the order p must not be negative, got {}", p);
-  return p;
+// The order p is negative. An element 0 has an infinite power, with which the norm is 0, and so are all gradients.
+Value norm_of_reciprocals(Value magnitude, double p, const Dims& dims, bool keep_dims) {
+  const Value is_zero = ops::compare(magnitude, constant_like(magnitude, 0), CompareDirection::kEq);
+  const Value safe = ops::select(is_zero, constant_like(magnitude, 1), magnitude);
+  const Value infinity = constant_like(magnitude, std::numeric_limits<double>::infinity());
+  const Value powers = ops::select(is_zero, infinity, ops::power(safe, constant_like(safe, p)));
+  const Value total = reduce_value(powers, Reduction::kSum, dims, keep_dims);
+  return ops::power(total, constant_like(total, 1 / p));
 }
 
 Value norm_value(Value wide, double p, const Dims& dims, bool keep_dims) {
+  require(!std::isnan(p), "the order p is not a number");
   const auto reduced = [&](Value v, Reduction reduction) { return reduce_value(v, reduction, dims, keep_dims); };
   if (p == 2) return root(reduced(ops::multiply(wide, wide), Reduction::kSum), 0.5);
   const Value magnitude = ops::abs(wide);
-  if (std::isinf(p)) {
-    require_elements(wide.type(), dims);
-    return reduced(magnitude, p > 0 ? Reduction::kMax : Reduction::kMin);
-  }
+  if (p < 0 || std::isinf(p)) require_elements(wide.type(), dims);
+  if (std::isinf(p)) return reduced(magnitude, p > 0 ? Reduction::kMax : Reduction::kMin);
+  if (p < 0) return norm_of_reciprocals(magnitude, p, dims, keep_dims);
   if (p == 1) return reduced(magnitude, Reduction::kSum);
   if (p == 0) {
     const Value counts = ops::compare(wide, constant_like(wide, 0), CompareDirection::kNe);
@@ -190,7 +195,7 @@ Tensor norm(Operand x, NormOptions options) {
   return recorded("norm", x, [&](Value v) {
     require_floats(v.type(), "the norm");
     const Dims dims = reduced_dims(v.type(), options.dims);
-    return narrowed(norm_value(widened(v), checked_order(options.p), dims, options.keep_dims), v.type().dtype());
+    return narrowed(norm_value(widened(v), options.p, dims, options.keep_dims), v.type().dtype());
   });
 }
 
@@ -200,7 +205,7 @@ Tensor normalize(Operand x, NormalizeOptions options) {
   return recorded("normalize", x, [&](Value v) {
     require_floats(v.type(), "the norm");
     const Value wide = widened(v);
-    const Value length = norm_value(wide, checked_order(options.p), {checked_dim(v.type(), options.dim)}, true);
+    const Value length = norm_value(wide, options.p, {checked_dim(v.type(), options.dim)}, true);
     const Value divisor = ops::maximum(length, constant_like(length, options.epsilon));
     return narrowed(ops::divide(wide, broadcast_value(divisor, v.type().dims())), v.type().dtype());
   });
@@ -209,12 +214,13 @@ Tensor normalize(Operand x, NormalizeOptions options) {
 Tensor pairwise_distance(Operand x, Operand y, PairwiseDistanceOptions options) {
   return recorded_wide("pairwise_distance", x, y, [&](Value v, Value w) {
     const Value difference = ops::add(ops::subtract(v, w), constant_like(v, options.epsilon));
-    return norm_value(difference, checked_order(options.p), {checked_dim(v.type(), -1)}, options.keep_dims);
+    return norm_value(difference, options.p, {checked_dim(v.type(), -1)}, options.keep_dims);
   });
 }
 
 Tensor cdist(Operand x, Operand y, double p) {
   return recorded("cdist", x, y, [&](Value v, Value w) {
+    require(p >= 0, "the order p must not be negative, got {}", p);
     const int rows = v.type().ndim() - 2, columns = w.type().ndim() - 2;
     require(rows >= 0 && columns >= 0 && v.type().dim(rows + 1) == w.type().dim(columns + 1),
             "needs [.., p, m] and [.., r, m], got {} and {}", v.type(), w.type());
@@ -230,7 +236,7 @@ Tensor cdist(Operand x, Operand y, double p) {
       return broadcast_value(ops::reshape(widened(u), sizes), dims);
     };
     const Value difference = ops::subtract(spread(v, left), spread(w, right));
-    return narrowed(norm_value(difference, checked_order(p), {isize(dims) - 1}, false), v.type().dtype());
+    return narrowed(norm_value(difference, p, {isize(dims) - 1}, false), v.type().dtype());
   });
 }
 
