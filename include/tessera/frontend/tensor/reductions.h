@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions and cumulative functions. Without dims a reduction is over all dims.
+// Reductions and cumulative functions. Without dims a reduction is over all dims. A scalar has the dims 0 and -1, as in
+// PyTorch.
 //
 //   sum(x)    sum(x, 1)    sum(x, {0, -1})    sum(x, {.dims = {1}, .keep_dims = true})    x.sum(1)
 #pragma once
@@ -20,7 +21,7 @@ Tensor min(Operand x, ReduceOptions options = {});
 /// The same as max and min, with PyTorch's names.
 Tensor amax(Operand x, ReduceOptions options = {});
 Tensor amin(Operand x, ReduceOptions options = {});
-/// The product. Derivatives of every order are exact also where elements are 0.
+/// The product; for pred 1 or 0, as s32. Derivatives of every order are exact also where elements are 0.
 Tensor prod(Operand x, ReduceOptions options = {});
 /// True if an element is true, or not 0. No elements: false.
 Tensor any(Operand x, ReduceOptions options = {});
@@ -177,9 +178,10 @@ Tensor argmax(Operand x, ArgOptions options = {});
 Tensor argmin(Operand x, int dim);
 Tensor argmin(Operand x, ArgOptions options = {});
 
-/// Element i is the sum of the elements 0..i along `dim`.
+/// Element i is the sum of the elements 0..i along `dim`; for pred the number of true elements, as s32.
 Tensor cumsum(Operand x, int dim);
-/// Element i is the product of the elements 0..i along `dim`. The gradient is exact also where elements are 0.
+/// Element i is the product of the elements 0..i along `dim`; for pred 1 or 0, as s32. The gradient is exact also where
+/// elements are 0.
 Tensor cumprod(Operand x, int dim);
 /// Element i is log(sum(exp(x))) over the elements 0..i along `dim`, without overflow.
 Tensor logcumsumexp(Operand x, int dim);

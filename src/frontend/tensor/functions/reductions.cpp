@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "tensor/functions/along_dim.h"
 #include "tensor/mathematics.h"
 #include "tensor/softmax_parts.h"
 #include "tensor/wide_elementwise.h"
@@ -25,9 +26,10 @@ Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
   Dims out;
   if (dims.empty())
     for (int d = 0; d < type.ndim(); ++d) out.push_back(d);
-  for (const int d : dims) out.push_back(checked_dim(type, d));
+  for (const int d : dims) out.push_back(checked_line_dim(type, d));
   std::sort(out.begin(), out.end());
   require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice: [{}]", fmt::join(out, ","));
+  if (type.ndim() == 0) out.clear();
   return out;
 }
 
@@ -46,7 +48,8 @@ void require_elements(const Type& type, const Dims& dims) {
 Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& options) {
   return recorded(reduction_name(reduction), x, [&](Value v) {
     const Dims dims = reduced_dims(v.type(), options.dims);
-    if (reduction != Reduction::kProduct) require_elements(v.type(), dims);
+    if (reduction == Reduction::kProduct) return reduce_value(as_numbers(v), reduction, dims, options.keep_dims);
+    require_elements(v.type(), dims);
     return reduce_value(v, reduction, dims, options.keep_dims);
   });
 }
@@ -68,9 +71,6 @@ Tensor logical_reduction(std::string_view name, const Operand& x, Reduction redu
 void require_floats(const Type& type, std::string_view what) {
   require(is_float(type.dtype()), "{} of {} would be truncated to an integer; convert it with .to() first", what, type);
 }
-
-// True elements count as 1.
-Value as_numbers(Value v) { return v.type().dtype() == DType::kPred ? ops::convert(v, DType::kS32) : v; }
 
 }  // namespace
 
@@ -205,7 +205,7 @@ Tensor normalize(Operand x, NormalizeOptions options) {
   return recorded("normalize", x, [&](Value v) {
     require_floats(v.type(), "the norm");
     const Value wide = widened(v);
-    const Value length = norm_value(wide, options.p, {checked_dim(v.type(), options.dim)}, true);
+    const Value length = norm_value(wide, options.p, reduced_dims(v.type(), {options.dim}), true);
     const Value divisor = ops::maximum(length, constant_like(length, options.epsilon));
     return narrowed(ops::divide(wide, broadcast_value(divisor, v.type().dims())), v.type().dtype());
   });
@@ -214,7 +214,7 @@ Tensor normalize(Operand x, NormalizeOptions options) {
 Tensor pairwise_distance(Operand x, Operand y, PairwiseDistanceOptions options) {
   return recorded_wide("pairwise_distance", x, y, [&](Value v, Value w) {
     const Value difference = ops::add(ops::subtract(v, w), constant_like(v, options.epsilon));
-    return norm_value(difference, options.p, {checked_dim(v.type(), -1)}, options.keep_dims);
+    return norm_value(difference, options.p, reduced_dims(v.type(), {-1}), options.keep_dims);
   });
 }
 
@@ -273,8 +273,8 @@ Value first_extremum(Value v, Reduction reduction, int d) {
 
 Tensor position(std::string_view name, const Operand& x, Reduction reduction, const ArgOptions& options) {
   return recorded(name, x, [&](Value v) {
-    const bool is_flat = !options.dim;
-    const int d = is_flat ? 0 : checked_dim(v.type(), *options.dim);
+    const bool is_flat = !options.dim || v.type().ndim() == 0;
+    const int d = options.dim ? checked_line_dim(v.type(), *options.dim) : 0;
     Dims kept(v.type().dims().size(), 1);
     if (!is_flat) {
       kept = v.type().dims();
@@ -296,17 +296,15 @@ Tensor argmin(Operand x, int dim) { return argmin(x, ArgOptions{.dim = dim}); }
 // ---- softmax -----------------------------------------------------------------------------------------------------------
 
 Tensor softmax(Operand x, int dim) {
-  return recorded("softmax", x, [&](Value v) {
+  return recorded_along("softmax", x, dim, [&](Value v, int d) {
     const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
     const Exponentials e = exponentials(wide, d);
     return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
   });
 }
 
 Tensor softmin(Operand x, int dim) {
-  return recorded("softmin", x, [&](Value v) {
-    const int d = checked_dim(v.type(), dim);
+  return recorded_along("softmin", x, dim, [&](Value v, int d) {
     const Value wide = ops::negate(widened(v));
     const Exponentials e = exponentials(wide, d);
     return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
@@ -314,9 +312,8 @@ Tensor softmin(Operand x, int dim) {
 }
 
 Tensor log_softmax(Operand x, int dim) {
-  return recorded("log_softmax", x, [&](Value v) {
+  return recorded_along("log_softmax", x, dim, [&](Value v, int d) {
     const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
     const Exponentials e = exponentials(wide, d);
     return narrowed(ops::subtract(e.shifted, along(ops::log(e.sum), wide, d)), v.type().dtype());
   });
@@ -324,9 +321,8 @@ Tensor log_softmax(Operand x, int dim) {
 
 // The shift is finite, because inf - inf is NaN. The sum is 0 only if all elements are -inf; its gradient is then 0.
 Tensor logsumexp(Operand x, int dim) {
-  return recorded("logsumexp", x, [&](Value v) {
+  return recorded_along("logsumexp", x, dim, [&](Value v, int d) {
     const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
     const Value largest = stop_gradient(ops::reduce(wide, Reduction::kMax, {d}));
     const Value zero = constant_like(largest, 0);
     const Value shift = ops::select(ops::is_finite(largest), largest, zero);
