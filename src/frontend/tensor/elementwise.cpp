@@ -147,7 +147,14 @@ Tensor bounded(const Operand& lhs, const Operand& rhs, std::string_view name, Bi
 
 Tensor maximum(Operand lhs, Operand rhs) { return bounded(lhs, rhs, "maximum", ops::maximum, NumberPlace::kBelow); }
 Tensor minimum(Operand lhs, Operand rhs) { return bounded(lhs, rhs, "minimum", ops::minimum, NumberPlace::kAbove); }
-Tensor pow(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "power", ops::power); }
+Tensor pow(Operand lhs, Operand rhs) {
+  const Tensor& base = lhs.tensor();
+  if (rhs.is_number() && rhs.number() < 0 && !base.is_null() && is_integer(base.dtype()))
+    in_context("power", {&base}, lhs.where(), [&] {
+      fail("a power {} of {} is a fraction; convert the integers with .to() first", rhs.number(), base.type().str());
+    });
+  return arithmetic(lhs, rhs, "power", ops::power);
+}
 Tensor remainder(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "remainder", ops::remainder); }
 Tensor exp(Operand x) { return unary(x, "exponential", ops::exp); }
 Tensor expm1(Operand x) { return unary(x, "expm1", ops::exp_minus_one); }

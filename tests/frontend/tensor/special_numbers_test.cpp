@@ -133,6 +133,22 @@ TEST(SpecialNumbers, TruthValuesCountAsNumbers) {
   EXPECT_EQ(prod(mask).item(), 0);
 }
 
+TEST(SpecialNumbers, IntegersHaveNoNegativePowers) {
+  const FreshRank rank;
+  EXPECT_EQ(numbers(pow(arange(1, 4), 2)), (Numbers{1, 4, 9}));
+  EXPECT_EQ(error_of([] { (void)pow(arange(3), -1); }),
+            "power: a power -1 of s32[3] is a fraction; convert the integers with .to() first");
+}
+
+TEST(SpecialNumbers, HardActivationsKeepNaN) {
+  const FreshRank rank;
+  const Tensor x = Tensor::from({std::numeric_limits<double>::quiet_NaN(), -3.0, 3.0, -kInfinity}, {4});
+  const Numbers y = numbers(hardsigmoid(x));
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_EQ((Numbers{y.begin() + 1, y.end()}), (Numbers{0, 1, 0}));
+  for (const auto& f : {hardswish, relu6, mish}) EXPECT_TRUE(std::isnan(numbers(f(x))[0]));
+}
+
 TEST(SpecialNumbers, SecondDerivativesOfProductsAreExactAtZeros) {
   const FreshRank rank;
   const auto d = grad([](const Tensor& x) { return x.prod(); });

@@ -312,6 +312,26 @@ TEST(Distances, NormalizedLinesHaveLengthOneAndZerosStay) {
   EXPECT_EQ(numbers(normalize(x.to(kF16)))[2], 0);  // epsilon is 0 in f16
 }
 
+// The numbers are those of torch.nn.functional.cosine_similarity.
+TEST(Distances, SimilaritiesCompareEachLengthWithEpsilon) {
+  const FreshRank rank;
+  const Tensor y = Tensor::from({1.0, 2.0, 2.0, 3.0, 4.0, 0.0}, {2, 3});
+  const auto expect = [](const Tensor& similarity, const Numbers& expected) {
+    const Numbers got = numbers(similarity);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-15);
+  };
+  expect(cosine_similarity(line_of({3e-6, 4e-6}), line_of({3e-6, 4e-6}), 0), {1});
+  expect(cosine_similarity(line_of({3e-10, 4e-10}), line_of({3, 4}), 0), {0.05});
+  expect(cosine_similarity(Tensor::from({2.0, 1.0}, {2, 1}), y), {0.9622504486493763, 0.8082903768654762});
+  expect(cosine_similarity(line_of({1, 2, 2}), y, 1), {1, 0.7333333333333333});
+  const Numbers slopes = slope_of(line_of({0, 0}), [](const Tensor& x) {
+    return cosine_similarity(x, line_of({3, 4}), 0);
+  });
+  EXPECT_NEAR(slopes[0], 6e7, 1e-6);
+  EXPECT_NEAR(slopes[1], 8e7, 1e-6);
+}
+
 TEST(Distances, CovariancesEqualALoop) {
   const FreshRank rank;
   const Numbers a = tied_numbers(21);

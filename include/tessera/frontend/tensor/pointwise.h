@@ -37,6 +37,7 @@ Tensor& operator/=(Tensor& x, Operand y);
 Tensor maximum(Operand lhs, Operand rhs);
 /// The smaller operand. Equal operands share the gradient equally.
 Tensor minimum(Operand lhs, Operand rhs);
+/// lhs to the power rhs. Error for integers to a negative number.
 Tensor pow(Operand lhs, Operand rhs);
 /// lhs - q * rhs, where q is lhs / rhs without its fraction. The result has the sign of lhs.
 Tensor remainder(Operand lhs, Operand rhs);

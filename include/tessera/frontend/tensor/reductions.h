@@ -158,6 +158,8 @@ struct NormalizeOptions {
 };
 /// x / max(norm, epsilon), with the norm of order p along a dim.
 Tensor normalize(Operand x, NormalizeOptions options = {});
+/// The sum of products of normalize(x) and normalize(y) along a dim. x and y broadcast.
+Tensor cosine_similarity(Operand x, Operand y, int dim = 1, double epsilon = 1e-8);
 
 /// Options of pairwise_distance.
 struct PairwiseDistanceOptions {

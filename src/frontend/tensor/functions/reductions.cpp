@@ -201,13 +201,31 @@ Tensor norm(Operand x, NormOptions options) {
 
 // ---- distances, covariance ----------------------------------------------------------------------------------------------
 
+namespace {
+
+// `wide`, divided by its norms, or by epsilon where it is larger.
+Value unit_vectors(Value wide, double p, const Dims& dims, double epsilon) {
+  const Dims sizes = wide.type().dims();
+  const Value length = norm_value(wide, p, dims, true);
+  const Value divisor = ops::maximum(length, constant_like(length, epsilon));
+  return ops::divide(wide, broadcast_value(divisor, sizes));
+}
+
+}  // namespace
+
 Tensor normalize(Operand x, NormalizeOptions options) {
   return recorded("normalize", x, [&](Value v) {
     require_floats(v.type(), "the norm");
-    const Value wide = widened(v);
-    const Value length = norm_value(wide, options.p, reduced_dims(v.type(), {options.dim}), true);
-    const Value divisor = ops::maximum(length, constant_like(length, options.epsilon));
-    return narrowed(ops::divide(wide, broadcast_value(divisor, v.type().dims())), v.type().dtype());
+    const Dims dims = reduced_dims(v.type(), {options.dim});
+    return narrowed(unit_vectors(widened(v), options.p, dims, options.epsilon), v.type().dtype());
+  });
+}
+
+Tensor cosine_similarity(Operand x, Operand y, int dim, double epsilon) {
+  return recorded_wide("cosine_similarity", x, y, [&](Value v, Value w) {
+    const Dims dims = reduced_dims(v.type(), {dim});
+    const Value products = ops::multiply(unit_vectors(v, 2, dims, epsilon), unit_vectors(w, 2, dims, epsilon));
+    return reduce_value(products, Reduction::kSum, dims, false);
   });
 }
 
