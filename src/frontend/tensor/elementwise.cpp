@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tensor/number_types.h"
+#include "tensor/wide_elementwise.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/contraction.h"
@@ -97,7 +98,10 @@ Tensor unary(const Operand& x, std::string_view name, F&& op) {
 Tensor operator+(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "add", ops::add); }
 Tensor operator-(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "subtract", ops::subtract); }
 Tensor operator*(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "multiply", ops::multiply); }
-Tensor operator/(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "divide", ops::divide); }
+Tensor operator/(Operand lhs, Operand rhs) {
+  check_divisor("divide", lhs, rhs);
+  return arithmetic(lhs, rhs, "divide", ops::divide);
+}
 Tensor operator-(Operand x) { return unary(x, "negate", ops::negate); }
 Tensor operator<(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDirection::kLt); }
 Tensor operator<=(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDirection::kLe); }
@@ -155,7 +159,10 @@ Tensor pow(Operand lhs, Operand rhs) {
     });
   return arithmetic(lhs, rhs, "power", ops::power);
 }
-Tensor remainder(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "remainder", ops::remainder); }
+Tensor remainder(Operand lhs, Operand rhs) {
+  check_divisor("remainder", lhs, rhs);
+  return arithmetic(lhs, rhs, "remainder", ops::remainder);
+}
 Tensor exp(Operand x) { return unary(x, "exponential", ops::exp); }
 Tensor expm1(Operand x) { return unary(x, "expm1", ops::exp_minus_one); }
 Tensor log(Operand x) { return unary(x, "log", ops::log); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operators and functions. Operands broadcast as in NumPy. A number takes the element type of the tensor;
-// error if an integer type cannot represent it. Arithmetic of a pred tensor with a number is an error.
-// Tensors of different element types are an error; convert with .to().
+// error if an integer type cannot represent it. Arithmetic of a pred tensor with a number is an error, and so is a
+// division of integers by the number 0. Tensors of different element types are an error; convert with .to().
 #pragma once
 
 #include <optional>
