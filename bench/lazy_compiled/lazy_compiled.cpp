@@ -42,7 +42,7 @@ class Network {
 
   /// Records a step and returns its loss.
   Tensor record(const std::vector<Tensor>& batch) {
-    const Tensor loss = model_.run({{"pixel_values", batch[0]}, {"labels", batch[1]}}).loss;
+    Tensor loss = model_.run({{"pixel_values", batch[0]}, {"labels", batch[1]}}).loss;
     if (!trains_) return loss;
     loss.backward();
     optimizer_.step();

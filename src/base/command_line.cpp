@@ -60,7 +60,7 @@ po::options_description description_of(const std::vector<OptionSyntax>& options)
 
 // Removes an unknown option and the words that may be its values. Returns its name with dashes.
 std::string take_unknown(std::vector<std::string>& words) {
-  const std::string name = words.front().substr(0, words.front().find('='));
+  std::string name = words.front().substr(0, words.front().find('='));
   const auto is_long = [](const std::string& word) { return word.starts_with("--"); };
   words.erase(words.begin(), std::find_if(words.begin() + 1, words.end(), is_long));
   return name;

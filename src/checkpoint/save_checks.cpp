@@ -104,7 +104,7 @@ struct Folders {
 
 std::string checked_folder(const std::string& folder) {
   require(!folder.empty(), "cannot save a checkpoint: the name of the folder is empty");
-  const std::string out = without_end_slash(folder);
+  std::string out = without_end_slash(folder);
   const fs::path last = fs::path(out).filename();
   require(!last.empty() && last != "." && last != "..",
           "cannot save a checkpoint to {}: give the name of a new folder, such as {}", folder,

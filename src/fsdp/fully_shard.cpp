@@ -205,10 +205,10 @@ NewUnit new_unit(nn::Module& module, std::string name, const FsdpOptions& option
   FsdpOptions own = options;
   if (module.wrap_overrides()) module.wrap_overrides()(own);
   if (options.auto_wrapper_callable) options.auto_wrapper_callable(module, own);
-  UnitRules rules = fsdp::unit_rules(own, axes);
+  const UnitRules rules = fsdp::unit_rules(own, axes);
   module.set_unit(name);
   module.set_reshards_unit(rules.reshards);
-  return {std::move(name), std::move(own), std::move(rules)};
+  return {std::move(name), std::move(own), rules};
 }
 
 void set_buffer_types(const nn::Module& module, std::optional<DType> type) {

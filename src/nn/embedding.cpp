@@ -83,7 +83,7 @@ Tensor reduced_rows(const BagRows& rows, BagMode mode) {
     const Tensor largest = max(counting(rows.values, rows.counts, kLeast), {.dims = {1}});
     return rows.counts.is_null() ? largest : where(any(rows.counts, {.dims = {1}}), largest, 0.0);
   }
-  const Tensor total = sum(counting(rows.values, rows.counts, 0), {.dims = {1}});
+  Tensor total = sum(counting(rows.values, rows.counts, 0), {.dims = {1}});
   if (mode == BagMode::kSum) return total;
   if (rows.counts.is_null()) return total * (1 / static_cast<double>(std::max<std::int64_t>(1, rows.values.dim(1))));
   return total / maximum(sum(rows.counts.to(total.dtype()), {.dims = {1}}), 1.0);

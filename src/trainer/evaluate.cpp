@@ -39,7 +39,7 @@ void MicroBatchLosses::record(const BatchTensors& batch) {
 }
 
 Tensor MicroBatchLosses::finish() {
-  const Tensor sum = std::exchange(sum_, {});  // what this object keeps would be a result of the step
+  Tensor sum = std::exchange(sum_, {});  // what this object keeps would be a result of the step
   if (count_.is_null()) return sum;
   const Tensor scale = 1.0 / maximum(std::exchange(count_, {}), 1.0);
   for (const Tensor& parameter : task_.setup().network->parameters()) {

@@ -47,7 +47,7 @@ class ClosedOutput(unittest.TestCase):
     def wait_for_log(self, terminal=None):
         """Until the run has written its first entries. Reads what it prints on the terminal, which has no space for all of it."""
         state = self.folder / "out" / "trainer_state.json"
-        deadline = time.time() + 60
+        deadline = time.time() + 300
         while time.time() < deadline and not (state.exists() and '"step"' in state.read_text()):
             if terminal is None:
                 time.sleep(0.02)
@@ -67,7 +67,7 @@ class ClosedOutput(unittest.TestCase):
                     while (line := pipe.readline()) and b"held out" not in line and b"step " not in line:
                         pass
                     pipe.close()
-                    self.assertEqual(run.wait(timeout=100), 1)  # the exit code reports that output was lost
+                    self.assertEqual(run.wait(timeout=500), 1)  # the exit code reports that output was lost
                     self.assertIn("model.safetensors", self.names())
 
     def test_ctrl_c_also_ends_the_reader_of_the_output(self):
@@ -80,7 +80,7 @@ class ClosedOutput(unittest.TestCase):
                 self.wait_for_log()
                 reader.kill()
                 run.send_signal(signal.SIGINT)
-                self.assertEqual(run.wait(timeout=60), 128 + signal.SIGINT)
+                self.assertEqual(run.wait(timeout=300), 128 + signal.SIGINT)
                 self.assertTrue(any(name.startswith("checkpoint-") for name in self.names()), self.names())
 
     def test_a_closed_terminal_stops_a_run_with_a_checkpoint(self):
@@ -90,31 +90,31 @@ class ClosedOutput(unittest.TestCase):
         os.close(side_of_run)
         self.wait_for_log(terminal)
         os.close(terminal)  # the system sends SIGHUP
-        self.assertEqual(run.wait(timeout=60), 128 + signal.SIGHUP)
+        self.assertEqual(run.wait(timeout=300), 128 + signal.SIGHUP)
         self.assertTrue(any(name.startswith("checkpoint-") for name in self.names()), self.names())
 
     def test_nohup_keeps_a_run_alive(self):
         run = self.start(["nohup", *self.command(1, "--max_steps", "200")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.wait_for_log()
         run.send_signal(signal.SIGHUP)
-        self.assertEqual(run.wait(timeout=60), 0)
+        self.assertEqual(run.wait(timeout=300), 0)
 
 
     def test_launch_passes_all_output_on_or_ends_with_1(self):
         launch = [TESSERA, "launch", "--launcher", MPIEXEC, "-np", "1", "--"]
         training = self.command(1, "--max_steps", "3", "--overwrite_output_dir")
         for program, expected in ((training, "saved      out: the model"), ([TESSERA, "env"], "\nranks     1 process on 1 node"), (["seq", "40000"], "\n40000\n")):
-            complete = subprocess.run([*launch, *program], cwd=self.folder, capture_output=True, text=True, timeout=100)
+            complete = subprocess.run([*launch, *program], cwd=self.folder, capture_output=True, text=True, timeout=500)
             self.assertEqual(complete.returncode, 0, complete.stderr)
             self.assertIn(expected, complete.stdout)
             with open("/dev/full", "w") as full:
-                lost = subprocess.run([*launch, *program], cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+                lost = subprocess.run([*launch, *program], cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=500)
             self.assertEqual(lost.returncode, 1, lost.stderr)
             self.assertTrue(lost.stderr.endswith("tessera launch: cannot write to standard output: No space left on device\n"), lost.stderr)
         self.assertIn("model.safetensors", self.names())
         failing = [*launch, "sh", "-c", "echo text; exit 2"]  # the exit code of the job counts more
         with open("/dev/full", "w") as full:
-            self.assertEqual(subprocess.run(failing, stdout=full, stderr=subprocess.DEVNULL, timeout=100).returncode, 2)
+            self.assertEqual(subprocess.run(failing, stdout=full, stderr=subprocess.DEVNULL, timeout=500).returncode, 2)
 
 
 unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -28,7 +28,7 @@ def train(ranks, mesh, flags):
     command = [MPIEXEC, "-n", ranks, RUN_CLM, "--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--mesh", mesh, *flags,
                "--full_determinism", "true", "--learning_rate", "1e-2", "--max_grad_norm", "0.5", "--logging_steps", 1, "--max_steps", 5, "--sample_tokens", 0, "--do_eval", "false",
                "--output_dir", folder]
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=1500)
     if result.returncode != 0:
         sys.exit(f"determinism_test: {result.stdout[-2000:]}{result.stderr[-2000:]}")
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]

@@ -41,7 +41,7 @@ class DifferentFiles(unittest.TestCase):
         part = [str(PROGRAMS / program), *arguments]
         command = [MPIEXEC, "--oversubscribe", "-n", "1", "-wdir", str(self.folders[0]), *part, ":", "-n", "1", "-wdir",
                    str(self.folders[1]), *part]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, errors="replace", env=dict(os.environ))
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, errors="replace", env=dict(os.environ))
 
     def refuse(self, change, text, program, *arguments):
         """Equal files are accepted; after `change` in the second folder, the error has the text."""

@@ -15,7 +15,7 @@ PERIOD = "abcabdabe"
 
 
 def run(*command):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=300)
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=1500)
 
 
 def check(condition, message):

@@ -88,7 +88,7 @@ class Glue(unittest.TestCase):
         launcher = [MPIEXEC, "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
         environment = {**os.environ, "HF_HOME": str(self.folder / "huggingface"), "TESSERA_DATA": ""}  # nothing of this machine
         result = subprocess.run([*launcher, RUN_CLASSIFICATION, *map(str, arguments)], cwd=self.folder, env=environment, capture_output=True, text=True,
-                                timeout=200)
+                                timeout=1000)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result
 

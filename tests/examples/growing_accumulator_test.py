@@ -16,7 +16,7 @@ LINE = re.compile(r"^median on the (device|host): (\d+) steps, (\d+) compilation
 
 def evaluate(median, steps, ranks, status=0):
     launcher = [MPIEXEC, "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
-    result = subprocess.run([*launcher, PROGRAM, "--median", median, "--steps", str(steps)], capture_output=True, text=True, timeout=200,
+    result = subprocess.run([*launcher, PROGRAM, "--median", median, "--steps", str(steps)], capture_output=True, text=True, timeout=1000,
                             env=dict(os.environ, PT_XLA_DEBUG="1"))
     assert result.returncode == status, result.stdout + result.stderr
     return result.stdout + result.stderr

@@ -33,7 +33,7 @@ class HostsTest(unittest.TestCase):
         return str(path)
 
     def run_tessera(self, *words, **variables):
-        return subprocess.run([TESSERA, *map(str, words)], capture_output=True, text=True, timeout=60, cwd=self.folder,
+        return subprocess.run([TESSERA, *map(str, words)], capture_output=True, text=True, timeout=300, cwd=self.folder,
                               env={**self.environment, **{name: str(value) for name, value in variables.items()}})
 
     def test_a_command_runs_once_on_every_host(self):

@@ -382,7 +382,7 @@ class LaunchTest(unittest.TestCase):
                             (["-np", "2", "--max-restart", "3", "true"], 'did you mean "--max-restarts"'),
                             (["-np", "1", "--resume-first", "true"], "--resume-first needs --checkpoints DIR"),
                             (["-np", "1", "--launcher", "srun", "--host", "a", "true"], "--host is an option of mpirun, but the launcher is srun")):
-            result = subprocess.run([TESSERA, "launch", *words], capture_output=True, text=True, timeout=20)
+            result = subprocess.run([TESSERA, "launch", *words], capture_output=True, text=True, timeout=100)
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(text, result.stderr)
 

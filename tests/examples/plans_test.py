@@ -24,7 +24,7 @@ def check(condition, message):
 
 
 def run(*command, status=0, **environment):
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=1500, env={**os.environ, **environment})
     check(result.returncode == status, f"{command}: status {result.returncode}\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
     return result
 

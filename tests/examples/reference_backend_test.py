@@ -21,7 +21,7 @@ def losses(name, *flags, launcher=(), accumulation=2, **variables):
     command = [*launcher, RUN_CLM, "--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--block_size", 8,
                "--global_batch_size", 8, "--gradient_accumulation_steps", accumulation, "--learning_rate", "1e-2", "--logging_steps", 1, "--max_steps", 3, "--sample_tokens", 0,
                "--do_eval", "false", "--output_dir", folder, *flags]
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, env=os.environ | variables)
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=1500, env=os.environ | variables)
     if result.returncode != 0:
         sys.exit(f"reference_backend_test: {name}: {result.stdout[-2000:]}{result.stderr[-2000:]}")
     if "XLA_USE_EAGER_DEBUG_MODE" in variables and (result.stdout + result.stderr).count("Graph Name: eager") < 100:

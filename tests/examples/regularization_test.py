@@ -50,7 +50,7 @@ class Regularization(unittest.TestCase):
         launcher = [MPIEXEC, "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
         command = [*launcher, program, *of_program, "--max_steps", steps, "--learning_rate", rate, "--lr_scheduler_type", "constant", "--dtype", "float64",
                    "--global_batch_size", 5, "--per_device_eval_batch_size", 3, "--logging_steps", 1, "--save_strategy", "no", "--output_dir", output, *flags]
-        result = subprocess.run([str(word) for word in command], cwd=self.folder, capture_output=True, text=True, timeout=200)
+        result = subprocess.run([str(word) for word in command], cwd=self.folder, capture_output=True, text=True, timeout=1000)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         history = json.loads((self.folder / output / "trainer_state.json").read_text())["log_history"]
         losses = [entry["loss"] for entry in history if "loss" in entry] + [entry["eval_loss"] for entry in history if "eval_loss" in entry]

@@ -23,7 +23,7 @@ class Resume(unittest.TestCase):
 
     def train(self, out, *flags, launcher=()):
         result = subprocess.run([*launcher, PROGRAM, "--output_dir", out, "--steps", "14", "--save_steps", "3", *flags], cwd=self.folder,
-                                capture_output=True, text=True, timeout=100)
+                                capture_output=True, text=True, timeout=500)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 

@@ -29,7 +29,7 @@ class Data(unittest.TestCase):
     def run_clm(self, *arguments, ranks=1, status=0):
         launcher = [MPIEXEC, "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
         command = [*launcher, RUN_CLM, "--config_name", "gpt2.json", *map(str, arguments)]
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=200)
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=1000)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result
 
@@ -107,7 +107,7 @@ class Data(unittest.TestCase):
     def losses_again(self, before, output, *arguments):
         """The losses of a run that the file of another run starts."""
         command = [RUN_CLM, f"{before}/training_args.json", "--output_dir", output, *map(str, arguments)]
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=200)
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=1000)
         self.assertEqual(result.returncode, 0, result.stderr)
         history = json.loads((self.folder / output / "trainer_state.json").read_text())["log_history"]
         return [entry.get("loss", entry.get("eval_loss")) for entry in history]

@@ -19,7 +19,7 @@ CONFIG = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 3, "n_posi
 
 def run(*arguments, launcher=()):
     command = [*launcher, RUN_CLM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1000)
 
 
 def losses(name, *arguments, launcher=()):
@@ -277,7 +277,7 @@ def advice():
     result = subprocess.run(
         [RUN_CLM, *map(str, ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--max_steps", 30,
                              "--global_batch_size", 4, "--logging_steps", 10, "--per_device_eval_batch_size", 1, "--sample_tokens", 40])],
-        capture_output=True, text=True, timeout=200, env={**os.environ, "PT_XLA_DEBUG": "1"})
+        capture_output=True, text=True, timeout=1000, env={**os.environ, "PT_XLA_DEBUG": "1"})
     check(result.returncode == 0 and "Compilation Analysis" in result.stderr, result.stderr)
     said = [line for line in result.stderr.splitlines() if line.startswith("pt-xla-profiler")]
     check(said == [], said)
@@ -290,7 +290,7 @@ def peaks():
         result = subprocess.run(
             [RUN_CLM, *map(str, ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--max_steps", 1,
                                  "--do_eval", "false", "--sample_tokens", 0, "--global_batch_size", 4, *arguments])],
-            capture_output=True, text=True, timeout=200, preexec_fn=bind)
+            capture_output=True, text=True, timeout=1000, preexec_fn=bind)
         found = re.search(r"peak +([\d.]+) GFLOP/s: .*all ranks together", result.stdout)
         check(result.returncode == 0 and found, result.stdout + result.stderr)
         return float(found.group(1)), work(result.stdout)

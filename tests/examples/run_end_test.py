@@ -31,7 +31,7 @@ class RunEnd(unittest.TestCase):
     def run_clm(self, *arguments, status=0, preexec_fn=None, config=True):
         command = [RUN_CLM, "--train_file", "a.txt", "--block_size", "16", "--global_batch_size", "4", "--sample_tokens", "0", "--disable_tqdm",
                    "--report_to", "none", *(["--config_name", "m.json"] if config and "--model_name_or_path" not in arguments else []), *map(str, arguments)]
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=100, preexec_fn=preexec_fn)
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=500, preexec_fn=preexec_fn)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result
 
@@ -70,7 +70,7 @@ class RunEnd(unittest.TestCase):
         self.assertEqual([entry["learning_rate"] for entry in history if "learning_rate" in entry], [1e-6, 2e-6])
         # The file of the flags has the default of --learning_rate, which nobody has chosen.
         command = [RUN_CLM, "out/training_args.json", "--output_dir", "again"]
-        self.assertEqual(subprocess.run(command, cwd=self.folder, capture_output=True, timeout=100).returncode, 0)
+        self.assertEqual(subprocess.run(command, cwd=self.folder, capture_output=True, timeout=500).returncode, 0)
         refused = self.run_clm(*relative, "--learning_rate", "5e-5", status=2)
         self.assertIn("--learning_rate 5e-05 and --optim_args relative_step=true exclude each other", refused.stderr)
         self.assertEqual(refused.stdout, "")

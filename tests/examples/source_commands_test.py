@@ -39,7 +39,7 @@ def check(condition, message):
 
 def run(ranks, program, command):
     words = [TESSERA, "launch", "--num_cores", str(ranks), program, *command.split()]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=300, cwd=FOLDER)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=1500, cwd=FOLDER)
     check(result.returncode == 0, f"{' '.join(words)}\n{result.stdout}{result.stderr}")
     return result.stdout
 

@@ -38,7 +38,7 @@ class TextInputs(unittest.TestCase):
         (self.folder / "in/a.jsonl").write_text("".join(json.dumps({"text": text(7 * i, 12)}) + "\n" for i in range(40)))
 
     def run_program(self, program, *arguments, status=0):
-        result = subprocess.run([program, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=200, errors="replace",
+        result = subprocess.run([program, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=1000, errors="replace",
                                 env={**os.environ, "HF_HOME": str(self.folder / "huggingface")})
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result

@@ -60,7 +60,7 @@ class Timeline(unittest.TestCase):
 
     def run_clm(self, *launcher, status=0, environment=None, **flags):
         words = [str(word) for name, value in {**FLAGS, **flags}.items() for word in (f"--{name}", value)]
-        result = subprocess.run([*launcher, RUN_CLM, *words], cwd=self.folder, capture_output=True, text=True, timeout=300,
+        result = subprocess.run([*launcher, RUN_CLM, *words], cwd=self.folder, capture_output=True, text=True, timeout=1500,
                                 env={**os.environ, "TESSERA_TRACE_FILE": "trace.json", **(environment or {})})
         self.assertEqual(result.returncode == 0, status == 0, result.stdout[-1000:] + result.stderr[-3000:])
         return result.stderr

@@ -16,7 +16,7 @@ FEW, MANY = 60, 240
 
 def train(*flags, ranks=1, status=0):
     launcher = [MPIEXEC, "--oversubscribe", "-n", str(ranks)] if ranks > 1 else []
-    result = subprocess.run([*launcher, PROGRAM, "--batch", "18", "--learning_rate", "2e-3", *flags], capture_output=True, text=True, timeout=400)
+    result = subprocess.run([*launcher, PROGRAM, "--batch", "18", "--learning_rate", "2e-3", *flags], capture_output=True, text=True, timeout=2000)
     assert result.returncode == status, result.stdout + result.stderr
     return result.stdout + result.stderr
 

@@ -25,7 +25,7 @@ NUMBER = re.compile(r"\d+\.\d+")
 
 def output_of(command, environment):
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=240)
+                          stderr=subprocess.STDOUT, timeout=1200)
     return done.stdout
 
 

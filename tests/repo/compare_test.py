@@ -35,7 +35,7 @@ def main():
             (folder / program).chmod(0o755)
         command = [sys.executable, str(COMPARE), "--bin", name, "--python", str(folder / "python"), "--model", "gpt2,small",
                    "--cores", "0,0", "--rounds", "1"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120,
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600,
                               env={**os.environ, "PATH": f"{name}:{os.environ['PATH']}"})
     assert done.returncode == 0, done.stderr
     modes = ["default", "reduce-overhead", "max-autotune"]

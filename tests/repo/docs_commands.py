@@ -21,7 +21,7 @@ BLOCK = re.compile(r"(```console\n)(.*?)(```)", re.S)
 
 def output_of(command, environment):
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=120)
+                          stderr=subprocess.STDOUT, timeout=600)
     text = done.stdout.replace(environment["TMP"], "$TMP")
     if text and not text.endswith("\n"):
         text += "\n"

@@ -25,7 +25,7 @@ class Soak(unittest.TestCase):
     def soak(self, part, count):
         command = [sys.executable, ROOT / "tools/soak/soak.py", "--part", part, "--seed", "5", "--count", str(count), "--jobs", "1",
                    "--bin", self.folder / "bin", "--keep", self.folder / "kept"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
         self.assertNotIn("Traceback", result.stderr)
         return result.returncode, result.stdout
 

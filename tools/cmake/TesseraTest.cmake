@@ -11,15 +11,15 @@
 set(TESSERA_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1)
 
-# Sets the time limit of each test of a directory, after all its tests are defined: 600 s, or five times the COST if that is more.
-# Tests that take more than two minutes with sanitizers on an idle machine therefore need a COST.
+# Sets the time limit of each test of a directory, after all its tests are defined: 30 minutes, or five times the COST if that is more.
+# Tests that take more than six minutes with sanitizers on an idle machine therefore need a COST.
 function(tessera_allow_busy_machine)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test ${tests})
     get_test_property(${test} TIMEOUT timeout)
     get_test_property(${test} COST cost)
-    if(NOT timeout OR timeout LESS 600)
-      set(timeout 600)
+    if(NOT timeout OR timeout LESS 1800)
+      set(timeout 1800)
     endif()
     if(cost)
       math(EXPR five_times "5 * ${cost}")

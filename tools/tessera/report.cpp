@@ -25,7 +25,7 @@ std::string section(std::string_view title, std::string text) {
 std::string last_metrics() {
   const std::string& path = options().text("XLA_METRICS_FILE");
   if (path.empty()) return "none: run the job with XLA_METRICS_FILE=FILE, then this command with the same variable";
-  if (const std::string reason = why_unreadable(path); !reason.empty()) return reason;
+  if (std::string reason = why_unreadable(path); !reason.empty()) return reason;
   const std::string text = read_file(path);
   const auto last = text.rfind("[MetricsData;");
   return last == std::string::npos ? fmt::format("none: {} has no report", path) : text.substr(last);

@@ -106,13 +106,13 @@ class ScanLayers : public Callable<ScanLayers<M>> {
   template <class First, class... More>
   auto forward(const First& first, const More&... more) {
     using Result = std::decay_t<std::invoke_result_t<M&, const First&, const More&...>>;
-    constexpr std::size_t carried = detail::carried_arguments<Result, First>();
-    constexpr std::size_t count = 1 + sizeof...(More);
-    static_assert(carried <= count, "ScanLayers: a layer returns more values than it has arguments");
+    constexpr std::size_t kCarried = detail::carried_arguments<Result, First>();
+    constexpr std::size_t kCount = 1 + sizeof...(More);
+    static_assert(kCarried <= kCount, "ScanLayers: a layer returns more values than it has arguments");
     const auto given = std::tie(first, more...);
     const auto start =
-        std::make_from_tuple<Result>(detail::elements_from<0>(given, std::make_index_sequence<carried>()));
-    const auto shared = detail::elements_from<carried>(given, std::make_index_sequence<count - carried>());
+        std::make_from_tuple<Result>(detail::elements_from<0>(given, std::make_index_sequence<kCarried>()));
+    const auto shared = detail::elements_from<kCarried>(given, std::make_index_sequence<kCount - kCarried>());
     const std::source_location where = detail::current_call();
     const auto one_layer = [&](const std::vector<Tensor>& leaves) {
       const Result carry = tree_with_leaves(start, leaves);

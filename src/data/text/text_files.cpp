@@ -243,7 +243,7 @@ std::vector<std::string> columns_of(const TextInput& input) {
 }
 
 std::string default_text_column(const std::vector<TextInput>& inputs) {
-  const std::string standard = "text";
+  std::string standard = "text";
   for (const TextInput& input : inputs) {
     const std::vector<std::string> columns = columns_of(input);
     if (columns.empty()) continue;

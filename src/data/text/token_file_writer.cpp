@@ -53,7 +53,7 @@ void remove_left_files(const std::string& path) {
 std::string checked_path(const std::string& path) {
   require(!std::filesystem::exists(path) || std::filesystem::is_regular_file(path), "cannot write {}: it is not a file",
           path);
-  const std::string target = target_of_links(path);
+  std::string target = target_of_links(path);
   remove_left_files(target);
   return target;
 }

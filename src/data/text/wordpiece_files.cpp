@@ -133,7 +133,8 @@ WordPieceTokenizer WordPieceTokenizer::from_tokenizer_json(std::string_view json
   model.read("unk_token", options.unk_token);
   model.read("max_input_chars_per_word", options.max_word_characters);
   read_normalizer(root, name, options);
-  return {read_pieces(root, model, name), std::move(name), std::move(options)};
+  std::vector<std::string> pieces = read_pieces(root, model, name);
+  return {std::move(pieces), std::move(name), std::move(options)};
 }
 
 WordPieceTokenizer WordPieceTokenizer::from_file(const std::string& path) {

@@ -26,8 +26,8 @@ const GPT2Config& checked(const GPT2Config& config) {
 // Of attention scores; nullopt: the usual one.
 std::optional<double> score_scale(const GPT2Config& config, std::int64_t layer) {
   if (config.scale_attn_weights && !config.scale_attn_by_inverse_layer_idx) return std::nullopt;
-  const double scale =
-      config.scale_attn_weights ? 1 / std::sqrt(static_cast<double>(config.n_embd / config.n_head)) : 1.0;
+  const std::int64_t head_dim = config.n_embd / config.n_head;
+  const double scale = config.scale_attn_weights ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1.0;
   return config.scale_attn_by_inverse_layer_idx ? scale / static_cast<double>(layer + 1) : scale;
 }
 

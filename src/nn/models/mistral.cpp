@@ -65,7 +65,7 @@ std::string MistralConfig::to_json() const {
 }
 
 MistralConfig MistralConfig::tiny(std::int64_t vocab_size) {
-  MistralConfig out = tiny_decoder<MistralConfig>(vocab_size);
+  auto out = tiny_decoder<MistralConfig>(vocab_size);
   out.sliding_window = 16;
   return out;
 }

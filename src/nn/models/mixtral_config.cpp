@@ -80,7 +80,7 @@ std::string MixtralConfig::to_json() const {
 }
 
 MixtralConfig MixtralConfig::tiny(std::int64_t vocab_size) {
-  MixtralConfig out = tiny_decoder<MixtralConfig>(vocab_size);
+  auto out = tiny_decoder<MixtralConfig>(vocab_size);
   out.intermediate_size = 56;
   out.num_local_experts = 4;
   return out;

@@ -62,7 +62,7 @@ Qwen2Config Qwen2Config::qwen2_7b() {
 }
 
 Qwen3Config Qwen3Config::tiny(std::int64_t vocab_size) {
-  Qwen3Config out = tiny_decoder<Qwen3Config>(vocab_size);
+  auto out = tiny_decoder<Qwen3Config>(vocab_size);
   out.head_dim = 10;
   return out;
 }

@@ -24,7 +24,7 @@ Tensor RMSprop::update(const Update& update) {
   const Tensor gradient = penalized_gradient(update);
   const double alpha = options_.alpha;
   const auto averaged = [&](StateQuantity& state, const Tensor& x) {
-    const Tensor out = state.read(update.index) * alpha + x * (1 - alpha);
+    Tensor out = state.read(update.index) * alpha + x * (1 - alpha);
     write(state, update, out);
     return out;
   };

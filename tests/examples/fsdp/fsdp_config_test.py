@@ -23,7 +23,7 @@ def check(condition, message):
 
 
 def run(*arguments):
-    return subprocess.run([RUN_CLM, *map(str, [*MODEL, *arguments])], capture_output=True, text=True, timeout=200)
+    return subprocess.run([RUN_CLM, *map(str, [*MODEL, *arguments])], capture_output=True, text=True, timeout=1000)
 
 
 def plan(*arguments):

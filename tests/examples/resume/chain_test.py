@@ -29,7 +29,7 @@ def train(folder, ranks, steps, *flags):
                "--lr_scheduler_type", "constant", "--logging_steps", 1, "--sample_tokens", 0, "--do_eval", "false",
                "--validation_file", FOLDER / "held_out.txt", "--eval_on_start", "true", "--eval_strategy", "steps", "--eval_steps", 1,
                "--per_device_eval_batch_size", 1, "--output_dir", FOLDER / folder, "--max_steps", steps, *flags]
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=1500)
     if result.returncode != 0:
         sys.exit(f"chain_test: {result.stdout[-2000:]}{result.stderr[-2000:]}")
     history = json.loads((FOLDER / folder / "trainer_state.json").read_text())["log_history"]

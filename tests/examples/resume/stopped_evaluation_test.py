@@ -33,7 +33,7 @@ def state_of(folder):
 
 
 def train(folder, *further):
-    result = subprocess.run([RUN_CLM, *command(folder, *further)], capture_output=True, text=True, timeout=200)
+    result = subprocess.run([RUN_CLM, *command(folder, *further)], capture_output=True, text=True, timeout=1000)
     if result.returncode != 0:
         sys.exit(f"stopped_evaluation_test: {result.stdout[-1000:]}{result.stderr[-2000:]}")
     return state_of(FOLDER / folder)
@@ -48,7 +48,7 @@ def stop(folder, *further):
             if evaluations == 3:
                 run.send_signal(signal.SIGTERM)
                 break
-        run.communicate(timeout=100)
+        run.communicate(timeout=500)
     if run.returncode != 128 + signal.SIGTERM:
         sys.exit(f"stopped_evaluation_test: the run that got a signal ended with {run.returncode}")
     newest = max((FOLDER / folder).glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "tessera/base/error.h"
@@ -76,9 +77,10 @@ std::vector<std::string> hosts_of_entry(const std::string& entry) {
     const auto close = entry.find(']', open);
     const std::vector<std::string> numbers = numbers_of(entry.substr(open + 1, close - open - 1));
     require(out.size() * numbers.size() <= kMostHosts, "\"{}\" has more than {} hosts", entry, kMostHosts);
+    const std::string_view literal = std::string_view(entry).substr(at, open - at);
     std::vector<std::string> longer;
     for (const std::string& host : out)
-      for (const std::string& number : numbers) longer.push_back(host + entry.substr(at, open - at) + number);
+      for (const std::string& number : numbers) longer.push_back(fmt::format("{}{}{}", host, literal, number));
     out = std::move(longer);
     at = close + 1;
   }

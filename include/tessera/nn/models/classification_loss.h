@@ -11,7 +11,7 @@ namespace tessera::nn {
 /// The loss of logits [b, num_labels], as Hugging Face's ForSequenceClassificationLoss:
 ///
 ///   problem_type                    labels                         loss
-///   "regression"                    floats [b, num_labels]         mean squared error
+///   "regression"                    numbers [b, num_labels]        mean squared error
 ///   "single_label_classification"   integers [b] or [b, 1]         mean cross entropy; labels of -100 are ignored
 ///   "multi_label_classification"    floats [b, num_labels]         mean binary cross entropy of each label
 ///
