@@ -7,6 +7,7 @@
 
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tracing/inner.h"
+#include "tessera/frontend/tracing/known_ids.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
@@ -125,6 +126,9 @@ void check_bags(const Tensor& ids, const Tensor& offsets, const Tensor& weights,
 
 Tensor EmbeddingBag::forward(const Tensor& ids, const Tensor& offsets, const Tensor& per_sample_weights) {
   check_bags(ids, offsets, per_sample_weights, options_);
+  if (!offsets.is_null())
+    tessera::detail::check_offsets(offsets, {.function = "EmbeddingBag", .count = ids.dim(0)}, {&offsets, &ids},
+                                   detail::current_call());
   const DType dtype = weight_.dtype();
   const DType wide = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   Tensor rows = embedding(at_call(weight_), ids).to(wide);

@@ -126,9 +126,10 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, LossReducti
                       std::source_location where) {
   return library_call({&x, &y}, where, [&]() -> Tensor {
     check_pair("smooth_l1_loss", x, y);
-    require(beta > 0, "smooth_l1_loss: beta must be above 0, got {}", beta);
+    require(beta >= 0, "smooth_l1_loss: beta must not be negative, got {}", beta);
     const Tensor difference = wide_float(x) - wide_float(y);
     const Tensor distance = abs(difference);
+    if (beta == 0) return reduced_loss(distance, reduction);
     return reduced_loss(tessera::where(distance < beta, square(difference) * (0.5 / beta), distance - 0.5 * beta),
                         reduction);
   });

@@ -71,6 +71,8 @@ GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const Options& 
 Tensor GroupNorm::forward(const Tensor& x) {
   require(x.ndim() >= 2 && x.dim(1) == channels_, "GroupNorm of {} channels needs x [n, {}, ...], got {}", channels_,
           channels_, x.type());
+  require(x.element_count() != groups_, "GroupNorm needs more than one value for each of {} groups, got {}", groups_,
+          x.type());
   const std::int64_t each = x.element_count() / std::max<std::int64_t>(x.dim(0) * groups_, 1);
   const Tensor grouped = in_wide_type(x).reshape({x.dim(0), groups_, each});
   const Tensor y = standardized(grouped, epsilon_).reshape(x.dims()).to(x.dtype());
@@ -89,6 +91,8 @@ Tensor InstanceNorm::forward(const Tensor& x) {
   require(x.ndim() == ndim_ && x.dim(1) == features_,
           "{}({}) takes a tensor of {} dims with {} channels in dim 1, got {}", class_name(), features_, ndim_,
           features_, x.type());
+  require(x.element_count() != x.dim(0) * features_ || x.dim(0) == 0,
+          "{} needs more than one value for each channel of a sample, got {}", class_name(), x.type());
   const std::vector<int> further = ndim_ == 3 ? std::vector<int>{2} : std::vector<int>{2, 3};
   const Tensor y = standardized(in_wide_type(x), epsilon_, further).to(x.dtype());
   return weight_.is_null() ? y : at_call(at_call(y) * per_channel(weight_, y)) + per_channel(bias_, y);

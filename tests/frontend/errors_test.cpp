@@ -129,7 +129,7 @@ TEST_F(FrontendErrors, OfShapes) {
   expect([&] { return x.slice(0, 2, 9); }, "slice: [2, 9) is outside dim 0 of f32[6,4]" + of + kHere);
   expect([&] { return x.slice(2, 0, 1); }, "slice: f32[6,4] has no dim 2" + of + kHere);
   expect([&] { return x.select(1, 4); }, "select: index 4 is outside dim 1 of f32[6,4]" + of + kHere);
-  expect([&] { return x.squeeze(0); }, "squeeze: dim 0 of f32[6,4] is not 1" + of + kHere);
+  expect([&] { return x.squeeze(2); }, "squeeze: f32[6,4] has no dim 2" + of + kHere);
   expect([&] { return x.unsqueeze(5); }, "unsqueeze: f32[6,4] has no position 5 for a new dim" + of + kHere);
   expect([&] { return input({7}).t(); }, "t: needs at least two dims, got f32[7]\n  #0   %x: f32[7]" + kHere);
   expect([&] { return sum(x, {.dims = {0, 0}}); }, "sum: a dim is named twice: [0,0]" + of + kHere);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ids and labels that the host has passed are checked before and after they are sharded, and at each call of a compiled
-// function.
+// Ids, labels and offsets that the host has passed are checked before and after they are sharded, and at each call of a
+// compiled function.
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
@@ -8,6 +8,7 @@
 #include "tessera/frontend/compile/compiled_function.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
+#include "tessera/nn/embedding.h"
 #include "tessera/nn/linear_cross_entropy.h"
 #include "tessera/nn/losses.h"
 
@@ -83,6 +84,35 @@ TEST(KnownIds, AreCheckedByEveryFormOfCrossEntropy) {
               (void)nn::linear_cross_entropy(logits, logits, id_tensor({0, 5}), {.chunks = 2});
             }),
             "linear_cross_entropy: label 5 at element 1 is not one of 0..1");
+}
+
+TEST(KnownIds, OffsetsOfBagsAreCheckedAfterTheyAreSharded) {
+  on_ranks(2, [](int) {
+    const Mesh mesh({{"data", 2}});
+    set_default_mesh(mesh);
+    nn::EmbeddingBag bags(5, 3);
+    const Tensor ids = id_tensor({0, 1, 2, 3, 4});
+    const auto message = [&](const Ids& values) {
+      const Tensor offsets = id_tensor(values);
+      mark_sharding(offsets, mesh, {"data"});
+      return first_line_of_error([&] { (void)bags(ids, offsets); });
+    };
+    EXPECT_EQ(message({0, 2, 4, 5}), "no error");
+    EXPECT_EQ(message({1, 2, 4, 5}), "EmbeddingBag: the first offset must be 0, got 1");
+    EXPECT_EQ(message({0, 2, 4, 6}), "EmbeddingBag: offset 6 at element 3 is above 5, the number of ids");
+  });
+}
+
+TEST(KnownIds, OffsetsOfBagsAreCheckedAtEachCallOfACompiledFunction) {
+  const FreshRank rank;
+  nn::EmbeddingBag bags(5, 3);
+  const Tensor ids = id_tensor({0, 1, 2, 3});
+  CompiledFunction f = compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{bags(ids, in[0])}; });
+  EXPECT_EQ(f({id_tensor({0, 2})})[0].dims(), (Dims{2, 3}));
+  EXPECT_EQ(first_line_of_error([&] {
+              f({id_tensor({0, 7})});
+            }),
+            "EmbeddingBag: offset 7 at element 1 is above 4, the number of ids");
 }
 
 TEST(KnownIds, ComputedIdsReadTheNearestRow) {

@@ -325,7 +325,11 @@ TEST(MultiheadAttention, HasPyTorchsParametersAndForms) {
   expect_near(values(attention(x, x, x, MultiheadAttention::Masks{.attn_mask = later})), expected);
   expect_near(values(attention(x, x, x, MultiheadAttention::Masks{.attn_mask = added})), expected);
   MultiheadAttention other(6, 3, {.kdim = 4, .vdim = 5, .dtype = kF64});
+  EXPECT_TRUE(other.in_proj_weight().is_null());
+  EXPECT_EQ(other.parameter("q_proj_weight").dims(), (Dims{3, 2, 6}));
+  EXPECT_EQ(other.parameter("k_proj_weight").dims(), (Dims{3, 2, 4}));
   EXPECT_EQ(other.parameter("v_proj_weight").dims(), (Dims{3, 2, 5}));
+  EXPECT_EQ(other.in_proj_bias().dims(), (Dims{3, 3, 2}));
   EXPECT_EQ(other(x, numbers({7, 2, 4}), numbers({7, 2, 5})).dims(), (Dims{4, 2, 6}));
   EXPECT_THROW(MultiheadAttention(6, 4), Error);
 }

@@ -204,6 +204,17 @@ TEST(SmallLayers, ErrorsNameTheArgument) {
   expect_error([&] { (void)InstanceNorm2d(3)(image); },
                "InstanceNorm2d(3) takes a tensor of 4 dims with 3 channels in dim 1, got f64[2,6,3,5]");
   expect_error(
+      [] {
+        (void)InstanceNorm1d(3)(numbers({2, 3, 1}));
+      },
+      "InstanceNorm1d needs more than one value for each channel of a sample, got f64[2,3,1]");
+  expect_error(
+      [] {
+        (void)GroupNorm(2, 2)(numbers({1, 2}));
+      },
+      "GroupNorm needs more than one value for each of 2 groups, got f64[1,2]");
+  EXPECT_EQ(values_of(GroupNorm(2, 2, {.dtype = kF64})(numbers({2, 2}))), Numbers(4, 0));
+  expect_error(
       [&] {
         (void)Bilinear(3, 4, 2)(numbers({5, 3}), numbers({6, 4}));
       },

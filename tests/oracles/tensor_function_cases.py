@@ -142,6 +142,7 @@ def add_reductions():
     case("norm_of_zeros", [(5, 7)], lambda x: x.norm(dim=1) ** 2, lambda x: 0.0)
     case("norm_1", [(5, 7)], lambda x: x.norm(1, dim=0))
     case("norm_3", [(5, 7)], lambda x: x.norm(3, dim=0))
+    case("norm_minus_1", [(5, 7)], lambda x: (x + 2).norm(-1, dim=1))
     case("norm_inf", [(5, 7)], lambda x: x.norm(math.inf, dim=1))
     case("cumsum", [(5, 7)], lambda x: x.cumsum(1) * x.cumsum(0))
     case("cumprod", [(5, 7)], lambda x: x.cumprod(-1))

@@ -26,9 +26,18 @@ struct AttentionOptions {
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
               std::source_location where = std::source_location::current());
 
-/// torch.nn.MultiheadAttention, with its parameters: in_proj_weight [3 embed_dim, embed_dim] and in_proj_bias, or
-/// q_proj_weight, k_proj_weight and v_proj_weight if keys or values have other widths; out_proj. The call returns only
-/// the output, not the attention weights. The forward pass reads no value on the host.
+/// torch.nn.MultiheadAttention. The call returns only the output, not the attention weights. The forward pass reads no
+/// value on the host. State dicts and files have PyTorch's names and shapes. In memory, the h heads of size d = e / h are
+/// a dim of their own, so that they can be sharded, for e = embed_dim:
+///
+///   name              in memory      in files     parameter of
+///   in_proj_weight    [3, h, d, e]   [3 e, e]     layers without kdim and vdim: queries, keys and values
+///   q_proj_weight     [h, d, e]      [e, e]       layers whose kdim or vdim is not e, in place of in_proj_weight
+///   k_proj_weight     [h, d, kdim]   [e, kdim]    the same
+///   v_proj_weight     [h, d, vdim]   [e, vdim]    the same
+///   in_proj_bias      [3, h, d]      [3 e]        layers with bias
+///   out_proj.weight   [e, e]         [e, e]       all layers
+///   out_proj.bias     [e]            [e]          layers with bias
 class MultiheadAttention : public Callable<MultiheadAttention> {
  public:
   struct Options {
@@ -51,8 +60,10 @@ class MultiheadAttention : public Callable<MultiheadAttention> {
   /// query [t, b, e], key [s, b, k], value [s, b, v] -> [t, b, e]; with batch_first, b is the first dim.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value);
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value, const Masks& masks);
-  /// [3, h, d, e] (files: [3e, e]), so that heads can be sharded; null with kdim or vdim.
+  /// Null if kdim or vdim is not embed_dim: parameter("q_proj_weight") and the others then have the weights.
   [[nodiscard]] Tensor in_proj_weight() const { return in_proj_weight_; }
+  /// Null without bias.
+  [[nodiscard]] Tensor in_proj_bias() const { return in_proj_bias_; }
   [[nodiscard]] Linear& out_proj() { return out_proj_; }
   [[nodiscard]] std::string_view class_name() const override { return "MultiheadAttention"; }
 

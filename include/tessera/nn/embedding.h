@@ -55,9 +55,12 @@ class EmbeddingBag : public Callable<EmbeddingBag> {
   };
   EmbeddingBag(std::int64_t count, std::int64_t width) : EmbeddingBag(count, width, Options()) {}
   EmbeddingBag(std::int64_t count, std::int64_t width, const Options& options);
-  /// Ids [bags, length], without offsets: each row is a bag. Or ids [n] and offsets [bags], the sorted positions at which
-  /// the bags begin. The weights, for kSum, are factors of the rows and have the shape of the ids. -> [bags, width].
-  /// Error for ids out of range, if they are known on the host.
+  /// Ids [bags, length], without offsets: each row is a bag. Or ids [n] and offsets [bags], the positions at which the
+  /// bags begin: the first one is 0, none is less than the one before it, or above n. With include_last_offset, ids from
+  /// the last offset on do not count. The weights, for kSum, are factors of the rows and have the shape of the ids.
+  /// -> [bags, width]. Error for ids and offsets that do not keep to this, if the host has passed them. Those that a
+  /// program computes are not checked, because that would need a read. Of offsets that are sharded, the order is not
+  /// checked.
   Tensor forward(const Tensor& ids, const Tensor& offsets = {}, const Tensor& per_sample_weights = {});
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] std::string_view class_name() const override { return "EmbeddingBag"; }

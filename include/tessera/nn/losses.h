@@ -45,7 +45,8 @@ Tensor mse_loss(const Tensor& x, const Tensor& y, LossReduction reduction = Loss
 /// |x - y|.
 Tensor l1_loss(const Tensor& x, const Tensor& y, LossReduction reduction = LossReduction::kMean,
                std::source_location where = std::source_location::current());
-/// (x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| - beta / 2. Error unless beta > 0.
+/// (x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| - beta / 2. With beta 0, it is l1_loss(). Error if beta is
+/// negative.
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta = 1, LossReduction reduction = LossReduction::kMean,
                       std::source_location where = std::source_location::current());
 /// (x - y)^2 / 2 where |x - y| < delta, else delta (|x - y| - delta / 2). Error unless delta > 0.

@@ -66,6 +66,7 @@ class GroupNorm : public Callable<GroupNorm> {
   };
   GroupNorm(std::int64_t groups, std::int64_t channels) : GroupNorm(groups, channels, Options()) {}
   GroupNorm(std::int64_t groups, std::int64_t channels, const Options& options);
+  /// Error, as in PyTorch, if x has only one value for each group.
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] Tensor bias() const { return bias_; }
@@ -86,7 +87,8 @@ class InstanceNorm : public Callable<InstanceNorm> {
     bool affine = false;
     DType dtype = DType::kF32;
   };
-  /// Error if the class does not accept the number of dims or channels of x.
+  /// Error if the class does not accept the number of dims or channels of x, or if a channel of a sample has only one
+  /// value.
   Tensor forward(const Tensor& x);
   /// Null without affine.
   [[nodiscard]] Tensor weight() const { return weight_; }

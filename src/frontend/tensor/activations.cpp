@@ -33,9 +33,9 @@ Value elu_value(Value v, double alpha) {
 Value hardsigmoid_value(Value v) {
   const Value zero = constant_like(v, 0), one = constant_like(v, 1);
   const Value between = ops::add(ops::multiply(v, constant_like(v, 1.0 / 6)), constant_like(v, 0.5));
-  const Value is_above_low = ops::compare(v, constant_like(v, -3), CompareDirection::kGt);
-  const Value is_below_high = ops::compare(v, constant_like(v, 3), CompareDirection::kLt);
-  return ops::select(is_above_low, ops::select(is_below_high, between, one), zero);
+  const Value is_low = ops::compare(v, constant_like(v, -3), CompareDirection::kLe);
+  const Value is_high = ops::compare(v, constant_like(v, 3), CompareDirection::kGe);
+  return ops::select(is_low, zero, ops::select(is_high, one, between));  // NaN stays NaN
 }
 
 }  // namespace

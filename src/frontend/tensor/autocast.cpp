@@ -36,7 +36,8 @@ constexpr std::string_view kInLowerType =
 constexpr std::string_view kInF32 =
     "softmax softmin log_softmax logsumexp layer_norm normalize_channels channel_statistics cross_entropy sum nansum "
     "mean "
-    "nanmean prod cumsum cumprod norm normalize pairwise_distance cdist cov var std exponential expm1 log log1p log2 "
+    "nanmean prod cumsum cumprod norm normalize pairwise_distance cdist cosine_similarity cov var std exponential "
+    "expm1 log log1p log2 "
     "log10 "
     "power rsqrt reciprocal softplus acos asin tan cosh sinh";
 constexpr std::string_view kInWidestType =

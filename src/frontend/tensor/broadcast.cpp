@@ -17,6 +17,10 @@ int checked_dim(const Type& type, int dim) {
   return dim < 0 ? dim + type.ndim() : dim;
 }
 
+int checked_line_dim(const Type& type, int dim) {
+  return type.ndim() == 0 && (dim == 0 || dim == -1) ? 0 : checked_dim(type, dim);
+}
+
 Dims broadcast_dims(const Dims& a, const Dims& b) {
   if (a == b) return a;
   Dims out(std::max(a.size(), b.size()));

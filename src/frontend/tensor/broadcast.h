@@ -12,6 +12,8 @@ namespace tessera {
 /// Returns `dim` counted from 0; negative numbers count from the end. Throws an Error if the type does not have the
 /// dim.
 int checked_dim(const Type& type, int dim);
+/// The same, but a scalar has the dims 0 and -1 of a vector of one element, as in PyTorch.
+int checked_line_dim(const Type& type, int dim);
 /// Returns the dims to which both broadcast. Throws an Error with both shapes if they do not broadcast.
 Dims broadcast_dims(const Dims& a, const Dims& b);
 /// Broadcasts `x` to `dims`.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tensor/number_types.h"
+#include "tensor/wide_elementwise.h"
 #include "tessera/frontend/tensor/pointwise.h"
 #include "tessera/frontend/tracing/inner.h"
 #include "tessera/ops/contraction.h"
@@ -97,7 +98,10 @@ Tensor unary(const Operand& x, std::string_view name, F&& op) {
 Tensor operator+(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "add", ops::add); }
 Tensor operator-(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "subtract", ops::subtract); }
 Tensor operator*(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "multiply", ops::multiply); }
-Tensor operator/(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "divide", ops::divide); }
+Tensor operator/(Operand lhs, Operand rhs) {
+  check_divisor("divide", lhs, rhs);
+  return arithmetic(lhs, rhs, "divide", ops::divide);
+}
 Tensor operator-(Operand x) { return unary(x, "negate", ops::negate); }
 Tensor operator<(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDirection::kLt); }
 Tensor operator<=(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDirection::kLe); }
@@ -147,8 +151,18 @@ Tensor bounded(const Operand& lhs, const Operand& rhs, std::string_view name, Bi
 
 Tensor maximum(Operand lhs, Operand rhs) { return bounded(lhs, rhs, "maximum", ops::maximum, NumberPlace::kBelow); }
 Tensor minimum(Operand lhs, Operand rhs) { return bounded(lhs, rhs, "minimum", ops::minimum, NumberPlace::kAbove); }
-Tensor pow(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "power", ops::power); }
-Tensor remainder(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "remainder", ops::remainder); }
+Tensor pow(Operand lhs, Operand rhs) {
+  const Tensor& base = lhs.tensor();
+  if (rhs.is_number() && rhs.number() < 0 && !base.is_null() && is_integer(base.dtype()))
+    in_context("power", {&base}, lhs.where(), [&] {
+      fail("a power {} of {} is a fraction; convert the integers with .to() first", rhs.number(), base.type().str());
+    });
+  return arithmetic(lhs, rhs, "power", ops::power);
+}
+Tensor remainder(Operand lhs, Operand rhs) {
+  check_divisor("remainder", lhs, rhs);
+  return arithmetic(lhs, rhs, "remainder", ops::remainder);
+}
 Tensor exp(Operand x) { return unary(x, "exponential", ops::exp); }
 Tensor expm1(Operand x) { return unary(x, "expm1", ops::exp_minus_one); }
 Tensor log(Operand x) { return unary(x, "log", ops::log); }

@@ -179,9 +179,13 @@ Tensor trunc(Operand x) { return recorded("trunc", x, truncated); }
 Tensor frac(Operand x) {
   return recorded("frac", x, [](Value v) { return ops::subtract(v, truncated(v)); });
 }
-Tensor fmod(Operand x, Operand y) { return recorded_broadcast("fmod", x, y, ops::remainder); }
+Tensor fmod(Operand x, Operand y) {
+  check_divisor("fmod", x, y);
+  return recorded_broadcast("fmod", x, y, ops::remainder);
+}
 
 Tensor floor_divide(Operand x, Operand y) {
+  check_divisor("floor_divide", x, y);
   return recorded_broadcast("floor_divide", x, y, [](Value v, Value w) {
     if (is_integer(v.type().dtype())) return floor_divided_integers(v, w);
     return narrowed(stop_gradient(floor_divided_floats(widened(v), widened(w))), v.type().dtype());

@@ -302,14 +302,20 @@ Tensor Tensor::unsqueeze(int dim, std::source_location where) const {
   return reshape(std::move(sizes), where);
 }
 
-Tensor Tensor::squeeze(int dim, std::source_location where) const {
-  const int d = in_context("squeeze", {this}, where, [&] {
-    const int counted = checked_dim(type(), dim);
-    require(type().dim(counted) == 1, "dim {} of {} is not 1", counted, type());
-    return counted;
+Tensor Tensor::squeeze(int dim, std::source_location where) const { return squeeze(std::vector<int>{dim}, where); }
+
+Tensor Tensor::squeeze(const std::vector<int>& named, std::source_location where) const {
+  Dims sizes;
+  in_context("squeeze", {this}, where, [&] {
+    std::vector<bool> is_named(static_cast<std::size_t>(std::max(1, ndim())));
+    for (const int one : named) {
+      const auto d = static_cast<std::size_t>(checked_line_dim(type(), one));
+      require(!is_named[d], "a dim is named twice: [{}]", fmt::join(named, ","));
+      is_named[d] = true;
+    }
+    for (int d = 0; d < ndim(); ++d)
+      if (dim(d) != 1 || !is_named[static_cast<std::size_t>(d)]) sizes.push_back(dim(d));
   });
-  Dims sizes = dims();
-  sizes.erase(sizes.begin() + d);
   return reshape(std::move(sizes), where);
 }
 
@@ -329,9 +335,11 @@ Tensor Tensor::permute(Dims order, std::source_location where) const {
 
 Tensor Tensor::transpose(int first, int second, std::source_location where) const {
   return recorded("transpose", *this, where, [&](Value x) {
+    const int one = checked_line_dim(type(), first), other = checked_line_dim(type(), second);
+    if (ndim() == 0) return x;
     Dims order;
     for (int i = 0; i < ndim(); ++i) order.push_back(i);
-    std::swap(tessera::at(order, checked_dim(type(), first)), tessera::at(order, checked_dim(type(), second)));
+    std::swap(tessera::at(order, one), tessera::at(order, other));
     return ops::transpose(x, std::move(order));
   });
 }

@@ -13,6 +13,13 @@ inline void require_float_elements(const Type& type) {
   require(is_float(type.dtype()), "needs floats, got {}; convert it with .to() first", type);
 }
 
+/// Error if integers are divided by the number 0.
+inline void check_divisor(std::string_view name, const Operand& lhs, const Operand& rhs) {
+  const Tensor& x = lhs.tensor();
+  if (rhs.is_number() && rhs.number() == 0 && !x.is_null() && is_integer(x.dtype()))
+    in_context(name, {&x}, lhs.where(), [&] { fail("the integers {} are divided by 0", x.type().str()); });
+}
+
 /// Traces emit(x) on floats of at least 32 bits. The result has the element type of x. Error if x has no floats.
 template <class F>
 Tensor recorded_wide(std::string_view name, const Operand& x, F&& emit) {

@@ -13,6 +13,7 @@ namespace {
 
 using detail::IdRange;
 using detail::KnownElement;
+using detail::OffsetRange;
 
 // Returns the two smallest distinct values, or with `order` greater the two largest.
 template <class T, class Order>
@@ -53,6 +54,50 @@ void check_node(const Node& ids, const IdRange& range) {
     if (end) check_element(*end, range);
 }
 
+void check_offset(const KnownElement& offset, const OffsetRange& range) {
+  require(offset.place > 0 || offset.value == 0, "the first offset must be 0, got {}", offset.value);
+  require(offset.value <= range.count, "offset {} at element {} is above {}, the number of ids", offset.value,
+          offset.place, range.count);
+}
+
+void check_offset_values(const Literal& offsets, const OffsetRange& range) {
+  visit_dtype(offsets.type().dtype(), [&]<class T>() {
+    if constexpr (!is_float(kDTypeOf<T>)) {
+      const auto given = offsets.data<T>();
+      std::int64_t before = 0;
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        const KnownElement here{static_cast<std::int64_t>(given[i]),  // NOLINT(bugprone-signed-char-misuse): a number
+                                static_cast<std::int64_t>(i)};
+        check_offset(here, range);
+        require(here.value >= before, "offset {} at element {} is less than {}, the one before it", here.value,
+                here.place, before);
+        before = here.value;
+      }
+    }
+  });
+}
+
+// The smallest offset must be the first one.
+void check_offset_node(const Node& offsets, const OffsetRange& range) {
+  if (offsets.host) return check_offset_values(*offsets.host, range);
+  if (!offsets.bounds.least || !offsets.bounds.most) return;
+  const KnownElement least = *offsets.bounds.least;
+  check_offset(least, range);
+  require(least.place == 0, "offset {} at element {} is less than the first one", least.value, least.place);
+  check_offset(*offsets.bounds.most, range);
+}
+
+// Checks the value of a tensor now and, in a function that is being compiled, at every later call.
+template <class Check>
+void check_value(const Tensor& tensor, std::string_view function, std::initializer_list<const Tensor*> tensors,
+                 const std::source_location& where, const Check& check) {
+  if (tensor.is_null() || tensor.impl().stack) return;
+  in_context(function, tensors, where, [&] { check(*tensor.impl().node); });
+  const std::source_location call = trace().library_call.value_or(where);
+  trace().check_at_later_calls(
+      tensor, [function, check, call](const Node& later) { in_context(function, {}, call, [&] { check(later); }); });
+}
+
 }  // namespace
 
 void detail::note_bounds(Node& node) {
@@ -70,12 +115,12 @@ void detail::note_bounds(Node& node) {
 
 void detail::check_ids(const Tensor& ids, const IdRange& range, std::initializer_list<const Tensor*> tensors,
                        const std::source_location& where) {
-  if (ids.is_null() || ids.impl().stack) return;
-  in_context(range.function, tensors, where, [&] { check_node(*ids.impl().node, range); });
-  const std::source_location call = trace().library_call.value_or(where);
-  trace().check_at_later_calls(ids, [range, call](const Node& later) {
-    in_context(range.function, {}, call, [&] { check_node(later, range); });
-  });
+  check_value(ids, range.function, tensors, where, [range](const Node& node) { check_node(node, range); });
+}
+
+void detail::check_offsets(const Tensor& offsets, const OffsetRange& range,
+                           std::initializer_list<const Tensor*> tensors, const std::source_location& where) {
+  check_value(offsets, range.function, tensors, where, [range](const Node& node) { check_offset_node(node, range); });
 }
 
 }  // namespace tessera

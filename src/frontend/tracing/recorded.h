@@ -57,6 +57,8 @@ inline Value widened(Value x) {
   const DType type = x.type().dtype();
   return type == DType::kBF16 || type == DType::kF16 ? ops::convert(x, DType::kF32) : x;
 }
+/// True elements count as 1.
+inline Value as_numbers(Value x) { return x.type().dtype() == DType::kPred ? ops::convert(x, DType::kS32) : x; }
 inline Value narrowed(Value x, DType type) { return x.type().dtype() == type ? x : ops::convert(x, type); }
 // Returns the same value, but no gradient flows through it.
 inline Value stop_gradient(Value x) {

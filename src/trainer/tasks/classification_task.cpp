@@ -98,7 +98,7 @@ std::vector<std::string> metrics_of_predictions(const TrainingArguments& argumen
 // The squared errors of logits [b, 1]. Rows that only fill a batch do not count: even their [CLS] has a mask of 0.
 LossParts squared_errors(const Tensor& logits, const Tensor& labels, const Tensor& attention_mask) {
   const DType dtype = logits.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  const Tensor scores = logits.squeeze(1).to(dtype);
+  const Tensor scores = logits.reshape({logits.dim(0)}).to(dtype);
   const Tensor is_sample = attention_mask.select(1, 0).to(dtype);
   return {sum(square(scores - labels.to(dtype)) * is_sample), sum(is_sample), {}, scores};
 }
@@ -228,7 +228,7 @@ class ClassificationTask final : public Task {
   // The ids of the likeliest labels, or the scores of a regression.
   Tensor record_prediction(const BatchTensors& batch) {
     const Tensor logits = model_.model->logits(bert_inputs_of(model_, batch));
-    return labels_.is_regression ? logits.squeeze(1) : argmax(logits, -1);
+    return labels_.is_regression ? logits.reshape({logits.dim(0)}) : argmax(logits, -1);
   }
   // A file that was found, and not given, may be without samples.
   void read_held_out() {

@@ -82,6 +82,7 @@ std::vector<FunctionCase> reduction_cases() {
       [](double) { return 0.0; });
   add("norm_1", {{5, 7}}, [](Inputs x) { return norm(x[0], {.p = 1, .dims = {0}}); });
   add("norm_3", {{5, 7}}, [](Inputs x) { return norm(x[0], {.p = 3, .dims = {0}}); });
+  add("norm_minus_1", {{5, 7}}, [](Inputs x) { return norm(x[0] + 2.0, {.p = -1, .dims = {1}}); });
   add("norm_inf", {{5, 7}}, [](Inputs x) { return norm(x[0], {.p = HUGE_VAL, .dims = {1}}); });
   add("cumsum", {{5, 7}}, [](Inputs x) { return cumsum(x[0], 1) * cumsum(x[0], 0); });
   add("cumprod", {{5, 7}}, [](Inputs x) { return cumprod(x[0], -1); });

@@ -147,6 +147,7 @@ TEST(Shaping, PartsHaveTheSizesOfPyTorch) {
   EXPECT_EQ(numbers(split(x, {2, 5})[0]), (Numbers{0, 1, 2, 3}));
   EXPECT_EQ(chunk(x, 4).size(), 4U);
   EXPECT_EQ(chunk(x, 5).size(), 4U);  // parts of two rows
+  EXPECT_EQ(chunk(zeros({0, 2}), 3).size(), 3U);
   EXPECT_EQ(error_of([&] { split(x, {2, 4}); }), "split: the sizes [2,4] do not add up to 7, the size of dim 0");
   EXPECT_EQ(error_of([&] { split(x, 0); }), "split: the size must be positive, got 0");
   EXPECT_EQ(error_of([&] { stack({x, x.t()}); }), "stack: all tensors must have one type, got f64[7,2] and f64[2,7]");

@@ -77,6 +77,16 @@ TEST(NumberTypes, BoundsThatAllNumbersSatisfyHaveNoEffect) {
             "clamp: -1 is out of range: the tensor is u8[3], and u8 has the numbers 0 to 255; convert it with .to()");
 }
 
+TEST(NumberTypes, IntegersAreNotDividedByTheNumber0) {
+  const FreshRank rank;
+  const std::string reason = ": the integers u8[3] are divided by 0";
+  EXPECT_EQ(error_of([] { (void)(bytes() / 0); }), "divide" + reason);
+  EXPECT_EQ(error_of([] { (void)remainder(bytes(), 0); }), "remainder" + reason);
+  EXPECT_EQ(error_of([] { (void)fmod(bytes(), 0); }), "fmod" + reason);
+  EXPECT_EQ(error_of([] { (void)floor_divide(bytes(), 0); }), "floor_divide" + reason);
+  EXPECT_TRUE(std::isinf(numbers(ones({1}) / 0)[0]));
+}
+
 TEST(NumberTypes, NumbersThatAnIntegerTypeLacksAreErrors) {
   const FreshRank rank;
   const Tensor mask = bytes() > 5;

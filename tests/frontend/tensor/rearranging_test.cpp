@@ -70,6 +70,10 @@ TEST(Rearranging, DimsAreMovedAddedAndRemoved) {
   EXPECT_EQ(unsqueeze(x, 1).shape(), (Shape{2, 1, 3, 5}));
   EXPECT_EQ(squeeze(unsqueeze(x, -1), 3).shape(), (Shape{2, 3, 5}));
   EXPECT_EQ(zeros({1, 3, 1, 1}).squeeze().shape(), (Shape{3}));
+  EXPECT_EQ(zeros({1, 3, 1}).squeeze(-1).shape(), (Shape{1, 3}));
+  EXPECT_EQ(zeros({1, 3, 1}).squeeze(1).shape(), (Shape{1, 3, 1})) << "as in PyTorch";
+  EXPECT_EQ(squeeze(zeros({1, 3, 1}), {0, 1, -1}).shape(), (Shape{3}));
+  EXPECT_EQ(error_of([] { squeeze(zeros({1, 3}), {0, -2}); }), "squeeze: a dim is named twice: [0,-2]");
   EXPECT_EQ(broadcast_to(zeros({3, 1}), {2, 3, 4}).shape(), (Shape{2, 3, 4}));
   EXPECT_EQ(error_of([&] {
               movedim(x, {0, 1}, {2});

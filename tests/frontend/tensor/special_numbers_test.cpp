@@ -80,6 +80,75 @@ TEST(SpecialNumbers, AMaximumNeedsElements) {
   EXPECT_EQ(norm(x).item(), 0);
 }
 
+TEST(SpecialNumbers, AScalarHasTheDims0AndMinus1) {
+  const FreshRank rank;
+  const Tensor x = Tensor::from<double>({}, {3.0});
+  for (const int dim : {0, -1}) {
+    const std::vector<Tensor> all_3{sum(x, dim),
+                                    mean(x, dim),
+                                    prod(x, dim),
+                                    max(x, dim),
+                                    sum(x, {.dims = {dim}, .keep_dims = true}),
+                                    norm(x, {.dims = {dim}}),
+                                    logsumexp(x, dim),
+                                    cumsum(x, dim),
+                                    cumprod(x, dim),
+                                    logcumsumexp(x, dim),
+                                    cummax(x, dim).values,
+                                    sort(x, {.dim = dim}).values,
+                                    topk(x, 1, {.dim = dim}).values,
+                                    median(x, {.dim = dim, .keep_dims = true}).values,
+                                    quantile(x, 0.5, {.dim = dim, .keep_dims = true}),
+                                    flip(x, dim),
+                                    squeeze(x, dim),
+                                    transpose(x, dim, 0),
+                                    movedim(x, 0, dim)};
+    const std::vector<Tensor> all_0{log_softmax(x, dim), argmax(x, dim), argsort(x, {.dim = dim}),
+                                    cummin(x, dim).indices, topk(x, 1, {.dim = dim}).indices};
+    const std::vector<Tensor> all_1{softmax(x, dim), softmin(x, dim), normalize(x, {.dim = dim}),
+                                    count_nonzero(x, dim)};
+    const auto expect = [&](const std::vector<Tensor>& results, double value) {
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        EXPECT_EQ(results[i].ndim(), 0) << value << " " << i;
+        EXPECT_EQ(results[i].item(), value) << i;
+      }
+    };
+    expect(all_3, 3);
+    expect(all_0, 0);
+    expect(all_1, 1);
+    EXPECT_EQ(unsqueeze(x, dim).shape(), (Shape{1}));
+    EXPECT_TRUE(std::isnan(var(x, dim).item()));
+  }
+  EXPECT_EQ(grad([](const Tensor& v) { return cumprod(v, 0) * sum(v, -1); })(x).item(), 6);
+  EXPECT_EQ(error_of([&] { (void)sum(x, 1); }), "sum: f64[] has no dim 1");
+  EXPECT_EQ(error_of([&] { (void)softmax(x, -2); }), "softmax: f64[] has no dim -2");
+}
+
+TEST(SpecialNumbers, TruthValuesCountAsNumbers) {
+  const FreshRank rank;
+  const Tensor mask = Tensor::from({1.0, 0.0, 2.0}, {3}) > 0.0;
+  EXPECT_EQ(numbers(cumsum(mask, 0)), (Numbers{1, 1, 2}));
+  EXPECT_EQ(numbers(cumprod(mask, 0)), (Numbers{1, 0, 0}));
+  EXPECT_EQ(prod(mask).type().str(), "s32[]");
+  EXPECT_EQ(prod(mask).item(), 0);
+}
+
+TEST(SpecialNumbers, IntegersHaveNoNegativePowers) {
+  const FreshRank rank;
+  EXPECT_EQ(numbers(pow(arange(1, 4), 2)), (Numbers{1, 4, 9}));
+  EXPECT_EQ(error_of([] { (void)pow(arange(3), -1); }),
+            "power: a power -1 of s32[3] is a fraction; convert the integers with .to() first");
+}
+
+TEST(SpecialNumbers, HardActivationsKeepNaN) {
+  const FreshRank rank;
+  const Tensor x = Tensor::from({std::numeric_limits<double>::quiet_NaN(), -3.0, 3.0, -kInfinity}, {4});
+  const Numbers y = numbers(hardsigmoid(x));
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_EQ((Numbers{y.begin() + 1, y.end()}), (Numbers{0, 1, 0}));
+  for (const auto& f : {hardswish, relu6, mish}) EXPECT_TRUE(std::isnan(numbers(f(x))[0]));
+}
+
 TEST(SpecialNumbers, SecondDerivativesOfProductsAreExactAtZeros) {
   const FreshRank rank;
   const auto d = grad([](const Tensor& x) { return x.prod(); });

@@ -76,6 +76,47 @@ TEST(StandardDeviation, OfEqualElementsIs0WithoutAGradient) {
   EXPECT_TRUE(std::isnan(numbers(line_of({3}).std()).front()));  // no degree of freedom
 }
 
+struct NormCase {
+  double p;
+  Numbers x;
+  double norm;
+  Numbers slopes;
+};
+
+// The numbers are those of torch.linalg.vector_norm.
+TEST(Norm, EveryOrderHasTheValueAndTheGradientOfPyTorch) {
+  const FreshRank rank;
+  const NormCase cases[] = {
+      {-1, {3, -4, 12}, 1.5, {0.25, -0.140625, 0.015625}},
+      {-2, {3, -4, 12}, 2.3533936216582085, {0.4827474095709146, -0.2036590634127296, 0.007542928274545541}},
+      {-0.5, {3, -4, 12}, 0.5358983848622455, {0.07549910270124748, -0.049038105676657985, 0.009437387837655934}},
+      {-1, {3, 0, -4}, 0, {0, 0, 0}},
+      {-0.5, {0, 0}, 0, {0, 0}},
+      {-2, {kEndless, 2}, 2, {0, 1}},
+      {0.5, {3, 0, -4}, 13.928203230275509, {2.154700538379252, 0, -1.8660254037844386}},
+      {0.5, {0, 0}, 0, {0, 0}},
+      {1, {3, 0, -4}, 7, {1, 0, -1}},
+      {1.5, {3, 0, -4}, 5.584250376480029, {0.7329564758289748, 0, -0.8463452372482761}},
+      {2, {3, 0, -4}, 5, {0.6, 0, -0.8}},
+      {3, {3, 0, -4}, 4.497941445275415, {0.4448513517305356, 0, -0.7908468475209521}},
+      {kEndless, {3, 0, -4}, 4, {0, 0, -1}},
+      {kEndless, {0, 0}, 0, {0, 0}},
+      {-kEndless, {3, -4, 12}, 3, {1, 0, 0}},
+      {-kEndless, {3, 0, -4}, 0, {0, 0, 0}}};
+  for (const NormCase& one : cases) {
+    EXPECT_NEAR(norm(line_of(one.x), {.p = one.p}).item(), one.norm, 1e-13) << one.p;
+    const Numbers slopes = slope_of(line_of(one.x), [&](const Tensor& x) { return norm(x, {.p = one.p}); });
+    ASSERT_EQ(slopes.size(), one.slopes.size());
+    for (std::size_t i = 0; i < slopes.size(); ++i) EXPECT_NEAR(slopes[i], one.slopes[i], 1e-13) << one.p << " " << i;
+  }
+  EXPECT_EQ(norm(line_of({3, 0, -4}), {.p = 0}).item(), 2);
+  EXPECT_TRUE(std::isnan(norm(line_of({kMissing, 0}), {.p = -1}).item()));
+  EXPECT_EQ(numbers(norm(Tensor::from({1.0, 1.0, 0.0, 5.0}, {2, 2}), {.p = -1, .dims = {1}})), (Numbers{0.5, 0}));
+  EXPECT_EQ(numbers(normalize(Tensor::from({1.0, 1.0}, {1, 2}), {.p = -1})), (Numbers{2, 2}));
+  EXPECT_EQ(error_of([] { norm(zeros({0, 2}), {.p = -1}); }), "norm: dim 0 of f32[0,2] has no elements");
+  EXPECT_EQ(error_of([] { norm(zeros({2}), {.p = kMissing}); }), "norm: the order p is not a number");
+}
+
 // ---- cumulative functions -----------------------------------------------------------------------------------------------
 
 TEST(Cumulative, ExtremaAndTheirPositionsEqualALoop) {
@@ -256,6 +297,7 @@ TEST(Distances, EqualALoop) {
             }),
             "cdist: needs [.., p, m] and [.., r, m], got f64[5,3] and f64[2,4]");
   EXPECT_EQ(error_of([&] { cdist(x, y, -1); }), "cdist: the order p must not be negative, got -1");
+  EXPECT_EQ(error_of([&] { cdist(x, y, -kEndless); }), "cdist: the order p must not be negative, got -inf");
 }
 
 TEST(Distances, NormalizedLinesHaveLengthOneAndZerosStay) {
@@ -268,6 +310,26 @@ TEST(Distances, NormalizedLinesHaveLengthOneAndZerosStay) {
   EXPECT_EQ(numbers(normalize(x, {.p = 1, .dim = 0})), (Numbers{1, 1, 0, 0}));
   for (const double d : slope_of(x, [](const Tensor& v) { return normalize(v); })) EXPECT_FALSE(std::isnan(d));
   EXPECT_EQ(numbers(normalize(x.to(kF16)))[2], 0);  // epsilon is 0 in f16
+}
+
+// The numbers are those of torch.nn.functional.cosine_similarity.
+TEST(Distances, SimilaritiesCompareEachLengthWithEpsilon) {
+  const FreshRank rank;
+  const Tensor y = Tensor::from({1.0, 2.0, 2.0, 3.0, 4.0, 0.0}, {2, 3});
+  const auto expect = [](const Tensor& similarity, const Numbers& expected) {
+    const Numbers got = numbers(similarity);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-15);
+  };
+  expect(cosine_similarity(line_of({3e-6, 4e-6}), line_of({3e-6, 4e-6}), 0), {1});
+  expect(cosine_similarity(line_of({3e-10, 4e-10}), line_of({3, 4}), 0), {0.05});
+  expect(cosine_similarity(Tensor::from({2.0, 1.0}, {2, 1}), y), {0.9622504486493763, 0.8082903768654762});
+  expect(cosine_similarity(line_of({1, 2, 2}), y, 1), {1, 0.7333333333333333});
+  const Numbers slopes = slope_of(line_of({0, 0}), [](const Tensor& x) {
+    return cosine_similarity(x, line_of({3, 4}), 0);
+  });
+  EXPECT_NEAR(slopes[0], 6e7, 1e-6);
+  EXPECT_NEAR(slopes[1], 8e7, 1e-6);
 }
 
 TEST(Distances, CovariancesEqualALoop) {

@@ -169,5 +169,42 @@ TEST(EmbeddingBag, ErrorsNameTheArgument) {
   expect_error([] { EmbeddingBag(5, 3, {.padding_idx = 5}); }, "EmbeddingBag: padding_idx 5 is not one of 5 rows");
 }
 
+TEST(EmbeddingBag, OffsetsBeginWith0AscendAndAreInRange) {
+  const FreshRank rank;
+  const Tensor ids = Tensor::from<std::int32_t>({4}, {0, 1, 2, 3});
+  const auto offsets = [](const std::vector<std::int64_t>& values) {
+    return Tensor::from<std::int64_t>({isize(values)}, values);
+  };
+  for (const bool with_end : {false, true}) {
+    EmbeddingBag bags(5, 3, {.mode = BagMode::kSum, .include_last_offset = with_end});
+    expect_error([&] { (void)bags(ids, offsets({1, 2})); }, "EmbeddingBag: the first offset must be 0, got 1");
+    expect_error(
+        [&] {
+          (void)bags(ids, offsets({0, 3, 2}));
+        },
+        "EmbeddingBag: offset 2 at element 2 is less than 3, the one before it");
+    expect_error(
+        [&] {
+          (void)bags(ids, offsets({0, 5}));
+        },
+        "EmbeddingBag: offset 5 at element 1 is above 4, the number of ids");
+    EXPECT_EQ(bags(ids, offsets({0, 2, 2, 4})).dim(0), with_end ? 3 : 4);
+  }
+  // Computed offsets are not checked.
+  EmbeddingBag bags(5, 3);
+  EXPECT_EQ(bags(ids, offsets({0, 2}) + 1.0).dim(0), 2);
+}
+
+// As in PyTorch, ids from the last offset on belong to no bag.
+TEST(EmbeddingBag, TheLastOffsetMayBeBeforeTheLastId) {
+  const FreshRank rank;
+  EmbeddingBag::Options options = options_of(BagMode::kSum, std::nullopt);
+  options.include_last_offset = true;
+  EmbeddingBag bags(kTableRows, kTableWidth, options);
+  const Tensor ids = Tensor::from<std::int32_t>({4}, {0, 1, 2, 3});
+  expect_near(values_of(bags(ids, Tensor::from<std::int32_t>({3}, {0, 2, 3}))),
+              bags_by_hand(values_of(bags.weight()), {{0, 1}, {2}}, BagMode::kSum, std::nullopt));
+}
+
 }  // namespace
 }  // namespace tessera::nn

@@ -96,6 +96,16 @@ TEST(PoissonNll, TheFullLossHasStirlingsTermForCountsAboveOne) {
               {x});
 }
 
+TEST(SmoothL1, IsTheL1LossIfBetaIs0) {
+  const FreshRank rank;
+  Tensor x = Tensor::from<double>({3}, {1, 2, 5}).set_requires_grad();
+  const Tensor loss = smooth_l1_loss(x, Tensor::from<double>({3}, {1, 4, 3}), 0, LossReduction::kSum);
+  loss.backward();
+  mark_step();
+  EXPECT_EQ(loss.item(), 4);
+  EXPECT_EQ(values_of(x.grad()), (Numbers{0, -1, 1}));
+}
+
 TEST(MarginRanking, ThePreferredOneIsLargerByTheMargin) {
   const FreshRank rank;
   const Tensor x1 = numbers({5}), x2 = numbers({5}, 2), target = Tensor::from<double>({5}, {-1, 1, -1, -1, 1});
@@ -212,6 +222,7 @@ TEST(MoreLosses, ErrorsNameTheShapes) {
   expect_error([&] { (void)triplet_margin_loss(x, x, y); },
                "triplet_margin_loss needs two tensors of the same shape, got f64[5,3] and f64[3,5]");
   expect_error([&] { (void)huber_loss(x, x, 0); }, "huber_loss: delta must be above 0, got 0");
+  expect_error([&] { (void)smooth_l1_loss(x, x, -1); }, "smooth_l1_loss: beta must not be negative, got -1");
 }
 
 }  // namespace

@@ -25,7 +25,4 @@ Tensor narrow(Operand x, int dim, const Tensor& start, std::int64_t length);
 /// ids[...] -> [..., classes]: 1 at the position of the id, else 0. An id out of range gives zeros.
 Tensor one_hot(Operand ids, std::int64_t classes, DType dtype = kF32);
 
-/// sum(x * y) / max(|x| * |y|, epsilon) along a dim. x and y broadcast.
-Tensor cosine_similarity(Operand x, Operand y, int dim = 1, double epsilon = 1e-8);
-
 }  // namespace tessera

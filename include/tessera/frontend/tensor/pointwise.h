@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operators and functions. Operands broadcast as in NumPy. A number takes the element type of the tensor;
-// error if an integer type cannot represent it. Arithmetic of a pred tensor with a number is an error.
-// Tensors of different element types are an error; convert with .to().
+// error if an integer type cannot represent it. Arithmetic of a pred tensor with a number is an error, and so is a
+// division of integers by the number 0. Tensors of different element types are an error; convert with .to().
 #pragma once
 
 #include <optional>
@@ -37,6 +37,7 @@ Tensor& operator/=(Tensor& x, Operand y);
 Tensor maximum(Operand lhs, Operand rhs);
 /// The smaller operand. Equal operands share the gradient equally.
 Tensor minimum(Operand lhs, Operand rhs);
+/// lhs to the power rhs. Error for integers to a negative number.
 Tensor pow(Operand lhs, Operand rhs);
 /// lhs - q * rhs, where q is lhs / rhs without its fraction. The result has the sign of lhs.
 Tensor remainder(Operand lhs, Operand rhs);

@@ -32,8 +32,8 @@ struct VarOptions {
   bool keep_dims = false;
 };
 
-/// Options of norm. `p` is the order: 2, 1, any positive number, 0 (the number of elements that are not 0), or
-/// +-infinity (the largest or smallest magnitude).
+/// Options of norm. `p` is the order: 2, 1, any other number, 0 (the number of elements that are not 0), or +-infinity
+/// (the largest or smallest magnitude).
 struct NormOptions {
   double p = 2;
   std::vector<int> dims{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions and cumulative functions. Without dims a reduction is over all dims.
+// Reductions and cumulative functions. Without dims a reduction is over all dims. A scalar has the dims 0 and -1, as in
+// PyTorch.
 //
 //   sum(x)    sum(x, 1)    sum(x, {0, -1})    sum(x, {.dims = {1}, .keep_dims = true})    x.sum(1)
 #pragma once
@@ -20,7 +21,7 @@ Tensor min(Operand x, ReduceOptions options = {});
 /// The same as max and min, with PyTorch's names.
 Tensor amax(Operand x, ReduceOptions options = {});
 Tensor amin(Operand x, ReduceOptions options = {});
-/// The product. Derivatives of every order are exact also where elements are 0.
+/// The product; for pred 1 or 0, as s32. Derivatives of every order are exact also where elements are 0.
 Tensor prod(Operand x, ReduceOptions options = {});
 /// True if an element is true, or not 0. No elements: false.
 Tensor any(Operand x, ReduceOptions options = {});
@@ -142,7 +143,8 @@ template <DimNumber T>
 Tensor std(Operand x, T dim) {
   return tessera::std(x, VarOptions{.dims = {static_cast<int>(dim)}});
 }
-/// (sum |x|^p)^(1/p). Computed in f32 at least. The gradient at a vector of zeros is 0, as in PyTorch.
+/// (sum |x|^p)^(1/p). Computed in f32 at least. The gradient at a vector of zeros is 0, as in PyTorch. With negative p,
+/// the norm and the gradient are 0 if an element is 0. With negative or infinite p: error if a dim has no elements.
 Tensor norm(Operand x, NormOptions options = {});
 /// The covariances of the rows of x [variables, observations]: [variables, variables]. A vector is one variable, and gives
 /// a scalar. The sums of products are divided by observations - correction. Computed in f32 at least.
@@ -156,6 +158,8 @@ struct NormalizeOptions {
 };
 /// x / max(norm, epsilon), with the norm of order p along a dim.
 Tensor normalize(Operand x, NormalizeOptions options = {});
+/// The sum of products of normalize(x) and normalize(y) along a dim. x and y broadcast.
+Tensor cosine_similarity(Operand x, Operand y, int dim = 1, double epsilon = 1e-8);
 
 /// Options of pairwise_distance.
 struct PairwiseDistanceOptions {
@@ -166,7 +170,7 @@ struct PairwiseDistanceOptions {
 /// The norm of x - y + epsilon along the last dim. x and y broadcast.
 Tensor pairwise_distance(Operand x, Operand y, PairwiseDistanceOptions options = {});
 /// The norms of the differences of all pairs of rows: [.., p, m] and [.., r, m] -> [.., p, r]. The batch dims broadcast.
-/// The gradient of a distance of 0 is 0.
+/// The gradient of a distance of 0 is 0. Error if the order p is negative.
 Tensor cdist(Operand x, Operand y, double p = 2);
 
 /// The index of the first largest element along `dim`, as s32. NaN counts as largest.
@@ -176,9 +180,10 @@ Tensor argmax(Operand x, ArgOptions options = {});
 Tensor argmin(Operand x, int dim);
 Tensor argmin(Operand x, ArgOptions options = {});
 
-/// Element i is the sum of the elements 0..i along `dim`.
+/// Element i is the sum of the elements 0..i along `dim`; for pred the number of true elements, as s32.
 Tensor cumsum(Operand x, int dim);
-/// Element i is the product of the elements 0..i along `dim`. The gradient is exact also where elements are 0.
+/// Element i is the product of the elements 0..i along `dim`; for pred 1 or 0, as s32. The gradient is exact also where
+/// elements are 0.
 Tensor cumprod(Operand x, int dim);
 /// Element i is log(sum(exp(x))) over the elements 0..i along `dim`, without overflow.
 Tensor logcumsumexp(Operand x, int dim);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that move elements. Negative dims count from the end.
+// Functions that move elements. Negative dims count from the end. For flip, flatten, movedim, squeeze and transpose, a
+// scalar has the dims 0 and -1, as in PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ std::vector<Tensor> split(Operand x, std::int64_t size, int dim = 0);
 /// Divides a dim into parts of these sizes, which must add up to the size of the dim.
 std::vector<Tensor> split(Operand x, const std::vector<std::int64_t>& sizes, int dim = 0);
 /// Divides a dim into `count` parts of equal size. As in PyTorch, the last part may be smaller, and there may be fewer
-/// parts.
+/// parts. A dim without elements gives `count` parts without elements.
 std::vector<Tensor> chunk(Operand x, std::int64_t count, int dim = 0);
 
 /// The parts of x at each position of a dim, without the dim.
@@ -35,8 +36,9 @@ Tensor reshape(Operand x, Dims sizes);
 Tensor view(Operand x, Dims sizes);
 /// Adds a dim of size 1.
 Tensor unsqueeze(Operand x, int dim);
-/// Removes a dim of size 1. Error if its size is not 1.
+/// Removes dims whose size is 1. Other dims stay, as in PyTorch.
 Tensor squeeze(Operand x, int dim);
+Tensor squeeze(Operand x, const std::vector<int>& dims);
 /// Removes all dims of size 1.
 Tensor squeeze(Operand x);
 /// Dim i of the result is dim order[i] of x.

@@ -234,7 +234,10 @@ class Tensor : public TensorMembers {
   [[nodiscard]] Tensor select(int dim, std::int64_t index,
                               std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor unsqueeze(int dim, std::source_location where = std::source_location::current()) const;
+  /// Removes dims whose size is 1. Other dims stay, as in PyTorch.
   [[nodiscard]] Tensor squeeze(int dim, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor squeeze(const std::vector<int>& named,
+                               std::source_location where = std::source_location::current()) const;
   /// Removes all dims of size 1.
   [[nodiscard]] Tensor squeeze(std::source_location where = std::source_location::current()) const;
   /// NumPy broadcasting to `dims`.

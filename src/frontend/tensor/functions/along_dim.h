@@ -3,12 +3,38 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
+#include <utility>
 
-#include "tessera/ir/builder.h"
+#include "tessera/frontend/tensor/sorting.h"
+#include "tracing/recorded.h"
 
 namespace tessera {
 
-struct SearchOptions;
+/// Traces emit(v, d) along a dim of x. A scalar is a vector of one element, and so is then the result.
+template <class F>
+Tensor recorded_along(std::string_view name, const Operand& x, int dim, F&& emit) {
+  return recorded(name, x, [&](Value v) {
+    const int d = checked_line_dim(v.type(), dim);
+    return v.type().ndim() > 0 ? emit(v, d) : ops::reshape(emit(ops::reshape(v, {1}), d), {});
+  });
+}
+
+/// The same for two results: emit(v, d) returns values and their positions.
+template <class F>
+SortResult recorded_pair_along(std::string_view name, const Operand& x, int dim, F&& emit) {
+  SortResult out;
+  Value positions;
+  out.values = recorded(name, x, [&](Value v) {
+    const bool is_scalar = v.type().ndim() == 0;
+    const int d = checked_line_dim(v.type(), dim);
+    const std::pair<Value, Value> found = emit(is_scalar ? ops::reshape(v, {1}) : v, d);
+    positions = is_scalar ? ops::reshape(found.second, {}) : found.second;
+    return is_scalar ? ops::reshape(found.first, {}) : found.first;
+  });
+  out.indices = trace().wrap(positions);
+  return out;
+}
 
 /// result[i][j] = x[i][index[i][j]] for dim 1. The other dims of index are not larger than those of x.
 Value gather_along(Value x, Value index, int dim);

@@ -46,24 +46,25 @@ Value running_sum(Value x, int dim) {
 }
 
 Tensor cumsum(Operand x, int dim) {
-  return recorded("cumsum", x, [&](Value v) {
-    require(v.type().dtype() != DType::kPred, "{} has no sums; convert it with .to() first", v.type());
-    return narrowed(running_sum(widened(v), checked_dim(v.type(), dim)), v.type().dtype());
+  return recorded_along("cumsum", x, dim, [](Value v, int d) {
+    const Value numbers = as_numbers(v);
+    return narrowed(running_sum(widened(numbers), d), numbers.type().dtype());
   });
 }
 
 // The gradients need no division by an element.
 Tensor cumprod(Operand x, int dim) {
-  return recorded("cumprod", x, [&](Value v) {
-    const int d = checked_dim(v.type(), dim);
-    return narrowed(combined_with_earlier(widened(v), d, 1, ops::multiply), v.type().dtype());
+  return recorded_along("cumprod", x, dim, [](Value v, int d) {
+    const Value numbers = as_numbers(v);
+    return narrowed(combined_with_earlier(widened(numbers), d, 1, ops::multiply), numbers.type().dtype());
   });
 }
 
 Tensor logcumsumexp(Operand x, int dim) {
-  return recorded_wide("logcumsumexp", x, [&](Value v) {
-    const int d = checked_dim(v.type(), dim);
-    return combined_with_earlier(v, d, -std::numeric_limits<double>::infinity(), logaddexp_value);
+  return recorded_along("logcumsumexp", x, dim, [](Value v, int d) {
+    require_float_elements(v.type());
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    return narrowed(combined_with_earlier(widened(v), d, kNone, logaddexp_value), v.type().dtype());
   });
 }
 
@@ -74,14 +75,11 @@ namespace {
 // The extremum of the elements 0..i, and the position of its last occurrence. A NaN is the extremum.
 SortResult running_extremum(std::string_view name, const Operand& x, int dim, Reduction reduction) {
   const CompareDirection wins = reduction == Reduction::kMax ? CompareDirection::kGe : CompareDirection::kLe;
-  SortResult out;
-  Value positions;
-  out.values = recorded(name, x, [&](Value v) {
+  return recorded_pair_along(name, x, dim, [&](Value v, int d) {
     require(v.type().dtype() != DType::kPred, "{} has no order; convert it with .to() first", v.type());
-    const int d = checked_dim(v.type(), dim);
     const Value fill = ops::constant(*v.builder, reduction_identity(reduction, v.type().dtype()));
     const Value first = ops::scalar(*v.builder, DType::kS32, 0);
-    positions = ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d);
+    Value positions = ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d);
     Value values = v;
     for (std::int64_t reach = 1; reach < v.type().dim(d); reach *= 2) {
       const Value earlier = shifted(values, d, reach, fill);
@@ -90,10 +88,8 @@ SortResult running_extremum(std::string_view name, const Operand& x, int dim, Re
       positions = ops::select(stays, positions, shifted(positions, d, reach, first));
       values = ops::select(stays, values, earlier);
     }
-    return values;
+    return std::pair(values, positions);
   });
-  out.indices = trace().wrap(positions);
-  return out;
 }
 
 }  // namespace

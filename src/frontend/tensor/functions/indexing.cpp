@@ -9,8 +9,6 @@
 #include "tensor/functions/positions.h"
 #include "tensor/number_types.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/tensor/pointwise.h"
-#include "tessera/frontend/tensor/reductions.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
@@ -130,13 +128,6 @@ Tensor one_hot(Operand ids, std::int64_t classes, DType dtype) {
     const Value positions = ops::iota(*v.builder, type, v.type().ndim());
     return narrowed(ops::compare(repeated, positions, CompareDirection::kEq), dtype);
   });
-}
-
-Tensor cosine_similarity(Operand x, Operand y, int dim, double epsilon) {
-  const Tensor product = sum(Operand(x.tensor() * y, x.where()), ReduceOptions{.dims = {dim}});
-  const Tensor lengths = norm(Operand(x.tensor(), x.where()), {.dims = {dim}, .keep_dims = true}) *
-                         norm(Operand(y.tensor(), y.where()), {.dims = {dim}, .keep_dims = true});
-  return product / maximum(lengths.squeeze(dim), epsilon);
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "tensor/functions/along_dim.h"
 #include "tensor/mathematics.h"
 #include "tensor/softmax_parts.h"
 #include "tensor/wide_elementwise.h"
@@ -25,9 +26,10 @@ Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
   Dims out;
   if (dims.empty())
     for (int d = 0; d < type.ndim(); ++d) out.push_back(d);
-  for (const int d : dims) out.push_back(checked_dim(type, d));
+  for (const int d : dims) out.push_back(checked_line_dim(type, d));
   std::sort(out.begin(), out.end());
   require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice: [{}]", fmt::join(out, ","));
+  if (type.ndim() == 0) out.clear();
   return out;
 }
 
@@ -46,7 +48,8 @@ void require_elements(const Type& type, const Dims& dims) {
 Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& options) {
   return recorded(reduction_name(reduction), x, [&](Value v) {
     const Dims dims = reduced_dims(v.type(), options.dims);
-    if (reduction != Reduction::kProduct) require_elements(v.type(), dims);
+    if (reduction == Reduction::kProduct) return reduce_value(as_numbers(v), reduction, dims, options.keep_dims);
+    require_elements(v.type(), dims);
     return reduce_value(v, reduction, dims, options.keep_dims);
   });
 }
@@ -68,9 +71,6 @@ Tensor logical_reduction(std::string_view name, const Operand& x, Reduction redu
 void require_floats(const Type& type, std::string_view what) {
   require(is_float(type.dtype()), "{} of {} would be truncated to an integer; convert it with .to() first", what, type);
 }
-
-// True elements count as 1.
-Value as_numbers(Value v) { return v.type().dtype() == DType::kPred ? ops::convert(v, DType::kS32) : v; }
 
 }  // namespace
 
@@ -144,19 +144,24 @@ Value variance(Value wide, const VarOptions& options) {
   return ops::divide(squares, constant_like(squares, std::max(0.0, count - options.correction)));
 }
 
-double checked_order(double p) {
-  require(p >= 0 || std::isinf(p), "the order p must not be negative, got {}", p);
-  return p;
+// The order p is negative. An element 0 has an infinite power, with which the norm is 0, and so are all gradients.
+Value norm_of_reciprocals(Value magnitude, double p, const Dims& dims, bool keep_dims) {
+  const Value is_zero = ops::compare(magnitude, constant_like(magnitude, 0), CompareDirection::kEq);
+  const Value safe = ops::select(is_zero, constant_like(magnitude, 1), magnitude);
+  const Value infinity = constant_like(magnitude, std::numeric_limits<double>::infinity());
+  const Value powers = ops::select(is_zero, infinity, ops::power(safe, constant_like(safe, p)));
+  const Value total = reduce_value(powers, Reduction::kSum, dims, keep_dims);
+  return ops::power(total, constant_like(total, 1 / p));
 }
 
 Value norm_value(Value wide, double p, const Dims& dims, bool keep_dims) {
+  require(!std::isnan(p), "the order p is not a number");
   const auto reduced = [&](Value v, Reduction reduction) { return reduce_value(v, reduction, dims, keep_dims); };
   if (p == 2) return root(reduced(ops::multiply(wide, wide), Reduction::kSum), 0.5);
   const Value magnitude = ops::abs(wide);
-  if (std::isinf(p)) {
-    require_elements(wide.type(), dims);
-    return reduced(magnitude, p > 0 ? Reduction::kMax : Reduction::kMin);
-  }
+  if (p < 0 || std::isinf(p)) require_elements(wide.type(), dims);
+  if (std::isinf(p)) return reduced(magnitude, p > 0 ? Reduction::kMax : Reduction::kMin);
+  if (p < 0) return norm_of_reciprocals(magnitude, p, dims, keep_dims);
   if (p == 1) return reduced(magnitude, Reduction::kSum);
   if (p == 0) {
     const Value counts = ops::compare(wide, constant_like(wide, 0), CompareDirection::kNe);
@@ -190,31 +195,50 @@ Tensor norm(Operand x, NormOptions options) {
   return recorded("norm", x, [&](Value v) {
     require_floats(v.type(), "the norm");
     const Dims dims = reduced_dims(v.type(), options.dims);
-    return narrowed(norm_value(widened(v), checked_order(options.p), dims, options.keep_dims), v.type().dtype());
+    return narrowed(norm_value(widened(v), options.p, dims, options.keep_dims), v.type().dtype());
   });
 }
 
 // ---- distances, covariance ----------------------------------------------------------------------------------------------
 
+namespace {
+
+// `wide`, divided by its norms, or by epsilon where it is larger.
+Value unit_vectors(Value wide, double p, const Dims& dims, double epsilon) {
+  const Dims sizes = wide.type().dims();
+  const Value length = norm_value(wide, p, dims, true);
+  const Value divisor = ops::maximum(length, constant_like(length, epsilon));
+  return ops::divide(wide, broadcast_value(divisor, sizes));
+}
+
+}  // namespace
+
 Tensor normalize(Operand x, NormalizeOptions options) {
   return recorded("normalize", x, [&](Value v) {
     require_floats(v.type(), "the norm");
-    const Value wide = widened(v);
-    const Value length = norm_value(wide, checked_order(options.p), {checked_dim(v.type(), options.dim)}, true);
-    const Value divisor = ops::maximum(length, constant_like(length, options.epsilon));
-    return narrowed(ops::divide(wide, broadcast_value(divisor, v.type().dims())), v.type().dtype());
+    const Dims dims = reduced_dims(v.type(), {options.dim});
+    return narrowed(unit_vectors(widened(v), options.p, dims, options.epsilon), v.type().dtype());
+  });
+}
+
+Tensor cosine_similarity(Operand x, Operand y, int dim, double epsilon) {
+  return recorded_wide("cosine_similarity", x, y, [&](Value v, Value w) {
+    const Dims dims = reduced_dims(v.type(), {dim});
+    const Value products = ops::multiply(unit_vectors(v, 2, dims, epsilon), unit_vectors(w, 2, dims, epsilon));
+    return reduce_value(products, Reduction::kSum, dims, false);
   });
 }
 
 Tensor pairwise_distance(Operand x, Operand y, PairwiseDistanceOptions options) {
   return recorded_wide("pairwise_distance", x, y, [&](Value v, Value w) {
     const Value difference = ops::add(ops::subtract(v, w), constant_like(v, options.epsilon));
-    return norm_value(difference, checked_order(options.p), {checked_dim(v.type(), -1)}, options.keep_dims);
+    return norm_value(difference, options.p, reduced_dims(v.type(), {-1}), options.keep_dims);
   });
 }
 
 Tensor cdist(Operand x, Operand y, double p) {
   return recorded("cdist", x, y, [&](Value v, Value w) {
+    require(p >= 0, "the order p must not be negative, got {}", p);
     const int rows = v.type().ndim() - 2, columns = w.type().ndim() - 2;
     require(rows >= 0 && columns >= 0 && v.type().dim(rows + 1) == w.type().dim(columns + 1),
             "needs [.., p, m] and [.., r, m], got {} and {}", v.type(), w.type());
@@ -230,7 +254,7 @@ Tensor cdist(Operand x, Operand y, double p) {
       return broadcast_value(ops::reshape(widened(u), sizes), dims);
     };
     const Value difference = ops::subtract(spread(v, left), spread(w, right));
-    return narrowed(norm_value(difference, checked_order(p), {isize(dims) - 1}, false), v.type().dtype());
+    return narrowed(norm_value(difference, p, {isize(dims) - 1}, false), v.type().dtype());
   });
 }
 
@@ -267,8 +291,8 @@ Value first_extremum(Value v, Reduction reduction, int d) {
 
 Tensor position(std::string_view name, const Operand& x, Reduction reduction, const ArgOptions& options) {
   return recorded(name, x, [&](Value v) {
-    const bool is_flat = !options.dim;
-    const int d = is_flat ? 0 : checked_dim(v.type(), *options.dim);
+    const bool is_flat = !options.dim || v.type().ndim() == 0;
+    const int d = options.dim ? checked_line_dim(v.type(), *options.dim) : 0;
     Dims kept(v.type().dims().size(), 1);
     if (!is_flat) {
       kept = v.type().dims();
@@ -290,17 +314,15 @@ Tensor argmin(Operand x, int dim) { return argmin(x, ArgOptions{.dim = dim}); }
 // ---- softmax -----------------------------------------------------------------------------------------------------------
 
 Tensor softmax(Operand x, int dim) {
-  return recorded("softmax", x, [&](Value v) {
+  return recorded_along("softmax", x, dim, [&](Value v, int d) {
     const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
     const Exponentials e = exponentials(wide, d);
     return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
   });
 }
 
 Tensor softmin(Operand x, int dim) {
-  return recorded("softmin", x, [&](Value v) {
-    const int d = checked_dim(v.type(), dim);
+  return recorded_along("softmin", x, dim, [&](Value v, int d) {
     const Value wide = ops::negate(widened(v));
     const Exponentials e = exponentials(wide, d);
     return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
@@ -308,9 +330,8 @@ Tensor softmin(Operand x, int dim) {
 }
 
 Tensor log_softmax(Operand x, int dim) {
-  return recorded("log_softmax", x, [&](Value v) {
+  return recorded_along("log_softmax", x, dim, [&](Value v, int d) {
     const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
     const Exponentials e = exponentials(wide, d);
     return narrowed(ops::subtract(e.shifted, along(ops::log(e.sum), wide, d)), v.type().dtype());
   });
@@ -318,9 +339,8 @@ Tensor log_softmax(Operand x, int dim) {
 
 // The shift is finite, because inf - inf is NaN. The sum is 0 only if all elements are -inf; its gradient is then 0.
 Tensor logsumexp(Operand x, int dim) {
-  return recorded("logsumexp", x, [&](Value v) {
+  return recorded_along("logsumexp", x, dim, [&](Value v, int d) {
     const Value wide = widened(v);
-    const int d = checked_dim(v.type(), dim);
     const Value largest = stop_gradient(ops::reduce(wide, Reduction::kMax, {d}));
     const Value zero = constant_like(largest, 0);
     const Value shift = ops::select(ops::is_finite(largest), largest, zero);

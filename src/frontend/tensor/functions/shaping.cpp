@@ -115,7 +115,8 @@ std::vector<Tensor> chunk(Operand x, std::int64_t count, int dim) {
   const std::int64_t total = size_along("chunk", x, dim);
   in_context("chunk", {&x.tensor()}, x.where(),
              [&] { require(count > 0, "needs a positive number of parts, got {}", count); });
-  return parts_of_one_size(x, std::max<std::int64_t>(1, ceil_div(total, count)), total, dim);
+  if (total == 0) return parts_of(x, std::vector<std::int64_t>(static_cast<std::size_t>(count), 0), dim);
+  return parts_of_one_size(x, ceil_div(total, count), total, dim);
 }
 
 // ---- sizes and order ----------------------------------------------------------------------------------------------------
@@ -129,6 +130,7 @@ Tensor reshape(Operand x, Dims sizes) { return x.tensor().reshape(std::move(size
 Tensor view(Operand x, Dims sizes) { return x.tensor().view(std::move(sizes), x.where()); }
 Tensor unsqueeze(Operand x, int dim) { return x.tensor().unsqueeze(dim, x.where()); }
 Tensor squeeze(Operand x, int dim) { return x.tensor().squeeze(dim, x.where()); }
+Tensor squeeze(Operand x, const std::vector<int>& dims) { return x.tensor().squeeze(dims, x.where()); }
 Tensor squeeze(Operand x) { return x.tensor().squeeze(x.where()); }
 Tensor broadcast_to(Operand x, Dims sizes) { return x.tensor().broadcast_to(std::move(sizes), x.where()); }
 Tensor swapaxes(Operand x, int first, int second) { return x.tensor().transpose(first, second, x.where()); }
@@ -140,15 +142,19 @@ Tensor movedim(Operand x, const std::vector<int>& sources, const std::vector<int
   return recorded("movedim", x, [&](Value v) {
     require(sources.size() == destinations.size(), "needs a destination for each dim, got {} destinations for {} dims",
             destinations.size(), sources.size());
-    Dims order(v.type().dims().size(), -1);
-    std::vector<bool> is_moved(v.type().dims().size());
+    // A scalar is a vector of one element here.
+    const auto ndim = static_cast<std::size_t>(std::max(1, v.type().ndim()));
+    Dims order(ndim, -1);
+    std::vector<bool> is_moved(ndim);
     for (int i = 0; i < isize(sources); ++i) {
-      const int from = checked_dim(v.type(), at(sources, i)), to = checked_dim(v.type(), at(destinations, i));
+      const int from = checked_line_dim(v.type(), at(sources, i));
+      const int to = checked_line_dim(v.type(), at(destinations, i));
       require(!at(is_moved, from) && at(order, to) < 0, "a dim is named twice: [{}] to [{}]", fmt::join(sources, ","),
               fmt::join(destinations, ","));
       is_moved[static_cast<std::size_t>(from)] = true;
       at(order, to) = from;
     }
+    if (v.type().ndim() == 0) return v;
     int next = 0;
     for (auto& d : order) {
       if (d >= 0) continue;
@@ -254,8 +260,8 @@ Tensor flip(Operand x, int dim) { return flip(x, std::vector<int>{dim}); }
 Tensor flip(Operand x, const std::vector<int>& dims) {
   return recorded("flip", x, [&](Value v) {
     Dims reversed;
-    for (const int d : dims) reversed.push_back(checked_dim(v.type(), d));
-    return ops::reverse(v, std::move(reversed));
+    for (const int d : dims) reversed.push_back(checked_line_dim(v.type(), d));
+    return v.type().ndim() == 0 ? v : ops::reverse(v, std::move(reversed));
   });
 }
 

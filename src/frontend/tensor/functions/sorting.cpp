@@ -52,26 +52,21 @@ Value sorted_pair(Value x, const SortOptions& options) {
 }  // namespace
 
 SortResult sort(Operand x, SortOptions options) {
-  SortResult out;
-  Value indices;
-  out.values = recorded("sort", x, [&](Value v) {
-    const Value pair = sorted_pair(v, options);
-    indices = ops::get_tuple_element(pair, 1);
-    return ops::get_tuple_element(pair, 0);
+  return recorded_pair_along("sort", x, options.dim, [&](Value v, int d) {
+    const Value pair = sorted_pair(v, {.dim = d, .descending = options.descending});
+    const Value indices = ops::get_tuple_element(pair, 1);
+    return std::pair(ops::get_tuple_element(pair, 0), indices);
   });
-  out.indices = trace().wrap(indices);
-  return out;
 }
 
 Tensor argsort(Operand x, SortOptions options) {
-  return recorded("argsort", x, [&](Value v) { return ops::get_tuple_element(sorted_pair(v, options), 1); });
+  return recorded_along("argsort", x, options.dim, [&](Value v, int d) {
+    return ops::get_tuple_element(sorted_pair(v, {.dim = d, .descending = options.descending}), 1);
+  });
 }
 
 SortResult topk(Operand x, std::int64_t k, TopKOptions options) {
-  SortResult out;
-  Value indices;
-  out.values = recorded("topk", x, [&](Value v) {
-    const int d = checked_dim(v.type(), options.dim);
+  return recorded_pair_along("topk", x, options.dim, [&](Value v, int d) {
     const int last = v.type().ndim() - 1;
     require(k >= 0 && k <= v.type().dim(d), "k={}, but dim {} of {} has {} elements", k, options.dim, v.type(),
             v.type().dim(d));
@@ -80,11 +75,9 @@ SortResult topk(Operand x, std::int64_t k, TopKOptions options) {
     std::swap(exchanged[static_cast<std::size_t>(d)], exchanged.back());
     const auto turned = [&](Value part) { return d == last ? part : ops::transpose(part, exchanged); };
     const Value pair = ops::topk(turned(with_one_nan(v)), k, options.largest);
-    indices = turned(ops::get_tuple_element(pair, 1));
-    return turned(ops::get_tuple_element(pair, 0));
+    const Value indices = turned(ops::get_tuple_element(pair, 1));
+    return std::pair(turned(ops::get_tuple_element(pair, 0)), indices);
   });
-  out.indices = trace().wrap(indices);
-  return out;
 }
 
 // ---- median and quantiles -----------------------------------------------------------------------------------------------
@@ -129,21 +122,16 @@ Tensor median(Operand x) {
 }
 
 SortResult median(Operand x, MedianOptions options) {
-  SortResult out;
-  Value positions;
-  out.values = recorded("median", x, [&](Value v) {
-    const int d = checked_dim(v.type(), options.dim);
+  return recorded_pair_along("median", x, options.dim, [&](Value v, int d) {
     const std::int64_t n = checked_count(v.type(), d);
     const Value pair = sorted_pair(v, {.dim = d});
     const auto element = [&](int leaf, std::int64_t i) {
       return without_dim(ops::slice_dim(ops::get_tuple_element(pair, leaf), d, i, i + 1), d, options.keep_dims);
     };
     const Value middle = element(0, (n - 1) / 2), last = element(0, n - 1);
-    positions = unless_nan(element(1, (n - 1) / 2), last, element(1, (n - 1) / 2), element(1, n - 1));
-    return unless_nan(middle, last, middle, last);
+    const Value positions = unless_nan(element(1, (n - 1) / 2), last, element(1, (n - 1) / 2), element(1, n - 1));
+    return std::pair(unless_nan(middle, last, middle, last), positions);
   });
-  out.indices = trace().wrap(positions);
-  return out;
 }
 
 namespace {
@@ -173,14 +161,15 @@ Tensor quantile(Operand x, double q, QuantileOptions options) {
   return recorded("quantile", x, [&](Value v) {
     require(is_float(v.type().dtype()), "needs floats, got {}; convert it with .to() first", v.type());
     require(q >= 0 && q <= 1, "q must be in [0, 1], got {}", q);
-    const int d = options.dim ? checked_dim(v.type(), *options.dim) : 0;
-    const Value lines = options.dim ? v : ops::reshape(v, {v.type().element_count()});
+    const int d = options.dim ? checked_line_dim(v.type(), *options.dim) : 0;
+    const bool is_flat = !options.dim || v.type().ndim() == 0;
+    const Value lines = is_flat ? ops::reshape(v, {v.type().element_count()}) : v;
     const std::int64_t n = checked_count(lines.type(), d);
     const Value sorted = ops::get_tuple_element(sorted_pair(lines, {.dim = d}), 0);
     const Value last = widened(ops::slice_dim(sorted, d, n - 1, n));
     const Value number = at_rank(sorted, d, q * static_cast<double>(n - 1), options.method);
     const Value out = narrowed(unless_nan(number, last, number, last), v.type().dtype());
-    if (options.dim || !options.keep_dims) return without_dim(out, d, options.keep_dims);
+    if (!is_flat || !options.keep_dims) return without_dim(out, d, options.keep_dims);
     return ops::reshape(out, Dims(v.type().dims().size(), 1));
   });
 }
