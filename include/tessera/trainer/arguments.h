@@ -198,7 +198,8 @@ struct TrainingArguments {
   /// The rows of a micro-batch over all data shards.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t data_shards) const;
   [[nodiscard]] std::int64_t eval_batch_rows(std::int64_t data_shards) const;
-  /// The updates of the complete run: max_steps, or those of num_train_epochs with `micro_batches_per_epoch`.
+  /// The updates of the complete run: max_steps, or those of num_train_epochs with `micro_batches_per_epoch`. No update has
+  /// micro-batches of two epochs, so the last update of an epoch may have fewer than the others.
   [[nodiscard]] std::int64_t total_steps(std::int64_t micro_batches_per_epoch) const;
   /// warmup_steps as a number of updates.
   [[nodiscard]] std::int64_t warmup_count(std::int64_t total_steps) const;
