@@ -51,11 +51,19 @@ std::map<BufferId, Id> scratch_of_steps(const Schedule& schedule) {
   return out;
 }
 
+// The path of the module that computes the value. Programs of JAX have long paths, whose ends tell more.
+std::string module_of(const Instruction& instruction) {
+  constexpr std::size_t kMost = 48;
+  const std::string path = instruction.notes ? instruction.notes->op_name : "";
+  return path.size() <= kMost ? path : ".." + path.substr(path.size() - kMost);
+}
+
 std::string name_of(const Instruction& instruction) {
-  const std::string source = instruction.source();
+  std::string place(instruction.op->name);
+  for (const std::string& part : {module_of(instruction), instruction.source()})
+    if (!part.empty()) place += ", " + part;
   const std::string type = instruction.type.is_array() ? instruction.type.str() + " " : "";
-  return fmt::format("{}%{} ({}{}{})", type, instruction.name, instruction.op->name, source.empty() ? "" : ", ",
-                     source);
+  return fmt::format("{}%{} ({})", type, instruction.name, place);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct ArenaPeak {
   std::int64_t values = 0;    // all other values: activations and gradients
   struct Part {
     std::int64_t bytes = 0;
-    std::string what;  // `f32[4,256,768] %add.7 (add, gpt2.cpp:40)`
+    std::string what;  // `f32[4,256,768] %add.7 (add, transformer.h.0.mlp, gpt2.cpp:40)`
   };
   std::vector<Part> largest;  // the ten largest parts, in order of size
 };
