@@ -22,7 +22,8 @@ bool has_part(const std::string& metadata, const std::string& text) {
 ENTRY %main {
   %x = f32[6,5] parameter(0)
   %zero = f32[] constant(0)
-  %s = f32[6,5] sort(%x), dimensions={1}, to_apply=%less)" + metadata +
+  %s = f32[6,5] sort(%x), dimensions={1}, to_apply=%less)" +
+                                            metadata +
                                             R"(
   ROOT %y = f32[] reduce(%s, %zero), dimensions={0,1}, to_apply=%add
 })",
