@@ -40,6 +40,50 @@ TEST(ArenaPeak, NamesTheModuleAndTheSourceLineOfAValue) {
                        "f32[6,5] %s (sort, transformer.h.0.mlp, gpt2.cpp:40)"));
 }
 
+ArenaPeak peak_of(const std::string& text) {
+  const Program program = parse_program(text, op_table());
+  return arena_peak(program, *make_schedule(program));
+}
+
+// The blocks of the devices are not contiguous in the result.
+TEST(ArenaPeak, CountsTheMessagesOfACollective) {
+  const ArenaPeak peak = peak_of(R"(HloModule m, num_partitions=2
+ENTRY %main {
+  %x = f32[3,4] parameter(0)
+  ROOT %y = f32[3,8] all-gather(%x), channel_id=1, replica_groups={{0,1}}, dimensions={1}, use_global_device_ids=true
+})");
+  EXPECT_GE(peak.messages, 3 * 8 * 4);
+  EXPECT_EQ(peak.scratch, 0);
+}
+
+TEST(ArenaPeak, CountsTheArenaOfALoopAsScratchMemory) {
+  const ArenaPeak peak = peak_of(R"(HloModule m
+%body {
+  %t = (s32[], f32[4]) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=0
+  %x = f32[4] get-tuple-element(%t), index=1
+  %one = s32[] constant(1)
+  %n = s32[] add(%i, %one)
+  %y = f32[4] negate(%x)
+  ROOT %r = (s32[], f32[4]) tuple(%n, %y)
+}
+%cond {
+  %t = (s32[], f32[4]) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=0
+  %k = s32[] constant(3)
+  ROOT %l = pred[] compare(%i, %k), direction=LT
+}
+ENTRY %main {
+  %p = f32[4] parameter(0)
+  %zero = s32[] constant(0)
+  %t = (s32[], f32[4]) tuple(%zero, %p)
+  %w = (s32[], f32[4]) while(%t), condition=%cond, body=%body
+  ROOT %x = f32[4] get-tuple-element(%w), index=1
+})");
+  EXPECT_GT(peak.scratch, 0);
+  EXPECT_EQ(peak.messages, 0);
+}
+
 TEST(ArenaPeak, ShowsTheEndOfALongPath) {
   const std::string end = "layers_7/mlp/dot_general[dimension_numbers=(1,0)]";
   ASSERT_EQ(end.size(), 49U);
