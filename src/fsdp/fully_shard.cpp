@@ -37,14 +37,38 @@ std::string shown_name(const nn::Module& module) {
   return module.path().empty() ? std::string(module.class_name()) : module.path();
 }
 
-void check_no_units(nn::Module& module, const WrapPolicy& policy) {
+// A wrapper has the parameters of the module that it wraps, so only one of them may be a unit.
+void check_is_no_unit(const nn::Module& module) {
   require(module.unit().empty(), "{} is already an FSDP unit; wrap a module once", [&] { return shown_name(module); });
+  for (const auto& [name, child] : module.children())
+    if (name.empty()) check_is_no_unit(*child);
+}
+
+void check_no_units(nn::Module& module, const WrapPolicy& policy) {
+  check_is_no_unit(module);
   if (!policy) return;
   for (const auto& [path, child] : fsdp::units_below(module))
     require(false, "{} is already an FSDP unit; an auto_wrap_policy needs a module without units below it", path);
 }
 
+void check_ignored_modules(const FsdpOptions& options) {
+  for (const nn::Module* ignored : options.ignored_modules)
+    require(ignored != nullptr, "ignored_modules contains a null pointer");
+}
+
+// Not errors, because parts of a model may be sharded one after the other with the same options.
+std::vector<std::string> notes_of_ignored_modules(nn::Module& root, const FsdpOptions& options) {
+  const auto modules = root.named_modules();
+  std::vector<std::string> out;
+  for (const nn::Module* ignored : options.ignored_modules)
+    if (std::none_of(modules.begin(), modules.end(), [&](const auto& each) { return each.module == ignored; }))
+      out.push_back(fmt::format("ignored_modules: {} has no effect, because it is not in {}", shown_name(*ignored),
+                                shown_name(root)));
+  return out;
+}
+
 void check_module(nn::Module& module, const FsdpOptions& options) {
+  check_ignored_modules(options);
   check_no_units(module, nullptr);
   require(
       !module.is_container(), "{} is a {}, which has no forward(): wrap its elements, or the module around it",
@@ -242,6 +266,18 @@ void shard_parameters(nn::Module& module, const NewUnits& units, const ShardAxes
   }
 }
 
+// The first call in training mode checks that every unit is used. A module that has become a part of a larger unit by then
+// is checked with that unit. A forward pass that has ended its step has left no uses.
+void check_first_call(nn::Module& module) {
+  const auto handle = std::make_shared<nn::HookHandle>();
+  *handle = module.register_forward_hook(
+      [handle](nn::Module& called, const std::vector<Tensor>& /*inputs*/, std::vector<Tensor>& /*outputs*/) {
+        if (!called.is_training() || trace().leaves().empty()) return;
+        if (called.unit() == kRootUnit) check_units_are_used(called);
+        handle->remove();
+      });
+}
+
 std::vector<std::string> debug(nn::Module& root, const std::vector<nn::NamedModule>& wrapped, const NewUnits& units,
                                const ShardAxes& axes) {
   std::vector<fsdp::DebuggedUnit> all;
@@ -279,12 +315,15 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
   std::vector<FsdpUnit> out = fsdp_units(module);
   out.front().notes = fsdp::notes_of_options(options);
   for (std::string& note : debug(module, wrapped, units, axes)) out.front().notes.push_back(std::move(note));
+  for (std::string& note : notes_of_ignored_modules(module, options)) out.front().notes.push_back(std::move(note));
   for (std::string& note : padding_notes(module)) out.front().notes.push_back(std::move(note));
+  check_first_call(module);
   return out;
 }
 
 std::int64_t recursive_wrap(nn::Module& module, const FsdpOptions& options, const RecursiveWrapOptions& how) {
   require(options.auto_wrap_policy != nullptr, "recursive_wrap needs an auto_wrap_policy");
+  check_ignored_modules(options);
   check_no_units(module, options.auto_wrap_policy);
   const auto wrapped = new_units(module, options.auto_wrap_policy,
                                  {options.ignored_modules, options.ignored_parameters, how.only_wrap_children});

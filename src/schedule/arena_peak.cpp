@@ -51,11 +51,28 @@ std::map<BufferId, Id> scratch_of_steps(const Schedule& schedule) {
   return out;
 }
 
+// The path of the module that computes the value. Programs of JAX have long paths, whose ends tell more.
+std::string module_of(const Instruction& instruction) {
+  constexpr std::size_t kMost = 48;
+  const std::string path = instruction.notes ? instruction.notes->op_name : "";
+  return path.size() <= kMost ? path : ".." + path.substr(path.size() - kMost);
+}
+
 std::string name_of(const Instruction& instruction) {
-  const std::string source = instruction.source();
+  std::string place(instruction.op->name);
+  for (const std::string& part : {module_of(instruction), instruction.source()})
+    if (!part.empty()) place += ", " + part;
   const std::string type = instruction.type.is_array() ? instruction.type.str() + " " : "";
-  return fmt::format("{}%{} ({}{}{})", type, instruction.name, instruction.op->name, source.empty() ? "" : ", ",
-                     source);
+  return fmt::format("{}%{} ({})", type, instruction.name, place);
+}
+
+// The sum to which a buffer belongs. `value` is the first one that it holds, or -1.
+std::int64_t& sum_of(ArenaPeak& peak, const Computation& computation, const std::map<BufferId, Id>& scratch, Id value,
+                     BufferId buffer) {
+  if (const auto of_step = scratch.find(buffer); of_step != scratch.end())
+    return computation[of_step->second].op->role == Role::kCollective ? peak.messages : peak.scratch;
+  const bool is_gathered = value >= 0 && computation[value].op->collective == CollectiveKind::kAllGather;
+  return is_gathered ? peak.gathered : peak.values;
 }
 
 }  // namespace
@@ -71,9 +88,7 @@ ArenaPeak arena_peak(const Program& program, const Schedule& schedule) {
     const Buffer& buffer = at(schedule.buffers, id);
     if (buffer.place != Place::kArena || buffer.bytes == 0 || buffer.first > step || buffer.last < step) continue;
     in_use.push_back(id);
-    const Id value = at(values, id);
-    const bool is_gathered = value >= 0 && computation[value].op->collective == CollectiveKind::kAllGather;
-    (scratch.contains(id) ? out.scratch : is_gathered ? out.gathered : out.values) += buffer.bytes;
+    sum_of(out, computation, scratch, at(values, id), id) += buffer.bytes;
   }
   std::stable_sort(in_use.begin(), in_use.end(), [&](BufferId a, BufferId b) {
     return at(schedule.buffers, a).bytes > at(schedule.buffers, b).bytes;

@@ -315,9 +315,9 @@ std::int64_t TrainingArguments::eval_batch_rows(std::int64_t data_shards) const 
 
 std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch) const {
   if (max_steps > 0) return max_steps;
-  // An update may have micro-batches of two epochs.
-  const double micro_batches = num_train_epochs * static_cast<double>(micro_batches_per_epoch);
-  const double updates = std::ceil(micro_batches / static_cast<double>(gradient_accumulation_steps));
+  // The last update of an epoch has the remaining micro-batches, as in Hugging Face's Trainer.
+  const std::int64_t updates_per_epoch = ceil_div(micro_batches_per_epoch, gradient_accumulation_steps);
+  const double updates = std::ceil(num_train_epochs * static_cast<double>(updates_per_epoch));
   require(updates <= kMostUpdates, "--num_train_epochs {:g} gives {:g} updates; a run has at most {:g}",
           num_train_epochs, updates, kMostUpdates);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(updates));

@@ -11,6 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/execution/profiler.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/execution/step.h"
@@ -34,6 +35,7 @@ void Trainer::Run::note_reading(double rate, bool logs) {
   readings_.push_back({.loss_sum = started_.loss_sum,
                        .norm = started_.norm,
                        .steps = std::exchange(unnoted_steps_, 0),
+                       .batches = std::exchange(unnoted_batches_, 0),
                        .last_step = state_.global_step,
                        .epoch = state_.epoch,
                        .rate = rate,
@@ -68,9 +70,10 @@ void Trainer::Run::take(const Reading& reading) {
   if (begins_output_) begin_output();
   const auto steps = static_cast<double>(reading.steps);
   shown_loss_ = sum / steps;
-  shown_speed_ = units_per_step_ * steps / seconds_between(read_at_, reading.time);
+  shown_speed_ = units_per_batch_ * static_cast<double>(reading.batches) / seconds_between(read_at_, reading.time);
   window_.loss += sum;
   window_.steps += reading.steps;
+  window_.batches += reading.batches;
   loss_of_run_ += sum;
   read_at_ = reading.time;
   if (reading.logs) log(reading);
@@ -175,7 +178,7 @@ std::string Trainer::Run::line_of(const LogEntry& entry, double seconds) const {
   const std::int64_t unread = state_.global_step - entry.step;
   return mmf_log_text(entry, {.experiment = arguments_.run_name.empty() ? MmfStyle{}.experiment : arguments_.run_name,
                               .last_step = steps_,
-                              .micro_batches = arguments_.gradient_accumulation_steps,
+                              .iterations = std::llround(entry.epoch * static_cast<double>(loader_.len())),
                               .mean_loss = loss_of_run_ / static_cast<double>(steps_of_run_ - unread),
                               .seconds = seconds});
 }
@@ -183,7 +186,7 @@ std::string Trainer::Run::line_of(const LogEntry& entry, double seconds) const {
 void Trainer::Run::log(const Reading& reading) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, window_.steps - window_.earlier_steps));
   const double seconds = seconds_between(window_.start, reading.time);
-  const double speed = units_per_step_ * steps / seconds;
+  const double speed = units_per_batch_ * static_cast<double>(window_.batches) / seconds;
   // The programs of the last updates may have ended before the log of an earlier update; then its figure still holds.
   const ExposedCommunication now = exposed_communication();
   const auto programs = static_cast<double>(arguments_.gradient_accumulation_steps);
@@ -272,14 +275,14 @@ void Trainer::Run::save_results(const TrainOutput& output) const {
   if (steps_of_run_ == 0) return;  // the run was complete already
   const double seconds = seconds_between(start_, Clock::now());
   const auto updates = static_cast<double>(steps_of_run_);
-  const auto rows = static_cast<double>(rows_ * arguments_.gradient_accumulation_steps);
+  const auto rows = static_cast<double>(rows_ * batches_of_run_);
   save_results("train", [&](JsonObject& to) {
     to.set("epoch", state_.epoch);
     to.set("total_flos", state_.total_flos);
     to.set("train_loss", output.training_loss);
     to.set("train_runtime", seconds);
     to.set("train_samples", loader_.samples_per_epoch());
-    to.set("train_samples_per_second", updates * rows / seconds);
+    to.set("train_samples_per_second", rows / seconds);
     to.set("train_steps_per_second", updates / seconds);
   });
 }

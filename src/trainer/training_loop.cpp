@@ -16,6 +16,7 @@
 #include "tessera/base/log.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/pretrained.h"
 #include "tessera/frontend/execution/profiler.h"
@@ -42,7 +43,8 @@ Trainer::Run::Run(const TrainingArguments& arguments, Task& task)
       loader_(task.loader()),
       steps_(arguments.total_steps(loader_.len())),
       intervals_(Intervals::of(arguments, steps_)),
-      units_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * task.units_per_row())),
+      units_per_batch_(static_cast<double>(rows_ * task.units_per_row())),
+      units_per_step_(units_per_batch_ * static_cast<double>(arguments.gradient_accumulation_steps)),
       flops_per_step_(task.flops(units_per_step_)),
       schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
                 arguments.warmup_count(steps_), steps_,
@@ -144,7 +146,7 @@ TrainOutput Trainer::Run::run_updates() {
   control_ = {};
   drops_save_ = false;
   loss_of_run_ = 0;
-  steps_of_run_ = 0;
+  steps_of_run_ = batches_of_run_ = 0;
   first_program_ = lazy_counters().compilations;
   has_reported_ = false;
   host_ = {};
@@ -168,25 +170,38 @@ TrainOutput Trainer::Run::run_updates() {
           .host_share = host_.share()};
 }
 
+// The micro-batches of an update. The last update of an epoch has the remaining ones.
+std::vector<data::Batch> Trainer::Run::next_batches() {
+  std::vector<data::Batch> out;
+  do {
+    out.push_back(loader_.next_batch());
+  } while (isize(out) < arguments_.gradient_accumulation_steps && !out.back().ends_epoch);
+  return out;
+}
+
 void Trainer::Run::update(std::int64_t n) {
   control_.should_log = control_.should_evaluate = control_.should_save = false;
   if (steps_of_run_ > 0) host_.start();  // without the first update, which compiles
   call(&TrainerCallback::on_step_begin);
   const double rate = setup_.optimizer->computed_rate(n).value_or(schedule_.rate(n - 1));
   const double epoch_before = state_.epoch;
+  std::int64_t count = 0;
   {
     const profiler::StepTrace scope("train", n);
-    std::vector<data::Batch> batches;
-    for (std::int64_t i = 0; i < arguments_.gradient_accumulation_steps; ++i) batches.push_back(loader_.next_batch());
+    const std::vector<data::Batch> batches = next_batches();
+    count = isize(batches);
     schedule_.apply(*setup_.optimizer);
     started_ = runner_.run(batches);
   }
   ++unnoted_steps_;
   ++steps_of_run_;
+  unnoted_batches_ += count;
+  batches_of_run_ += count;
   state_.global_step = n;
   state_.epoch = epochs_before_ + loader_.epochs();
-  state_.total_flos += flops_per_step_.value_or(0);
-  if (task_.unit() == "tokens") state_.num_input_tokens_seen += static_cast<std::int64_t>(units_per_step_);
+  const auto units = units_per_batch_ * static_cast<double>(count);
+  state_.total_flos += flops_per_step_.value_or(0) * (units / units_per_step_);
+  if (task_.unit() == "tokens") state_.num_input_tokens_seen += static_cast<std::int64_t>(units);
   follow_update(rate, epoch_before);
 }
 

@@ -49,12 +49,14 @@ class Trainer::Run {
     double loss = 0;
     std::int64_t steps = 0;
     std::int64_t earlier_steps = 0;  // of these, the updates of the run that this run continues
+    std::int64_t batches = 0;        // micro-batches of this run
   };
   // A sum of losses, and the state of the run after the last update in it. It is read some updates later.
   struct Reading {
     Tensor loss_sum;
     Tensor norm;
     std::int64_t steps = 0;
+    std::int64_t batches = 0;  // micro-batches
     std::int64_t last_step = 0;
     double epoch = 0;
     double rate = 0;
@@ -65,6 +67,7 @@ class Trainer::Run {
 
   // training_loop.cpp
   TrainOutput run_updates();
+  [[nodiscard]] std::vector<data::Batch> next_batches();
   void update(std::int64_t n);
   void follow_update(double rate, double epoch_before);
   void decide(double epoch_before);
@@ -123,7 +126,8 @@ class Trainer::Run {
   data::Loader& loader_;
   std::int64_t steps_;
   Intervals intervals_;
-  double units_per_step_;
+  double units_per_batch_;  // of a micro-batch
+  double units_per_step_;   // of an update with all micro-batches
   std::optional<double> flops_per_step_;
   optim::Schedule schedule_;
   StepRunner runner_;
@@ -142,6 +146,7 @@ class Trainer::Run {
 
   StartedUpdate started_;           // of the last update
   std::int64_t unnoted_steps_ = 0;  // updates since the last reading
+  std::int64_t unnoted_batches_ = 0;
   std::deque<Reading> readings_;
   Tensor last_norm_;  // of the gradients, up to the last reading
   Window window_;
@@ -156,6 +161,7 @@ class Trainer::Run {
   double epochs_before_ = 0;             // that the loader does not count, because of --ignore_data_skip
   double loss_of_run_ = 0;
   std::int64_t steps_of_run_ = 0;
+  std::int64_t batches_of_run_ = 0;
   std::int64_t first_program_ = 0;  // of this training
   bool has_reported_ = false;
   bool begins_output_ = true;       // until the first update has ended

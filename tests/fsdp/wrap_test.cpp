@@ -173,6 +173,56 @@ TEST(FullyShard, AClassThatNoModuleHasIsAnError) {
   }
 }
 
+TEST(FullyShard, AWrapperOfAUnitIsAnError) {
+  const FreshRank rank;
+  plan_for_devices(2);
+  const Mesh mesh({{"fsdp", 2}});
+  nn::Linear layer(4, 4);
+  FullyShardedDataParallel once(layer, {.mesh = mesh});
+  EXPECT_EQ(error_of([&] { fully_shard(once, {.mesh = mesh}); }), "Linear is already an FSDP unit; wrap a module once");
+}
+
+TEST(FullyShard, AnIgnoredModuleOutsideOfTheModuleIsNoted) {
+  const FreshRank rank;
+  plan_for_devices(2);
+  nn::Linear layer(4, 4);
+  Leaf outside(4);
+  FsdpOptions options{.mesh = Mesh({{"fsdp", 2}})};
+  options.ignored_modules = {&outside};
+  EXPECT_EQ(fully_shard(layer, options).front().notes,
+            std::vector<std::string>{"ignored_modules: Leaf has no effect, because it is not in Linear"});
+  nn::Linear other(4, 4);
+  options.ignored_modules = {nullptr};
+  EXPECT_EQ(error_of([&] { fully_shard(other, options); }), "ignored_modules contains a null pointer");
+}
+
+TEST(FullyShard, AUnitThatTheFirstTrainingCallDoesNotUseIsAnError) {
+  struct UsesOne : nn::Callable<UsesOne> {
+    UsesOne() {
+      register_module("used", used);
+      register_module("unused", unused);
+    }
+    Tensor forward(const Tensor& x) { return used(x); }
+    nn::Linear used{4, 4}, unused{4, 4};
+  };
+  const FreshRank rank;
+  plan_for_devices(2);
+  UsesOne module;
+  fully_shard(module, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = transformer_auto_wrap_policy({"Linear"})});
+  const Tensor x = Tensor::abstract(Type::array(DType::kF32, {2, 4}), "x");
+  module.eval();
+  module(x);
+  module.train();
+  const std::string error = error_of([&] { module(x); });
+  EXPECT_NE(error.find("unit unused (Linear) has 2 trained parameters, but the forward pass used none of them; freeze "
+                       "them, or use the module"),
+            std::string::npos)
+      << error;
+  for (Tensor parameter : module.unused.parameters()) parameter.set_requires_grad(false);
+  module(x);
+  EXPECT_TRUE(module.forward_hooks().empty()) << "the check is made once";
+}
+
 TEST(FullyShard, WrappingTwiceOrAfterTheOptimizerIsAnError) {
   const FreshRank rank;
   plan_for_devices(2);

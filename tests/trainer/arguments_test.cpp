@@ -309,9 +309,12 @@ TEST(TrainingArguments, FakeDataNeedsNoTextAndExcludesIt) {
 
 TEST(TrainingArguments, StepsFollowFromEpochsAndAccumulation) {
   auto arguments = parsed({"--num_train_epochs", "2", "--gradient_accumulation_steps", "3"});
-  EXPECT_EQ(arguments.total_steps(10), 7);  // 20 micro-batches, 3 in an update
+  EXPECT_EQ(arguments.total_steps(10), 8);  // in each epoch updates of 3, 3, 3 and 1 micro-batches
+  EXPECT_EQ(arguments.total_steps(9), 6);
   EXPECT_EQ(arguments.total_steps(2), 2);
-  EXPECT_EQ(arguments.total_steps(1), 1);
+  EXPECT_EQ(arguments.total_steps(1), 2);
+  arguments.num_train_epochs = 1.5;
+  EXPECT_EQ(arguments.total_steps(10), 6);
   arguments.max_steps = 5;
   EXPECT_EQ(arguments.total_steps(10), 5);
   EXPECT_EQ(arguments.warmup_count(100), 0);

@@ -6,8 +6,11 @@
 
 #include <string>
 
+#include "frontend/on_ranks.h"
+#include "plan/evaluation_memory.h"
 #include "support/sanitizers.h"
 #include "support/temporary_folder.h"
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/trainer/programs.h"
 
@@ -129,6 +132,64 @@ TEST(AutoFindBatchSize, ARowThatDoesNotFitIsAnErrorWithTheMemoryByUse) {
   EXPECT_TRUE(budget.starts_with(
       "--max_memory_per_rank 10KB: the step does not fit even if all possible values are recomputed"))
       << budget;
+}
+
+// ---- the batch of an evaluation -----------------------------------------------------------------------------------------
+
+TrainingArguments arguments_with_evaluation(const TemporaryFolder& folder, std::int64_t rows) {
+  TrainingArguments out = arguments_for(folder, kLongRows);
+  out.auto_find_batch_size = false;
+  out.per_device_eval_batch_size = rows;
+  return out;
+}
+
+TEST(EvaluationMemory, GrowsWithTheBatchAndContainsTheStateOfTheTraining) {
+  const TemporaryFolder folder;
+  const auto bytes = [&](std::int64_t rows, std::int64_t micro_batches) {
+    TrainingArguments arguments = arguments_with_evaluation(folder, rows);
+    arguments.gradient_accumulation_steps = micro_batches;
+    return evaluation_bytes(arguments, 1, ExecutionOptions::for_plan(1));
+  };
+  const std::int64_t small = bytes(1, 1);
+  const std::int64_t large = bytes(64, 1);
+  const std::int64_t hidden = 63 * 64 * 24 * 4;  // bytes of one value of the residual stream for 63 rows
+  EXPECT_GT(large, small + hidden);
+  EXPECT_EQ(bytes(64, 3), large) << "gradients do not exist during an evaluation";
+  const std::int64_t parameters = 4 * (40 * 24 + 64 * 24 + 3 * (12 * 24 * 24 + 13 * 24) + 2 * 24);
+  EXPECT_GT(small, 3 * parameters) << "AdamW has two values for each parameter";
+}
+
+TEST(EvaluationMemory, OnlyALargerBatchThanThatOfTheTrainingIsCompared) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  const auto is_compared = [&](const TrainingArguments& arguments) {
+    return memory_for_evaluation(arguments).has_value();
+  };
+  TrainingArguments larger = arguments_with_evaluation(folder, 9);
+  EXPECT_TRUE(is_compared(larger)) << "the machine has a limit";
+  larger.do_eval = false;
+  EXPECT_FALSE(is_compared(larger));
+  larger.eval_strategy = "epoch";
+  EXPECT_TRUE(is_compared(larger));
+  larger.do_train = false;
+  EXPECT_FALSE(is_compared(larger));
+  EXPECT_FALSE(is_compared(arguments_with_evaluation(folder, 8)));
+  options().set("TESSERA_MEMORY_LIMIT", "0");
+  EXPECT_FALSE(is_compared(arguments_with_evaluation(folder, 9)));
+  options().set("TESSERA_MEMORY_LIMIT", "");
+}
+
+TEST(EvaluationMemory, AnEvaluationThatDoesNotFitIsAnErrorWithItsFlag) {
+  const TemporaryFolder folder;
+  const FreshRank rank;
+  const TrainingArguments arguments = arguments_with_evaluation(folder, 64);
+  const std::int64_t needed = evaluation_bytes(arguments, 1, ExecutionOptions::for_plan(1));
+  check_evaluation_memory(arguments, 2 * needed);
+  const std::string text = error_of([&] { check_evaluation_memory(arguments, 1 << 10); });
+  EXPECT_TRUE(
+      text.starts_with("--per_device_eval_batch_size 64: an evaluation does not fit into memory: a rank needs "))
+      << text;
+  EXPECT_NE(text.find("what helps: a smaller --per_device_eval_batch_size"), text.npos) << text;
 }
 
 }  // namespace

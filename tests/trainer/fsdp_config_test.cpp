@@ -74,6 +74,55 @@ TEST(FsdpConfig, KeysWithoutEffectAreNotedOnlyIfTheyDifferFromTheStandard) {
       (std::vector<std::string>{"f.json: fsdp_offload_params has no effect: weights already are in host memory"}));
 }
 
+// The keys of Hugging Face, Accelerate and PyTorch/XLA that have no effect, with values that ask for something.
+TEST(FsdpConfig, EveryRequestWithoutEffectIsNoted) {
+  const std::string sharded = " has no effect: checkpoints are sharded and can be read for any mesh";
+  const std::string scheduled = " has no effect: the schedule decides when weights are gathered";
+  EXPECT_EQ(config(R"({"backward_prefetch": "BACKWARD_PRE", "fsdp_backward_prefetch_policy": "BACKWARD_POST",
+                       "forward_prefetch": true, "limit_all_gathers": false, "use_orig_params": false,
+                       "sync_module_states": false, "cpu_ram_efficient_loading": true, "cp_backend": "other",
+                       "state_dict_config": {}, "fsdp_optim_state_dict_config": {}, "xla_fsdp_v2": false})")
+                .notes,
+            (std::vector<std::string>{
+                "f.json: backward_prefetch" + scheduled, "f.json: fsdp_backward_prefetch_policy" + scheduled,
+                "f.json: forward_prefetch" + scheduled,
+                "f.json: limit_all_gathers has no effect: gathered units are always limited",
+                "f.json: use_orig_params has no effect: parameters always keep their names and shapes",
+                "f.json: sync_module_states has no effect: every rank starts from the same values",
+                "f.json: cpu_ram_efficient_loading has no effect: no rank ever holds the complete model",
+                "f.json: cp_backend has no effect: attention over sharded sequences has one implementation",
+                "f.json: state_dict_config" + sharded, "f.json: fsdp_optim_state_dict_config" + sharded,
+                "f.json: xla_fsdp_v2 has no effect: FSDP always is a choice of shardings"}));
+  const std::string combined = " has no effect: the partitioner combines collectives where memory allows";
+  const std::string settings = "f.json: xla_fsdp_settings: ";
+  EXPECT_EQ(config(R"({"xla": true, "xla_fsdp_settings": {"coalesce_all_gather_ops": true,
+                       "reduce_scatter_bucket_size_mb": 100, "opt_flatten_overlap_factor": 1,
+                       "_shard_size_multiple": 256, "_use_xla_patched_linear": false}})")
+                .notes,
+            (std::vector<std::string>{
+                settings + "coalesce_all_gather_ops" + combined, settings + "reduce_scatter_bucket_size_mb" + combined,
+                settings + "opt_flatten_overlap_factor has no effect: parameters keep their shapes",
+                settings + "_shard_size_multiple has no effect: shards are padded only where no dim divides",
+                settings + "_use_xla_patched_linear has no effect: the gradient of a product is always two products"}));
+  EXPECT_TRUE(config(R"({"xla": true, "xla_fsdp_settings": {"coalesce_all_gather_ops": false,
+                         "_shard_size_multiple": 128, "_use_xla_patched_linear": true}})")
+                  .notes.empty());
+}
+
+TEST(FsdpConfig, FunctionsAreRefusedUnlessTheyAreNull) {
+  EXPECT_EQ(error_of([] { config(R"({"fsdp_param_init_fn": "reset"})"); }),
+            "f.json: fsdp_param_init_fn is a function, which a file cannot contain; parameters are always created as "
+            "shards");
+  EXPECT_EQ(error_of([] { config(R"({"xla_fsdp_settings": {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}})"); }),
+            "f.json: xla_fsdp_settings: auto_wrap_policy is a function, which a file cannot contain; give "
+            "transformer_layer_cls_to_wrap or min_num_params beside xla_fsdp_settings");
+  EXPECT_EQ(error_of([] { config(R"({"xla_fsdp_settings": {"auto_wrapper_callable": "f"}})"); }),
+            "f.json: xla_fsdp_settings: auto_wrapper_callable is a function, which a file cannot contain; give "
+            "xla_fsdp_grad_ckpt beside xla_fsdp_settings to recompute units");
+  EXPECT_TRUE(
+      config(R"({"param_init_fn": null, "xla": true, "xla_fsdp_settings": {"auto_wrap_policy": null}})").notes.empty());
+}
+
 TEST(FsdpConfig, DebugOptionsOfPyTorchXlaAreRead) {
   const FsdpConfig c = config(R"({"xla": true, "xla_fsdp_settings": {"_debug_dummy_all_gather_op": true,
     "_debug_dummy_reduce_scatter_op": true, "_debug_dummy_forward_pass": false, "_debug_print": true,

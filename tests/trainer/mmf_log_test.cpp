@@ -27,7 +27,7 @@ TEST(MmfLog, HasTheFieldsOfMmfInItsOrder) {
   EXPECT_EQ(
       mmf_log_text(
           entry,
-          {.experiment = "visual", .last_step = 1500, .micro_batches = 3, .mean_loss = 0.64761, .seconds = 6.5026}),
+          {.experiment = "visual", .last_step = 1500, .iterations = 150, .mean_loss = 0.64761, .seconds = 6.5026}),
       "progress: 50/1500, train/loss_0: 0.6094, train/loss_0/avg: 0.6476, train/total_loss: 0.6094, "
       "train/total_loss/avg: 0.6476, experiment: visual, epoch: 2, num_updates: 50, iterations: 150, "
       "max_updates: 1500, lr: 0.00002, ups: 7.69, time: 06s 502ms, time_since_start: 09s 873ms, "
@@ -97,7 +97,8 @@ std::pair<TrainerState, std::string> train_with_mmf_lines(const TrainingArgument
   return {trainer.state(), ::testing::internal::GetCapturedStderr()};
 }
 
-// The first two lines are about two updates each, the last one about the one that remains.
+// The first two lines are about two updates each, the last one about the one that remains. An epoch has updates of three
+// micro-batches and of one.
 TEST(MmfLog, OfATrainingHasTheMeansOfItsLosses) {
   const FreshRank rank;
   TrainingArguments arguments;
@@ -105,7 +106,7 @@ TEST(MmfLog, OfATrainingHasTheMeansOfItsLosses) {
   arguments.run_name = "small";
   arguments.max_steps = 5;
   arguments.logging_steps = 2;
-  arguments.global_batch_size = 5;
+  arguments.global_batch_size = 3;
   arguments.gradient_accumulation_steps = 3;
   arguments.learning_rate = 1e-2;
   arguments.disable_tqdm = true;
@@ -124,7 +125,7 @@ TEST(MmfLog, OfATrainingHasTheMeansOfItsLosses) {
     EXPECT_TRUE(lines[i].starts_with(fmt::format(
         "progress: {0}/5, train/loss_0: {1}, train/loss_0/avg: {2}, train/total_loss: {1}, train/total_loss/avg: {2}, "
         "experiment: small, epoch: {3}, num_updates: {0}, iterations: {4}, max_updates: 5, lr: ",
-        entry.step, loss, mean, (entry.step * 3 + 1) / 2, entry.step * 3)))
+        entry.step, loss, mean, (entry.step + 1) / 2, entry.step / 2 * 4 + entry.step % 2 * 3)))
         << lines[i];
     const std::string time = mmf_duration_text(static_cast<double>(entry.step - before) / *entry.ups);
     EXPECT_NE(lines[i].find(fmt::format(", ups: {:.2f}, time: {}, time_since_start: {}, eta: ", *entry.ups, time,

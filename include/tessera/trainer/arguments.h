@@ -199,7 +199,8 @@ struct TrainingArguments {
   /// The rows of a micro-batch over all data shards.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t data_shards) const;
   [[nodiscard]] std::int64_t eval_batch_rows(std::int64_t data_shards) const;
-  /// The updates of the complete run: max_steps, or those of num_train_epochs with `micro_batches_per_epoch`.
+  /// The updates of the complete run: max_steps, or those of num_train_epochs with `micro_batches_per_epoch`. No update has
+  /// micro-batches of two epochs, so the last update of an epoch may have fewer than the others.
   [[nodiscard]] std::int64_t total_steps(std::int64_t micro_batches_per_epoch) const;
   /// The epochs that the complete run begins, as in the trainer_state.json of Hugging Face: num_train_epochs rounded up, or
   /// the epochs that max_steps needs.

@@ -146,8 +146,9 @@ std::string ExecutableMemory::str() const {
   line("results that take no argument's memory", results - aliased);
   line("arena: gathered values", arena_peak.gathered);
   line("arena: activations, gradients and other values", arena_peak.values);
-  line("arena: scratch memory and messages", arena_peak.scratch);
-  line("arena: the rest", arena - arena_peak.gathered - arena_peak.values - arena_peak.scratch);
+  line("arena: messages of collectives", arena_peak.messages);
+  line("arena: scratch memory of loops and branches", arena_peak.scratch);
+  line("arena: the rest", arena - arena_peak.sum());
   line("constants", constants);
   line("workspace of the kernels", workspace);
   line("total", held_bytes());

@@ -122,8 +122,9 @@ std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& me
   const ArenaPeak& peak = memory.arena_peak;
   line("gathered values", static_cast<double>(peak.gathered));
   line("activations, gradients, other values", static_cast<double>(peak.values));
-  line("messages and scratch memory", static_cast<double>(peak.scratch));
-  line("gaps between them", static_cast<double>(memory.arena - peak.gathered - peak.values - peak.scratch));
+  line("messages of collectives", static_cast<double>(peak.messages));
+  line("scratch memory of loops and branches", static_cast<double>(peak.scratch));
+  line("gaps between them", static_cast<double>(memory.arena - peak.sum()));
   line("total at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));
   line("workspace of the kernels, extra", static_cast<double>(memory.workspace),
        fmt::format("  ({} bytes)", memory.workspace));

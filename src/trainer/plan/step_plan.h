@@ -22,8 +22,8 @@ struct PlannedProgram {
   std::int64_t runs = 1;  // in a step
 };
 
-/// Plans the programs of the first micro-batch, of one in the middle, and of the last, as StepRunner runs them. No other
-/// programs occur. `task` was made for a dry run.
+/// Plans the programs of the first micro-batch, of one in the middle, and of the last, as StepRunner runs them. The last
+/// update of an epoch may have only one micro-batch; its program is not planned. `task` was made for a dry run.
 std::vector<PlannedProgram> plan_training_step(const TrainingArguments& arguments, Task& task);
 
 /// The ranks of this job if the plan is for this number of ranks, or else ranks on the nodes that TESSERA_NODE specifies.

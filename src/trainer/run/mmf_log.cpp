@@ -47,7 +47,7 @@ std::string mmf_log_text(const LogEntry& entry, const MmfStyle& style) {
   // mmf counts epochs from 1; the entry has the number of completed ones, with the current one as a fraction.
   const auto epoch = static_cast<std::int64_t>(std::max(1.0, std::ceil(entry.epoch)));
   out += fmt::format(", experiment: {}, epoch: {}, num_updates: {}, iterations: {}, max_updates: {}", style.experiment,
-                     epoch, entry.step, entry.step * style.micro_batches, style.last_step);
+                     epoch, entry.step, style.iterations, style.last_step);
   return out + fmt::format(", lr: {}, ups: {:.2f}, time: {}, time_since_start: {}, eta: {}",
                            decimal_rate(entry.learning_rate.value_or(0)), entry.ups.value_or(0),
                            mmf_duration_text(style.seconds), mmf_duration_text(entry.time_since_start.value_or(0)),

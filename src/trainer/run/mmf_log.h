@@ -15,7 +15,7 @@ namespace tessera::trainer {
 struct MmfStyle {
   std::string experiment = "run";  // the default of mmf
   std::int64_t last_step = 0;      // of the run
-  std::int64_t micro_batches = 1;  // of an update; mmf counts them as iterations
+  std::int64_t iterations = 0;     // the micro-batches so far
   double mean_loss = 0;            // of all updates since the training began
   double seconds = 0;              // since the last entry
 };

@@ -20,7 +20,8 @@ StepRunner::StepRunner(const TrainingArguments& arguments, Task& task)
 void StepRunner::restart_loss_sum() { loss_sum_ = Tensor::scalar(DType::kF64, 0); }
 
 StartedUpdate StepRunner::run(const std::vector<data::Batch>& batches) {
-  const bool is_compiled = batches.size() == 1 && !experimental::is_eager_mode();
+  // The last update of an epoch may have one micro-batch of several.
+  const bool is_compiled = arguments_.gradient_accumulation_steps == 1 && !experimental::is_eager_mode();
   StartedUpdate out = is_compiled ? run_compiled(batches.front()) : run_traced(batches);
   loss_sum_ = out.loss_sum;
   return out;

@@ -26,7 +26,7 @@ std::string spelling_of(const JsonObject& json, const std::string& name, const s
 
 namespace {
 
-// A key with its reason. Its `standard` value needs no note; "*": no value does.
+// A key with its reason. Its `standard` value needs no note. "*": no value does; "": every value does.
 struct InertKey {
   const char* key;
   const char* standard;
@@ -43,7 +43,9 @@ constexpr InertKey kOfFsdp[] = {
     {"offload_params", "false", "weights already are in host memory"},
     {"cpu_offload", "false", "weights already are in host memory"},
     {"enable_expert_parallel", "false", "--expert_parallel names the axis of the experts"},
-    {"cp_backend", "*", "attention over sharded sequences has one implementation"},
+    {"cp_backend", "torch", "attention over sharded sequences has one implementation"},
+    {"state_dict_config", "", "checkpoints are sharded and can be read for any mesh"},
+    {"optim_state_dict_config", "", "checkpoints are sharded and can be read for any mesh"},
 };
 constexpr InertKey kOfXla[] = {
     {"xla_fsdp_v2", "true", "FSDP always is a choice of shardings"},
@@ -52,8 +54,8 @@ constexpr InertKey kOfSettings[] = {
     {"pin_layout_in_collective_ops", "true", "ranks always check that they run the same program"},
     {"flatten_parameters", "false", "parameters keep their shapes"},
     {"execute_sharding_on_init", "true", "parameters are created sharded"},
-    {"coalesce_all_gather_ops", "*", "the partitioner combines collectives where memory allows"},
-    {"reduce_scatter_bucket_size_mb", "*", "the partitioner combines collectives where memory allows"},
+    {"coalesce_all_gather_ops", "false", "the partitioner combines collectives where memory allows"},
+    {"reduce_scatter_bucket_size_mb", "0", "the partitioner combines collectives where memory allows"},
     {"optimization_barrier_in_forward", "true", "barriers are placed where they are needed"},
     {"optimization_barrier_in_backward", "true", "barriers are placed where they are needed"},
     {"sync_on_finalization", "false",
@@ -63,9 +65,9 @@ constexpr InertKey kOfSettings[] = {
      "the last backward pass and the update of the parameters are one compiled program, and the planned memory is that "
      "of this program"},
     {"sharding_rank", "*", "every rank finds its place in sharding_groups"},
-    {"opt_flatten_overlap_factor", "*", "parameters keep their shapes"},
-    {"_shard_size_multiple", "*", "shards are padded only where no dim divides"},
-    {"_use_xla_patched_linear", "*", "the gradient of a product is always two products"},
+    {"opt_flatten_overlap_factor", "", "parameters keep their shapes"},
+    {"_shard_size_multiple", "128", "shards are padded only where no dim divides"},
+    {"_use_xla_patched_linear", "true", "the gradient of a product is always two products"},
     {"_debug_dummy_all_reduce_op", "false", "the norm of gradients, which alone uses it, is one number"},
 };
 

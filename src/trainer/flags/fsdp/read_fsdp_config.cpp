@@ -8,6 +8,7 @@
 #include <cctype>
 #include <map>
 #include <regex>
+#include <span>
 #include <utility>
 
 #include "flags/fsdp/config_keys.h"
@@ -206,6 +207,25 @@ void read_checkpointing(const JsonObject& json, FsdpConfig& out) {
   }
 }
 
+// Arguments that are functions in PyTorch. Their default is null.
+struct FunctionKey {
+  const char* key;
+  const char* instead;
+};
+constexpr FunctionKey kFunctionsOfFsdp[] = {{"param_init_fn", "parameters are always created as shards"}};
+constexpr FunctionKey kFunctionsOfSettings[] = {
+    {"param_init_fn", "parameters are always created as shards"},
+    {"auto_wrap_policy", "give transformer_layer_cls_to_wrap or min_num_params beside xla_fsdp_settings"},
+    {"auto_wrapper_callable", "give xla_fsdp_grad_ckpt beside xla_fsdp_settings to recompute units"},
+};
+
+void refuse_functions(const JsonObject& json, std::span<const FunctionKey> rows, const Keys& prefixes) {
+  for (const FunctionKey& row : rows) {
+    const std::string key = spelling_of(json, row.key, prefixes);
+    require(key.empty(), "{}: {} is a function, which a file cannot contain; {}", json.origin(), key, row.instead);
+  }
+}
+
 // ---- PyTorch/XLA --------------------------------------------------------------------------------------------------------
 
 struct DebugKey {
@@ -226,6 +246,7 @@ Keys known_settings() {
               "_debug_msg"};
   for (std::string& name : names_of(InertKeys::kOfSettings)) out.push_back(std::move(name));
   for (const DebugKey& row : kDebugKeys) out.emplace_back(row.key);
+  for (const FunctionKey& row : kFunctionsOfSettings) out.emplace_back(row.key);
   return out;
 }
 
@@ -246,6 +267,7 @@ void read_settings(const JsonObject& json, FsdpConfig& out) {
   JsonObject settings;
   json.read(key, settings);
   settings.require_known(known_settings());
+  refuse_functions(settings, kFunctionsOfSettings, {});
   const auto given = [&](const char* name) { return inner_key(json, key, settings, name); };
   if (has_value(settings, "compute_dtype"))
     give(out, "compute_dtype", out.compute_dtype, read_dtype(settings, "compute_dtype"), given("compute_dtype"));
@@ -288,6 +310,7 @@ Keys known_keys() {
                 "version",
                 "xla"};
   for (std::string& name : names_of(InertKeys::kOfFsdp)) names.push_back(std::move(name));
+  for (const FunctionKey& row : kFunctionsOfFsdp) names.emplace_back(row.key);
   Keys out = {"xla_fsdp_settings", "xla_fsdp_grad_ckpt"};
   for (std::string& name : names_of(InertKeys::kOfXla)) out.push_back(std::move(name));
   for (std::string& name : size_keys()) out.push_back(std::move(name));
@@ -326,6 +349,7 @@ void check_wrapping(const FsdpConfig& config) {
 
 FsdpConfig FsdpConfig::from_json(const JsonObject& json) {
   json.require_known(known_keys());
+  refuse_functions(json, kFunctionsOfFsdp, {"fsdp_"});
   FsdpConfig out;
   read_version(json);
   read_units(json, out);
