@@ -324,11 +324,9 @@ std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch
 }
 
 std::int64_t TrainingArguments::total_epochs(std::int64_t micro_batches_per_epoch) const {
-  const double micro_batches = static_cast<double>(max_steps) * static_cast<double>(gradient_accumulation_steps);
-  const double epochs = max_steps > 0
-                            ? micro_batches / static_cast<double>(std::max<std::int64_t>(1, micro_batches_per_epoch))
-                            : num_train_epochs;
-  return static_cast<std::int64_t>(std::ceil(std::min(epochs, kMostUpdates)));
+  if (max_steps <= 0) return static_cast<std::int64_t>(std::ceil(num_train_epochs));  // check() bounds it
+  const std::int64_t updates_per_epoch = ceil_div(micro_batches_per_epoch, gradient_accumulation_steps);
+  return ceil_div(max_steps, std::max<std::int64_t>(1, updates_per_epoch));
 }
 
 std::int64_t TrainingArguments::warmup_count(std::int64_t total_steps) const {
