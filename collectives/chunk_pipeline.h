@@ -16,7 +16,8 @@
 
 namespace tessera::collectives {
 
-/// Memory that is reused by all calls. It is node memory if there is any, because peers can read that in place.
+/// Scratch memory of a group, which all its collectives reuse. It is node memory if the rank has any, because peers can
+/// read node memory in place.
 class Scratch {
  public:
   explicit Scratch(std::shared_ptr<NodeMemory> memory) : memory_(std::move(memory)) {}
@@ -34,17 +35,19 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// Splits a length into chunks of equal size, in full cache lines except for the last. A length of 0 is one empty
-/// chunk.
+/// Divides `bytes` bytes into chunks. All chunks except the last have the same size, a multiple of a cache line. 0
+/// bytes are one empty chunk.
 class Chunks {
  public:
-  /// Chunks of about `piece` bytes, at most kMost of them. Each is a multiple of `unit`.
+  /// `piece`: the desired bytes of a chunk. There are at most kMost chunks. The size of a chunk is a multiple of `unit`
+  /// bytes.
   Chunks(std::size_t bytes, std::size_t piece, std::size_t unit);
   [[nodiscard]] std::size_t count() const { return count_; }
+  /// The size in bytes of every chunk except the last, which may be smaller.
   [[nodiscard]] std::size_t longest() const { return piece_; }
   [[nodiscard]] std::size_t begin(std::size_t k) const { return k * piece_; }
   [[nodiscard]] std::size_t size(std::size_t k) const;
-  static constexpr std::size_t kMost = 8;  // more chunks gain little, and each costs additional meetings
+  static constexpr std::size_t kMost = 8;  // more chunks save little time, and each requires all members to wait
 
  private:
   std::size_t bytes_;
@@ -52,14 +55,16 @@ class Chunks {
   std::size_t count_;
 };
 
+/// One collective over several nodes, processed in chunks.
 class ChunkPipeline final : public PendingOperation {
  public:
   struct Stages {
     std::size_t chunks = 1;
     std::size_t scratch_bytes = 0;  // per chunk
-    /// Does the work inside the node that comes first; returns the operation between nodes.
+    /// Does the work inside the node that precedes the exchange between nodes, and returns the operation of this
+    /// exchange.
     std::function<std::unique_ptr<PendingOperation>(ChunkPipeline&, std::size_t chunk)> begin;
-    /// Does the remaining work inside the node; null if there is none.
+    /// Does the work inside the node that follows the exchange; null if there is none.
     std::function<void(ChunkPipeline&, std::size_t chunk)> end;
   };
   /// At most `in_flight` chunks are between nodes at a time. Each has its own part of `scratch`.

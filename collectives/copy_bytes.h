@@ -7,7 +7,8 @@
 namespace tessera::collectives {
 
 inline constexpr std::size_t kCacheLine = 64;
-/// Up to this size, every member of an all-reduce reduces the complete array: one step instead of two.
+/// The largest array, in bytes, of which every member of an all-reduce reduces all elements, in one step instead of
+/// two.
 inline constexpr std::size_t kSmallAllReduce = 16384;
 
 /// Copies bytes, unless there are none or both buffers are the same.

@@ -55,10 +55,10 @@ struct Collective {
   Reduction reduction = Reduction::kSum;
   int root = 0;               // kBroadcast
   Pairs pairs = {};           // kPermute
-  std::size_t stride = 0;     // between the parts of the complete buffer, if they are not adjacent; else 0
+  std::size_t stride = 0;     // bytes from part to part of the complete buffer; 0: contiguous parts
   std::size_t detail = 0;     // a hash of other attributes that must agree
   std::int64_t number = 0;    // its number among the collectives of its group
-  std::int64_t sequence = 0;  // of the label
+  std::int64_t sequence = 0;  // CollectiveLabel::sequence
   std::string text = {};      // "all_reduce %17 over {data}"
 
   [[nodiscard]] Post post() const;
@@ -94,7 +94,7 @@ class Fabric {
   /// this rank.
   virtual std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                                    std::int64_t id) = 0;
-  /// The same as in ProcessGroup, for members given by their world ranks.
+  /// These four functions are those of ProcessGroup, for members given by their world ranks.
   [[nodiscard]] virtual std::vector<int> nodes_of(const std::vector<int>& /*world_ranks*/) const { return {}; }
   virtual void advance(std::uint64_t /*progress*/) {}
   virtual void works_on(std::string_view /*text*/) {}
@@ -118,8 +118,8 @@ struct Membership {
   bool counted = true;  // false for the sub-groups of a hierarchical group, which counts for them
   std::vector<std::size_t> by_world_rank = {};  // the members in increasing order of their world ranks
   [[nodiscard]] int size() const { return static_cast<int>(world_ranks.size()); }
-  /// Sorts the operands of a reduction, one for each member, by world rank. In this order they are added, so that a sum
-  /// has the same bits for every order of the members: data=2,fsdp=2 trains like fsdp=4.
+  /// Sorts the operands of a reduction, one for each member, by world rank. Reductions add them in this order, so a sum
+  /// has the same bits for every order of the members: data=2,fsdp=2 gives the same results as fsdp=4.
   [[nodiscard]] std::vector<const std::byte*> summands(const std::vector<const std::byte*>& operands) const;
 };
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,
@@ -150,7 +150,8 @@ class GroupBase : public ProcessGroup {
                                                          DType dtype, Reduction op, const CollectiveLabel& label) final;
   std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
                                                      DType dtype, Reduction op, const CollectiveLabel& label) final;
-  /// Within a node: part k begins at k * stride; the bytes between the parts stay unchanged.
+  /// Like all_gather() and reduce_scatter() within a node, but part k of the complete buffer begins at byte k * stride.
+  /// The bytes between the parts do not change.
   void all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
                         const CollectiveLabel& label);
   void reduce_scatter_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride, DType dtype,
@@ -166,13 +167,14 @@ class GroupBase : public ProcessGroup {
  protected:
   /// Transfers the bytes; size() > 1. Adds the bytes it receives through MPI by count_mpi.
   virtual void run(const Collective& call) = 0;
-  /// The same without waiting; by default it completes immediately.
+  /// Starts the transfer and returns without waiting. The default implementation calls run().
   virtual std::unique_ptr<PendingOperation> start(Collective call);
 
   [[nodiscard]] const Membership& members() const { return members_; }
   [[nodiscard]] int world_rank(int member) const { return members_.world_ranks[static_cast<std::size_t>(member)]; }
   [[nodiscard]] Fabric& fabric() const { return *fabric_; }
   [[nodiscard]] const std::shared_ptr<Fabric>& shared_fabric() const { return fabric_; }
+  /// Adds bytes that this rank received through MPI to the counters of this group and of the fabric.
   void count_mpi(std::int64_t bytes);
   /// The same for bytes that a sub-group has already added to the counters of the fabric.
   void count_own_mpi(std::int64_t bytes) { traffic_.mpi_payload += bytes; }

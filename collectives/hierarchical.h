@@ -15,7 +15,7 @@ namespace tessera::collectives {
 
 struct GroupMakers {
   std::function<std::shared_ptr<GroupBase>(const std::vector<int>& world_ranks)> on_node;
-  /// `flavour` distinguishes several groups between nodes that belong to one group.
+  /// A hierarchical group has several groups between nodes, which `flavour` distinguishes.
   std::function<std::shared_ptr<ProcessGroup>(const std::vector<int>& world_ranks, const std::string& flavour)>
       between_nodes;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the system says about a process.
+// The information of the system about a process.
 #pragma once
 
 #include <sys/types.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reduction of several buffers, element by element, in the given order: ((s0 op s1) op s2) …. 16-bit floats
-// accumulate in f32 and are rounded once; types of one byte or less are rounded or wrap at each step. For pred, sum and
-// max mean or; product and min mean and. min and max propagate NaN.
+// accumulate in f32 and are rounded once; types of one byte or less are rounded or wrap at each step. For pred, the sum
+// and the maximum are the logical or; the product and the minimum are the logical and. min and max propagate NaN.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ namespace tessera::collectives {
 
 class Cluster;
 
-/// The shared state of the members of a group.
+/// The shared state of the members of a group. They meet here: each waits until all have arrived.
 struct Meeting {
   struct Member {
     const std::byte* in = nullptr;
@@ -50,15 +50,15 @@ class Cluster {
   /// all have arrived.
   void meet_again(Meeting& meeting, int member);
 
-  /// ProcessGroup::advance and await_progress.
+  /// These functions implement ProcessGroup::advance and await_progress.
   void advance(int rank, std::uint64_t progress);
   void await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress, const std::string& group);
-  /// ProcessGroup::works_on.
+  /// Implements ProcessGroup::works_on.
   void works_on(int rank, std::string_view text);
   /// The segments of all ranks' node memory.
   [[nodiscard]] const std::shared_ptr<SegmentTable>& segments() const { return segments_; }
 
-  /// Called when the rank's function has returned; waiting peers that need it fail.
+  /// Called when the function of the rank has returned. Peers that wait for this rank then fail.
   void finish(int rank);
   /// Called when the rank's function has thrown; all ranks stop.
   void poison(int rank);

@@ -9,6 +9,7 @@ namespace tessera::collectives {
 /// out[i] = ((s0[i] + s1[i]) + s2[i]) …; `out` may be one of the sources.
 using SumFunction = void (*)(const void* const* sources, long source_count, void* out, long count);
 
+/// The sums of one instruction set, by element type.
 struct SumKernels {
   SumFunction f32;
   SumFunction f64;

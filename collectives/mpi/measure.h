@@ -10,8 +10,8 @@
 
 namespace tessera::collectives {
 
-/// Collective; `nodes` gives the node of each rank of `world`. The slowest link counts, and all ranks get the same
-/// numbers. Takes a few milliseconds, or longer if 64 KiB do.
+/// Collective; `nodes` gives the node of each rank of `world`. The result is that of the slowest link, and equal on all
+/// ranks. Takes a few milliseconds, or longer if the links are so slow that messages of 64 KiB take milliseconds.
 NodeLinks measure_links(MPI_Comm world, int rank, const std::vector<int>& nodes);
 
 }  // namespace tessera::collectives

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI makes progress only during its calls, and this project executes the stages of operations. A rank that waits for
-// one operation advances all of them. If the rank has a spare core, a thread advances them while the rank computes
-// (TESSERA_PROGRESS). One thread at a time is inside MPI, as MPI_THREAD_SERIALIZED requires: it holds the claim.
+// MPI makes progress only during its calls, and the stages of operations (operation.h) run in code of Tessera. A rank
+// that waits for one operation advances all of them. If the rank has a spare core, a thread advances them while the
+// rank computes (TESSERA_PROGRESS). One thread at a time is inside MPI, as MPI_THREAD_SERIALIZED requires: it holds the
+// claim.
 #pragma once
 
 #include <atomic>

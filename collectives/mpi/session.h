@@ -42,8 +42,8 @@ MpiCommunicator make_communicator(MPI_Comm world, const std::vector<int>& world_
 bool has_launcher();
 /// The rank that the launcher assigned to this process, available before MPI starts; 0 without a launcher.
 int launched_rank();
-/// Starts MPI; the executor thread may be a different one. Throws an Error on failure, or if the launcher belongs to
-/// another MPI.
+/// Starts MPI. Later calls of MPI may come from other threads, one at a time. Does nothing if MPI is running. Errors:
+/// MPI cannot start, or lacks MPI_THREAD_SERIALIZED; the launcher belongs to another MPI.
 void start_mpi(int* argc, char*** argv);
 /// Ends MPI if it was started; collective.
 void stop_mpi();

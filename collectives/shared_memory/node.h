@@ -72,11 +72,11 @@ class Node {
   /// The memory that ranks of the node read in place; null if they cannot.
   [[nodiscard]] const std::shared_ptr<Heap>& heap() const { return heap_; }
   void forget_heap() { heap_ = nullptr; }
-  /// Why the segment is not a memfd; "" if it is.
+  /// The reason why the segment is not a memfd; "" if it is one.
   [[nodiscard]] const std::string& file_reason() const { return file_reason_; }
-  /// Why other ranks cannot open the segment; "" if they can.
+  /// The reason why other ranks cannot open the segment; "" if they can.
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
-  /// Call after every rank has opened every segment.
+  /// Closes the file descriptor of the segment. Call this after every rank has opened every segment.
   void close_descriptor() { own_.close_descriptor(); }
   /// Removes all peers, because another rank could not open their segments.
   void forget_peers() { peers_.clear(); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group of processes on one node. Members read buffers in node memory in place: all arrive, read, and arrive again
-// before the owner may change its buffer. Other payload and small payload (which then costs one arrival less) is sent
-// in chunks through the members' staging areas: the owner writes, arrives, and peers read. Chunks alternate between two
-// halves, so one arrival per chunk is enough: before a half is overwritten, every member has arrived at the chunk in
-// the other half and thus has read this one.
+// before the owner may change its buffer. Small payload, and payload outside of node memory, is sent in chunks through
+// the staging areas of the members (for small payload, this saves one arrival): the owner writes, arrives, and peers
+// read. Chunks alternate between two halves, so one arrival per chunk is enough: before a half is overwritten, every
+// member has arrived at the chunk in the other half and thus has read this one.
 #pragma once
 
 #include "shared_memory/node.h"

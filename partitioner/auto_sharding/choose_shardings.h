@@ -9,13 +9,14 @@
 
 namespace tessera {
 
-/// The part of the time to write the memory of a device that counts as time: of choices that take about equally long, the
-/// one with less memory is better.
+/// The factor with which the time to write the memory of a device once is added to the time of a choice. Of choices
+/// that take about equally long, the one with less memory then costs less.
 inline constexpr double kMemoryWeight = 0.01;
 
-/// The slots of `variant` with the shardings of least modelled time. The values that are alive together may need
-/// `memory_share` of the memory that they need in the fastest choice, or as little as possible if that is more: the solver
-/// counts values, and the memory of the final program is another number.
+/// Returns the slots of `variant` with the shardings of least modelled time. The memory of the values that are alive at
+/// one time is at most `memory_share` of that of the fastest choice, or as little as possible if that is more. It is a
+/// fraction and no number of bytes, because the solver counts values, and the final program needs another amount of
+/// memory.
 std::vector<PropagationSlot> chosen_shardings(const Variant& variant, const MachineModel& machine, double memory_share);
 
 }  // namespace tessera

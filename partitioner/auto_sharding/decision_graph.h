@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choices of shardings of a program as a problem for the solver.
 //
-//   %h = dot(%x, %w)      node %x: its storage     node %w: its storage     node %h: op_choices() of the dot
-//   %y = tanh(%h)         no node: it is computed as %h is stored           edges %x-%h, %w-%h: the reshards between them
+//   %h = dot(%x, %w)      node %x: its storage     node %w: its storage   node %h: op_choices() of the dot
+//   %y = tanh(%h)         no node: it has the sharding of %h              edges %x-%h, %w-%h: the reshards between them
 //
-// A node is an op with its result, or a value that no op makes alone: a parameter, the state of a loop, an annotated value.
+// A node is an op with its result, or another value: a parameter, the state of a loop, or an annotated value.
 // Elementwise ops follow the op that makes their operand. Equal ops and equal pairs of ops share their costs.
 #pragma once
 

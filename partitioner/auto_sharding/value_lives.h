@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the values of a program are alive, with the instructions of called computations at the place of their call.
+// The time in which each value of a program is alive. Time is counted in instructions; those of a called computation
+// are at the place of the call.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ class ValueLives {
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> of(int slot) const {
     return at_slot_[static_cast<std::size_t>(slot)];
   }
-  /// False for values that need none: constants that are computed where they are read, elementwise results that one
-  /// elementwise op reads, and results that take the memory of a parameter.
+  /// False for values that need no memory: constants that are computed where they are read, elementwise results that
+  /// one elementwise op reads, and results that take the memory of a parameter.
   [[nodiscard]] bool has_memory(int slot) const { return has_memory_[static_cast<std::size_t>(slot)]; }
 
  private:

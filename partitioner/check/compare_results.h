@@ -29,7 +29,8 @@ struct ResultName {
 };
 
 /// Compares the assembled shards with the value, and each replica with its part of the value, and adds differences to
-/// the report. `wanted`: one value for all devices, or one per device, of which its shard is compared.
+/// the report. `wanted` has the expected value, either one for all devices, or one per device, with whose shard the
+/// result of the device is compared.
 void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, const std::vector<Literal>& shards,
                   const ResultName& name, const Tolerance& tolerance, CheckReport& report);
 

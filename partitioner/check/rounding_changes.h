@@ -22,8 +22,7 @@ struct RoundingModel {
   /// The largest relative change of a number; 0 means two units in the last place of its type. Numbers of types with
   /// larger units do not change.
   double amount = 0;
-  /// A number is noise, which another order of a sum may turn into exactly 0, if it is at most this many times its
-  /// change.
+  /// A number is noise if it is at most `noise` times its change. Another order of a sum may turn noise into exactly 0.
   double noise = 1;
   /// Numbers that end in many zero bits were not rounded and do not change: sums of f32 inputs in double precision are
   /// equal in each order. Only for programs in double precision that round to no other type.
@@ -39,10 +38,10 @@ class RoundingChanges {
 
   /// Changes the results of one run.
   void apply(const EvaluatedStep& step, int run, std::size_t device, std::vector<Literal>& results) const;
-  /// For all runs together, as the devices of an evaluation in lockstep; device kChangedRuns is the unchanged run.
-  /// In the second pair, numbers that are noise also become 0, because another order of the sum may give exactly 0. A
-  /// square root of it is then no NaN, and a quotient is. Run 2 of round 0 gets 0 for all of them, other runs for a
-  /// random half.
+  /// For all runs together, as the devices of an evaluation in lockstep; device kChangedRuns is the unchanged run. In
+  /// the second pair, numbers that are noise also become 0, because another order of the sum may give exactly 0. The
+  /// square root of such a number is then 0 instead of NaN, and a quotient of two such numbers is NaN. Run 2 of round 0
+  /// gets 0 for all of them, other runs for a random half.
   void apply_to_all(const EvaluatedStep& step, std::vector<Literal>& results) const;
 
  private:

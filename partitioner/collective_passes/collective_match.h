@@ -25,7 +25,7 @@ std::optional<std::int64_t> size_of_groups(const Program& program, const Instruc
 /// The reduction of an all-reduce or reduce-scatter, if it is a known one.
 std::optional<Reduction> reduction_by(const Program& program, const Instruction& collective);
 
-/// A channel above those of all collectives, sends and receives of the program.
+/// A channel number that exceeds those of all collectives, sends and receives of the program.
 std::int64_t free_channel(const Program& program);
 
 /// Whether this is a gather or scatter of FSDP (an unshard or a stored gradient), which must stay where it is.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of each collective of a partitioned program. The reasons are read from attributes that the reshard left on
-// the collective.
+// The cost of each collective of a partitioned program. The reasons are in the frontend attributes of the collective,
+// which the insertion of reshards has set.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The position of a device in the mesh, as a value of its program, and the mask of padding that this allows.
+// The position of a device in the mesh, as a value of its program, and masks of padding, which use it.
 //
 //   mesh a=2,b=3, along b:   %c = remainder(partition-id, 3)     computed once per computation
 #pragma once
@@ -8,11 +8,12 @@
 
 namespace tessera {
 
-/// The coordinates that were computed so far in a computation under construction.
+/// Emits coordinates into a computation under construction, each once.
 class Coordinates {
  public:
   explicit Coordinates(Builder& builder) : builder_(builder) {}
-  /// The coordinate depends on the mesh: a program may have several, which may order devices differently.
+  /// The coordinate of this device over the axes, as an s32 scalar. It depends on the mesh, because a program may have
+  /// several meshes, which may order devices differently.
   Value of(const Mesh& mesh, const std::vector<AxisRef>& axes);
   /// The start of this device's shard of a dim of `size` elements.
   Value shard_start(const Sharding& sharding, int dim, std::int64_t size);

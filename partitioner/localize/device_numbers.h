@@ -13,7 +13,7 @@ namespace tessera {
 /// One number per device; a device without one may get any number.
 using DeviceColumn = std::vector<std::optional<std::int64_t>>;
 
-/// A number as s32[], and the number of the device that runs the program.
+/// Emits a number (number), or the number of the device that runs the program (device_number), as s32[].
 Value number(Builder& builder, std::int64_t value);
 Value device_number(Builder& builder);
 

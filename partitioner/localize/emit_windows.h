@@ -57,8 +57,8 @@ class WindowEmitter {
   std::vector<Type> wanted_;  // the results' types
 };
 
-/// Emits the op as one exchange of parts of the values of `join`, of which a device holds `shards`; null if that is
-/// more expensive. `source`: the instruction that computed the first value.
+/// Emits the op as one exchange of parts of the values of `join`; null if that is more expensive. `shards`: the shards
+/// of these values on a device. `source`: the instruction that computed the first value.
 std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const ShardedConcatenate& join,
                                const std::vector<Value>& shards, const Instruction& source);
 

@@ -8,8 +8,8 @@
 
 namespace tessera::reshard {
 
-/// Whether to gather all tiles instead, of which each device takes a part. True if permutes would move as many rows or
-/// be too many.
+/// Whether to gather all tiles instead, of which each device takes a part. True if permutes would transfer as many rows
+/// as the gather, or if there would be too many permutes.
 bool is_gathered(const Halo& halo);
 /// The messages that fill a halo, and the rows along its dim that one device receives.
 RowCount count_window(const Halo& halo);

@@ -18,7 +18,8 @@ struct LocalizeOptions {
   bool keep_shardings = false;
   /// The topology for which reshards are planned.
   Topology topology{};
-  /// Sums may be sharded over axes that neither source nor target uses. This takes fewer bytes, but another buffer.
+  /// Sums may be sharded over axes that neither source nor target uses. Devices then receive fewer bytes, but need an
+  /// additional buffer.
   bool idle_axes = true;
 };
 Program localize(const Program& program, const LocalizeOptions& options = {});

@@ -31,8 +31,8 @@ struct ShardedConcatenate {
 std::optional<ShardedConcatenate> sharded_concatenate_of(const Program& program, const Computation& computation,
                                                          const Instruction& instruction);
 
-/// The exchange that fills the result's shard of `length` elements along the dim. Null if gathers would move less or if
-/// permutes would be too many. `shards`: the dims of each value on a device.
+/// The exchange that fills the result's shard of `length` elements along the dim. Null if devices would receive less in
+/// gathers, or if there would be too many permutes. `shards`: the dims of each value on a device.
 std::optional<reshard::Exchange> exchange_sharded_concatenate(const Mesh& mesh, const ShardedConcatenate& join,
                                                               const std::vector<Dims>& shards, std::int64_t length);
 

@@ -35,8 +35,8 @@ Strategy strategy_of(const FactorMap& map, const std::vector<Sharding>& operands
 /// first factor only.
 Strategy legal(const FactorMap& map, Strategy strategy);
 
-/// Moves the axes of factors that must be replicated to kept factors that these axes divide. For example, when a sort's
-/// dim is sharded, each device sorts some of the lines instead.
+/// Moves the axes of factors that must be replicated to kept factors that these axes divide. For example, if the dim of
+/// a sort is sharded, this moves its axes to another dim, so that the dim of the sort is unsharded.
 Strategy moved_to_kept(const FactorMap& map, Strategy strategy);
 
 /// Extends `strategy` by the axes of `more`, for factors whose current axes are a prefix of those in `more`. It omits

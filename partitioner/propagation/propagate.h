@@ -25,7 +25,7 @@ inline constexpr std::string_view kWhyAttribute = "tessera.why";
 /// The reason given for the sharding of an entry parameter without annotation.
 inline constexpr std::string_view kNotAnnotated = "not annotated, so fully replicated";
 
-/// Which tensors have priority where the tensors of an op suggest different axes.
+/// The rule that determines which tensors have priority if the tensors of an op suggest different axes.
 enum class PropagationOrder : std::uint8_t {
   kGivenFirst,     // indices, then annotated tensors, then larger ones
   kLargestFirst,   // larger tensors, then annotated ones
@@ -46,7 +46,7 @@ struct PropagationHint {
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
-/// What one device receives and computes, by the estimate before localization.
+/// The estimate, before localization, of the bytes that one device receives and of its work.
 struct EstimatedProgram {
   Program resharded;
   double bytes = 0;
@@ -74,7 +74,7 @@ struct Propagated {
 };
 /// insert_reshards() with the choices that were found. For the program in `found`, returns the stored result.
 Program insert_chosen_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
-/// The same, with explanations that name the next best way to compute an op.
+/// The same, with explanations that name the second best strategy of an op.
 Program insert_explained_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
 /// Runs propagation in every order and keeps the outcome of least cost on the machine, the first among equals: on equal
 /// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight). It

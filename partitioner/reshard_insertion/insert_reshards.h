@@ -13,7 +13,7 @@
 namespace tessera {
 
 /// Frontend attributes of an inserted copy: its reason, the consumer that requires it, the origin of both shardings,
-/// the next best way to compute the op (DecisionMemo::explain_choices), and the remedy.
+/// the second best strategy of the op (DecisionMemo::explain_choices), and the remedy.
 inline constexpr std::string_view kReasonAttribute = "tessera.reason";
 inline constexpr std::string_view kConsumerAttribute = "tessera.consumer";
 inline constexpr std::string_view kFromAttribute = "tessera.from";
@@ -27,10 +27,10 @@ std::string provenance(const Instruction& instruction);
 
 /// Choices between strategies of which neither is always better.
 struct OpChoices {
-  /// Take into account the copies that other consumers of an operand need: using one costs nothing, but may cause more
-  /// reshards elsewhere.
+  /// Take into account the copies of an operand that other consumers require. The use of such a copy costs nothing, but
+  /// may cause more reshards elsewhere.
   bool known_copies = true;
-  /// Also take into account the copies that later consumers need. A first run without this choice finds them.
+  /// Also take into account the copies that later consumers require. A first run without this choice finds them.
   bool later_copies = false;
   /// Minimize the work of each device, regardless of reshards; else only limit it to the share from propagation.
   bool least_work = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rematerializes values that are computed from constants, iotas and scalars alone: instead of a reshard, each device
-// computes the part it needs, if that takes few operations.
+// computes its tile in the other sharding, if that takes few operations.
 //
-//   %i = s32[8,8] iota(), %j = s32[8,8] iota(), %m = pred[8,8] compare(%i, %j)   by rows, needed by columns: 3 ops
+//   %i = s32[8,8] iota(), %j = s32[8,8] iota(), %m = pred[8,8] compare(%i, %j)   by rows, required by columns: 3 ops
 #pragma once
 
 #include <map>

@@ -47,16 +47,18 @@ class Resharder {
     region_ = std::move(axes);
     next_ = nullptr;
   }
-  /// Describes the next best way to compute the current op. Called only if a reshard is needed.
+  /// Sets the function that describes the second best strategy of the current op. It is called only if a reshard is
+  /// needed.
   void set_next(std::function<std::string()> next) { next_ = std::move(next); }
 
   /// `leaf` with the sharding `target`: itself if it has that sharding, rematerialized if every device can compute it
   /// without communication (Rematerializer), else a copy.
   Value to(Value leaf, const Sharding& target, const Who& by, ReshardCause cause = ReshardCause::kUse, Id mark = -1);
-  /// Sums partial values in the least expensive way: directly to the sharding that propagation found, or in place.
+  /// Sums partial values at the least cost: directly to the sharding that propagation found, or in place.
   Value reduced(Value leaf, const Sharding& required, const Who& by);
+  /// The leaf, summed if it is partial. Its dims stay sharded as they are.
   Value without_partial(Value leaf, const Who& by);
-  /// Whether each device can compute any part of it.
+  /// Whether each device can compute any part of the leaf without communication.
   [[nodiscard]] bool is_made_here(Value leaf) const;
   /// Marks a reshard as one that an annotation requests.
   void asked(const Value& before, const Value& after);

@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-/// Takes a program in which every value has a sharding. Applies if split_receives_less()
-/// (split_top_k.h). Assumes that the comparator is a strict weak order, as HLO requires; equal elements keep their
-/// order. An uneven dim is padded with values that are ordered last, so it is only split if the comparator compares one
-/// operand in the order of integers or in the total order of floats.
+/// Takes a program in which every value has a sharding. The pass changes sorts for which split_receives_less()
+/// (split_top_k.h) is true. Assumes that the comparator is a strict weak order, as HLO requires; equal elements keep
+/// their order. An uneven dim is padded with values that are ordered last, so it is only split if the comparator
+/// compares one operand in the order of integers or in the total order of floats.
 Program split_sorts(const Program& program);
 
 }  // namespace tessera

@@ -14,7 +14,8 @@
 
 namespace tessera {
 
-/// Takes a program in which every value has a sharding. Applies if split_receives_less(). Equal elements keep their order; parts of an uneven dim are padded with values that are ordered last.
+/// Takes a program in which every value has a sharding. The pass changes selections for which split_receives_less() is
+/// true. Equal elements keep their order; parts of an uneven dim are padded with values that are ordered last.
 Program split_top_k(const Program& program);
 
 /// Whether devices receive fewer bytes if they gather the first k elements of each tile of a sharded dim than if they
@@ -23,7 +24,7 @@ Program split_top_k(const Program& program);
 bool split_receives_less(const Type& array, const Sharding& sharding, int dim, std::int64_t k,
                          std::int64_t operand_bytes, std::int64_t result_bytes);
 
-/// The scalar that no other scalar follows in ascending or descending order. Floats have the total order.
+/// The scalar that is last in ascending or descending order. Floats have the total order.
 Literal last_in_order(DType dtype, bool descending);
 
 }  // namespace tessera

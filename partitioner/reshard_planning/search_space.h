@@ -79,8 +79,8 @@ struct Space {
   [[nodiscard]] std::vector<std::int64_t> lengths(int slot, std::int64_t tiles) const;
 };
 
-/// Whether to gather a dim by a sum, in which each device contributes its tile among zeros. That moves fewer bytes than
-/// a gather if most tiles are empty, as for 13 rows on 48 devices.
+/// Whether to gather a dim by a sum, in which each device contributes its tile among zeros. Devices then receive fewer
+/// bytes than in a gather if most tiles are empty, as for 13 rows on 48 devices.
 bool gathers_by_sum(DType dtype, std::int64_t size, std::int64_t length, std::int64_t tiles);
 
 /// The axes of a mesh, split at all boundaries of `refs`, without parts of size 1; null if the boundaries do not nest.

@@ -32,10 +32,10 @@ class OpDecisions {
  public:
   explicit OpDecisions(const CostModel& cost) : strategies_(cost) {}
   const OpDecision& decide(const Mesh& mesh, const OpRequest& request, SharedShardings& shardings);
-  /// The next best way to compute the op, in words: `operands {data,-}, {-,-}: costs 256 bytes more`. "" if the op has no
-  /// other way, or if the decision does not result from comparing strategies.
+  /// The second best strategy of the op, in words: `operands {data,-}, {-,-}: costs 256 bytes more`. "" if the op has
+  /// only one strategy, or if the decision does not result from a comparison of strategies.
   std::string next_best(const Mesh& mesh, const OpRequest& request, const OpDecision& decision);
-  /// Whether inserted reshards have this text.
+  /// Whether inserted reshards have the text of next_best().
   bool explains = false;
 
  private:
@@ -44,8 +44,8 @@ class OpDecisions {
   std::unordered_map<std::vector<int>, OpDecision, HashIds> known_;
 };
 
-/// What several runs of insert_reshards() on one machine share: the signatures of ops, and the decisions for equal ops
-/// between equal shardings.
+/// The results that several runs of insert_reshards() for one machine share: the signatures of ops, and the decisions
+/// for equal ops between equal shardings.
 class DecisionMemo {
  public:
   explicit DecisionMemo(const MachineModel& machine)
@@ -65,7 +65,7 @@ class DecisionMemo {
   bool differs_with_least_work = false;
   OpSignatures signatures;
   SharedShardings shardings;
-  /// Lets the explanations of reshards name the next best way to compute the op.
+  /// Lets the explanations of reshards name the second best strategy of the op.
   void explain_choices() { balanced_.explains = least_work_.explains = true; }
 
  private:

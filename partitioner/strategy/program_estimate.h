@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// What one device does in one run. Loops count as often as they run.
+/// The work and the communication of one device in one run. Each round of a loop counts.
 struct ProgramEstimate {
   double moved = 0;             // reshards and halos: bytes received on equal links, else seconds
   double work = 0;              // operations

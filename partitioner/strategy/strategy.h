@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// How strategies are compared: by the costs on a machine.
+/// The costs by which strategies are compared.
 struct CostModel {
   MachineModel machine{};
   /// Compare by work before bytes, even below the share of the work that propagation assigned to a device.
@@ -39,12 +39,12 @@ struct StrategyRequest {
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
 
-/// The second best strategy, and what it costs more than the best one.
+/// The second best strategy, and its additional cost compared with the best one.
 struct NextStrategy {
   Strategy best;
   Strategy next;
   double seconds = 0;  // modelled, if links differ or have a latency
-  double bytes = 0;    // else; less than 0 if only the work of the best one is less
+  double bytes = 0;    // otherwise; below 0 if the best one is better only by its work
   double work = 0;     // operations beyond the share of a device
 };
 /// Nullopt if there is only one candidate.

@@ -13,7 +13,8 @@ namespace tessera {
 /// If all links are equal, bytes decide between strategies whose work is within the share that propagation assigned to
 /// the device: replicated work saves nothing, but padding of reduced dims and its mask add to the bytes. Ties are
 /// resolved by the least work, then by the least resharding of operands, because the result may be resharded again
-/// later. If the result must have a given sharding, ties prefer a strategy that computes it there, often in place.
+/// later. If the result must have a given sharding, ties prefer a strategy that computes the result in this sharding,
+/// often in place.
 struct StrategyCost {
   double surplus = 0;  // work beyond the device's share
   double moved = 0;

@@ -17,14 +17,14 @@
 
 namespace tessera {
 
-/// The work of the tiles of a factor: tile i computes `count` indices from first[i]; the wanted ones begin `skip[i]`
-/// later.
+/// The work of the tiles of a factor: tile i computes `count` indices from first[i]. The indices that belong to the
+/// tile begin `skip[i]` later.
 struct FactorTiling {
-  std::int64_t length = 0;  // number of wanted indices
+  std::int64_t length = 0;  // number of indices that belong to a tile
   std::int64_t count = 0;
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> skip;
-  /// Whether each tile computes exactly the wanted indices.
+  /// Whether each tile computes exactly the indices that belong to it.
   [[nodiscard]] bool is_exact() const;
 };
 
@@ -57,8 +57,8 @@ std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operan
 
 /// The sharding that an op requires of an operand: that of its factors. Dims with windows stay unsharded if the operand
 /// is already unsharded there and the other dims need no reshard; each tile then takes its window from its own copy.
-/// This does not hold for windows of one element (slice, concatenate): these ops only move elements, so they run
-/// unsharded and their result is sharded, or it is concatenated from parts. `current`: the current sharding of the
+/// Windows of one element (slice, concatenate) are an exception: these ops only move elements, so the op runs unsharded
+/// and its result is then sharded, or the result is concatenated from parts. `current`: the current sharding of the
 /// operand.
 Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
                         const Sharding& current, const Topology& topology);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computations for several examples (vmap): the instructions of a computation that was traced for one example get a
-// further dim 0 wherever their operands differ between the examples.
+// Computations for several examples (vmap): the instructions of a computation that was traced for one example get an
+// additional dim 0 if their operands differ between the examples.
 #pragma once
 
 #include <vector>
@@ -15,6 +15,7 @@ struct Batched {
   Value value;
   std::vector<bool> leaves;
 
+  /// True if a leaf is batched.
   [[nodiscard]] bool any() const;
 };
 
@@ -24,13 +25,13 @@ struct Batched {
 /// An op whose operands are all equal for all examples is computed once. For others, `OpDef::batch` gives the form for
 /// several examples; ops without such a form run in a loop over the examples. A conditional whose index is batched
 /// computes all branches and selects. A while whose condition is batched runs until the condition is false for all
-/// examples, and does not change the state of those for which it is false already. A call with kGradientAttribute
-/// remains one, for several examples. Errors: an op with a side effect, a collective or a border of a manual region
-/// has a batched operand.
+/// examples. Once it is false for an example, the state of this example does not change. A call with kGradientAttribute
+/// becomes such a call for several examples. Errors: an op with a side effect, a collective or a border of a manual
+/// region has a batched operand.
 Batched batched(Builder& into, const Computation& computation, const std::vector<Batched>& arguments,
                 std::int64_t examples);
 
-/// The value with all leaves batched for which `leaves` is true.
+/// Returns the value, in which all leaves for which `leaves` is true are batched.
 Batched with_batched(const Batched& x, const std::vector<bool>& leaves, std::int64_t examples);
 
 }  // namespace tessera

@@ -18,6 +18,7 @@ struct GradientContext {
   Value result;
   /// The gradient of the result; for a tuple result one per leaf, null where no gradient arrived.
   std::vector<Value> d_results;
+  /// For each operand: whether its gradient is required.
   std::vector<bool> needed;
   /// For each operand, the element type in which its gradient is summed. It is wider than the operand's type if the
   /// operand is a narrow copy of a parameter. A gradient function that sums (by a product, a reduction or a scatter)

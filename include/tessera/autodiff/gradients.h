@@ -31,7 +31,8 @@ inline constexpr std::string_view kCheckpointAttribute = "tessera.checkpoint";
 /// computes. The value is `COMPUTATION/COUNT`, with the id of this computation. The first COUNT results of the call are
 /// the results of the function; the others are residuals that only the gradient reads. The computation takes the
 /// operands, the results, and one gradient for each float array among the first COUNT results. It returns a tuple with
-/// one gradient for each float operand. The value `!MESSAGE` means that the call has no gradient: MESSAGE is the error.
+/// one gradient for each float operand. The value `!MESSAGE` means that the call has no gradient, and that
+/// differentiating it is the error MESSAGE.
 inline constexpr std::string_view kGradientAttribute = "tessera.gradient";
 
 /// Returns the gradient that flows to each of `wrt` if `d_outputs` are the gradients of `outputs`. A null result means
@@ -45,7 +46,7 @@ inline constexpr std::string_view kPhaseAttribute = "tessera.phase";
 
 /// Returns the gradients of a scalar `output` with respect to `wrt`, in the order of `wrt`. A value that does not
 /// influence the output gets zeros. A null `d_output` means 1. Errors: the output is not a scalar of a float type; an
-/// op on the way has no gradient (the error names it and its source line).
+/// op between `wrt` and the output has no gradient (the error names it and its source line).
 ///
 /// FSDP's unshard is an instruction with the frontend attributes `tessera.unit` and `tessera.recompute`. If
 /// `tessera.recompute` is "true", the backward pass repeats the unshard (`tessera.phase` = "backward"), once for each

@@ -23,7 +23,7 @@
 
 namespace tessera {
 
-/// Reads true, yes, 1, on, or false, no, 0, off; nullopt for other texts.
+/// Reads true, yes, 1 or on as true, and false, no, 0 or off as false. Returns nullopt for other texts.
 std::optional<bool> parse_bool(std::string_view text);
 
 class ArgumentParser {
@@ -35,6 +35,7 @@ class ArgumentParser {
   /// A flag that may have a value: true, yes, 1, on, or false, no, 0, off. Without a value it is true. `--no_NAME` sets
   /// it to false.
   ArgumentParser& flag(std::string name, bool& value, std::string help);
+  /// A flag with a value. Without the flag, an optional stays as it is, usually nullopt.
   ArgumentParser& flag(std::string name, std::int64_t& value, std::string help);
   ArgumentParser& flag(std::string name, double& value, std::string help);
   ArgumentParser& flag(std::string name, std::string& value, std::string help);
@@ -47,12 +48,12 @@ class ArgumentParser {
 
   /// The same, but the value may be several words: `--fsdp full_shard auto_wrap`. They are joined by blanks.
   ArgumentParser& words_or_bare(std::string name, std::string& value, std::string bare, std::string help);
-  /// Further words that set the last flag that was added, a bool, to true.
+  /// More words that mean true for the flag that was added last, which must be a bool.
   ArgumentParser& also_true(std::vector<std::string> words);
   /// Another name of a flag that was added before.
   ArgumentParser& alias(std::string name, const std::string& of);
-  /// The name of a flag in an override, a word such as `training.max_updates=5`, which counts more than the flag. Does
-  /// nothing if there is no such flag.
+  /// Gives a flag a name in overrides: words such as `training.max_updates=5`, whose value replaces that of the flag.
+  /// Does nothing if there is no such flag.
   ArgumentParser& override_name(std::string name, std::string of);
   /// A flag of another program that is accepted but has no effect here. If its value differs from `standard`, notes()
   /// contains a line with the reason. The standard `*` allows every value without a note. If the standard is `true`,

@@ -16,6 +16,7 @@ class Checksum {
   ~Checksum();
   Checksum(const Checksum&) = delete;
   Checksum& operator=(const Checksum&) = delete;
+  /// Appends bytes to the data.
   void add(std::span<const std::byte> bytes);
   /// The checksum of all bytes that were added.
   [[nodiscard]] std::uint64_t value() const;

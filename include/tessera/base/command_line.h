@@ -22,8 +22,8 @@ class UsageError : public Error {
 /// The exit code of a program that ends with this error: 2 for a UsageError, otherwise 1.
 int exit_code_of(const std::exception& error);
 
-/// Throws the error as a UsageError, or as a FileError if it is one. If its message does not begin with `option`,
-/// `OPTION: ` precedes the message.
+/// Throws the error as a UsageError, or as a FileError if it is one. If its message does not begin with `option`, the
+/// message gets the prefix `OPTION: `.
 [[noreturn]] void fail_for_option(std::string_view option, const Error& error);
 
 /// Calls `read`, which reads or checks the value of the option (`--mesh`), or several options ("").
@@ -63,7 +63,8 @@ struct CommandWords {
 CommandWords read_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options);
 /// The same, but an unknown option is no error. The words up to the next option count as its values.
 CommandWords split_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options);
-/// The reason of an error about unknown options, of which there must be one: each with the nearest known option.
+/// Returns the reason of an error about unknown options, each with the nearest known option. There must be at least
+/// one.
 std::string unknown_options_text(const std::vector<std::string>& unknown, const std::vector<OptionSyntax>& options);
 
 /// `--name`, or `-o` for a single letter.

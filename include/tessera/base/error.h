@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors. The author of a check writes the reason; the framework adds the op, the operands, the source line and the
-// rank.
+// Errors. A check contains only the reason. The framework adds the op, the operands, the source line and the rank.
 //
 //   require(a == b, "contracting sizes differ: lhs dim {} is {}, rhs dim {} is {}", i, a, j, b);
 //

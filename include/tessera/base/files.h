@@ -33,18 +33,20 @@ decltype(auto) reading_file(Read&& read) {
 
 /// Returns all bytes of a file. Errors: those of check_readable().
 std::string read_file(const std::string& path);
-/// True if a word that may be the name of something built in or a path is a path: it contains a slash or a dot.
+/// True if a word is a path, and not the name of something built in, such as a tokenizer: it contains a slash or a dot.
 bool looks_like_path(std::string_view word);
 /// True if a file with this path cannot be replaced: a device, a pipe, or a name in /dev or /proc (/dev/stdout).
 bool is_stream(const std::string& path);
-/// Returns the path of the file that `path` names, through symbolic links, whether it exists or not.
+/// Returns the path of the file to which `path` leads after all symbolic links. The file need not exist.
 std::string target_of_links(const std::string& path);
-/// Writes a temporary file beside the file and renames it, so a reader sees either the old or the new content. Symbolic
-/// links stay. A stream is written directly. Errors name the rank and the path.
+/// Writes a temporary file beside the file and renames it, so a reader sees either the old or the new content. If the
+/// path is a symbolic link, its target is replaced, and the link remains. A stream is written directly. Errors name the
+/// rank and the path.
 void write_file(const std::string& path, std::string_view content);
 /// Checks that write_file() would succeed now, and leaves no file. Errors: those of write_file().
 void check_writable(const std::string& path);
-/// Creates an empty file. Returns false if there is anything of this name already. Other errors name the rank and the path.
+/// Creates an empty file. Returns false if a file or folder of this name exists already. Other errors name the rank and
+/// the path.
 [[nodiscard]] bool create_new_file(const std::string& path);
 /// Appends to a file, and creates it if it does not exist. Errors name the rank and the path.
 void append_file(const std::string& path, std::string_view content);

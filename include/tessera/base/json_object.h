@@ -79,6 +79,7 @@ class JsonObject {
   void set(std::string_view key, const std::vector<std::int64_t>& value);
   void set(std::string_view key, const JsonObject& value);
   void set(std::string_view key, const std::vector<JsonObject>& value);
+  /// Sets `key` to null.
   void set_null(std::string_view key);
   /// Sets `key` to its value in `other`. Error if `other` does not have the key.
   void set_from(std::string_view key, const JsonObject& other);

@@ -30,6 +30,8 @@ class Options {
   /// Error, with the nearest known name, if no row has this name; error if the value does not have the type of the
   /// row.
   void set(std::string_view name, std::string_view value);
+  /// The value of an option, as text or in the type of its row. Error, with the nearest name, if no row has this name;
+  /// InternalError if the row has another type.
   [[nodiscard]] const std::string& text(std::string_view name) const;
   [[nodiscard]] std::int64_t integer(std::string_view name) const;
   [[nodiscard]] bool flag(std::string_view name) const;

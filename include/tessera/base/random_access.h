@@ -23,11 +23,13 @@ class ByteSource {
   virtual void read(std::uint64_t offset, std::span<std::byte> into) const = 0;
 };
 
-/// A hash of samples of a source: of `count` blocks of `bytes` bytes, spread evenly, or of everything if that is less.
+/// The blocks that hash_of_samples() reads: `count` blocks of `bytes` bytes.
 struct SampleBlocks {
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;
 };
+/// Returns a hash of blocks that are spread evenly over the `size` bytes from `begin`, or of all bytes if the blocks
+/// cover them. Requires at least two blocks.
 std::uint64_t hash_of_samples(const ByteSource& source, std::uint64_t begin, std::uint64_t size, SampleBlocks blocks);
 
 /// A file that is read in parts. It stays readable if another process deletes or replaces it. Several threads may read.
@@ -62,6 +64,7 @@ class OutputFile {
 
   /// Reserves space for `bytes` bytes on the disk, so that a full disk is an error before data is written.
   void resize(std::uint64_t bytes);
+  /// Writes the bytes at `offset`. Errors name the path, such as a full disk.
   void write(std::uint64_t offset, std::span<const std::byte> from);
   /// Waits until the data is on the disk, and closes the file.
   void finish();

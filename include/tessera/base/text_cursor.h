@@ -30,16 +30,18 @@ class TextCursor {
   bool at_end() { return peek() == '\0' && position_ >= text_.size(); }
   /// True if these characters follow (after blanks).
   bool next_is(std::string_view characters);
-  /// Moves past these characters and returns true if they follow.
+  /// If these characters follow, moves past them and returns true.
   bool take(std::string_view characters);
   /// The same for a word. Returns false if the word is only the beginning of a longer identifier.
   bool take_word(std::string_view word);
+  /// Moves past these characters. Error `expected "characters" where` if they do not follow.
   void expect(std::string_view characters, std::string_view where);
 
   /// The identifier that follows: letters, digits and `_ . -` (but not `->`); "" if there is none. Does not move.
   std::string_view peek_identifier();
   /// The same, and moves past it. Error "expected {what}" if there is none.
   std::string_view identifier(std::string_view what);
+  /// Reads an integer. Errors: there is none, or it does not fit 64 bits.
   std::int64_t integer(std::string_view what);
   /// Reads a text in double quotes and returns it without quotes and escapes.
   std::string quoted(std::string_view what);

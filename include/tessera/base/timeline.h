@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline of a rank: what its threads do, as events with a begin and an end. Nothing is recorded unless
+// The timeline of a rank: the activities of its threads, as events with a begin and an end. Nothing is recorded unless
 // TESSERA_TRACE_FILE or profiler::start_trace() asks for it. The front end writes the timelines of all ranks to one
 // file (frontend/execution/profiler.h).
 //
@@ -20,7 +20,7 @@
 
 namespace tessera {
 
-/// What the events of one kind have in common.
+/// The properties that all events of one kind share.
 struct EventLabel {
   std::string category;  // docs/debugging.md lists the categories
   std::string name;
@@ -33,7 +33,7 @@ struct TimelineOptions {
   std::int64_t most_events = 1'000'000;  // further events are only counted; an event takes 32 bytes
 };
 
-/// All functions may be called by any thread.
+/// The events of the threads of a rank. Any thread may call all functions.
 class Timeline {
  public:
   /// The number of an EventLabel. It stays valid for the life of the timeline.
@@ -55,10 +55,10 @@ class Timeline {
   /// Differs from the ids of all other timelines of the process.
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
-  /// Returns the number of the label. kNoLabel if the labels have taken all the memory that they may take.
+  /// Returns the number of the label. Returns kNoLabel if the labels have reached the memory limit for labels.
   Label label(const EventLabel& label) noexcept;
-  /// Adds an event to the row of the calling thread. Events of a row must be nested or apart. Has no effect if nothing is
-  /// recorded. An event that began before start() begins with it.
+  /// Adds an event to the row of the calling thread. Two events of a row must be nested or disjoint. Has no effect if
+  /// nothing is recorded. An event that began before start() begins with it.
   void add(Label label, std::int64_t begin, std::int64_t end, std::int64_t number = 0) noexcept;
   /// Adds an event to a row that belongs to no thread, for work that is not nested in the events of its thread.
   void add_to_row(std::string_view row, const EventLabel& label, std::int64_t begin, std::int64_t end) noexcept;
@@ -73,8 +73,8 @@ class Timeline {
   struct Content {
     std::vector<std::string> rows;
     std::vector<EventLabel> labels;
-    std::vector<Event> events;  // in the order of their begins, and of those that begin together the longest first
-    std::int64_t dropped = 0;   // events that were not recorded for lack of room
+    std::vector<Event> events;  // sorted by begin; of events with the same begin, the longest is first
+    std::int64_t dropped = 0;   // events that were not recorded, because there were too many events or labels
   };
   /// Returns everything that was recorded, and forgets the events.
   Content take();

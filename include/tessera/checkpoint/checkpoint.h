@@ -52,18 +52,18 @@ class CheckpointWriter {
     double cpu_seconds = 0;  // processor time of the threads of this rank that wrote
   };
   CheckpointWriter();
-  /// Calls finish() if a save is in flight; rank 0 prints a warning if that save fails. If an exception leaves the scope,
-  /// perhaps on one rank alone, waits at most 60 s for the files of all ranks. If they are complete, one of the ranks with
-  /// an exception completes the checkpoint, and prints a line. Otherwise a warning tells that the save is lost. It leaves a
-  /// folder NAME.partial, and earlier checkpoints remain.
+  /// Calls finish() if a save is in flight; rank 0 prints a warning if that save fails. If an exception leaves the
+  /// scope, perhaps on one rank alone, waits at most 60 s for the files of all ranks. If they are complete, one of the
+  /// ranks with an exception completes the checkpoint, and prints a line. Otherwise, it warns that the save is lost. It
+  /// leaves a folder NAME.partial, and earlier checkpoints remain.
   ~CheckpointWriter();
   CheckpointWriter(CheckpointWriter&&) = delete;
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
 
-  /// Starts a save. Waits for the values of the variables, but not for the disk. Collective. Errors: a save is already
-  /// in flight, here or to the same folder; the folder cannot be created; FOLDER.partial exists and no save has left it;
-  /// a name cannot be loaded again: a group with a slash, the document `manifest`, names that are not UTF-8; the ranks
-  /// save different folders, tensors or documents. Errors are thrown on all ranks.
+  /// Starts a save. Waits for the values of the variables, but not for the disk. Collective. Errors: a save of this
+  /// writer, or to the same folder, is in flight; the folder cannot be created; FOLDER.partial exists and no save has
+  /// left it; a name cannot be loaded again: a group with a slash, the document `manifest`, names that are not UTF-8;
+  /// the ranks save different folders, tensors or documents. Errors are thrown on all ranks.
   void begin(const std::string& folder, const CheckpointContent& content);
   /// True if a save is in flight. The result is the same on all ranks.
   [[nodiscard]] bool is_busy() const { return save_ != nullptr; }
@@ -84,6 +84,7 @@ class CheckpointWriter {
 struct CheckpointManifest;  // src/checkpoint/files/manifest.h
 class PieceFiles;           // src/checkpoint/files/pieces.h
 
+/// A complete checkpoint on disk.
 class Checkpoint {
  public:
   /// Reads the manifest. Error, with its path, if it is missing, truncated (even by one byte) or not valid.
@@ -102,7 +103,7 @@ class Checkpoint {
     std::int64_t parts = 0;
   };
   [[nodiscard]] std::vector<Entry> entries() const;
-  /// What a group contains.
+  /// The size of a group.
   struct Group {
     std::int64_t tensors = 0;
     std::int64_t elements = 0;
@@ -118,11 +119,11 @@ class Checkpoint {
   /// Returns a document. Error if there is no document of this name, or if it is damaged.
   [[nodiscard]] JsonObject document(const std::string& name) const;
   /// Gives the variables and numbers of `state` the values of the group. Shardings may differ from those of the save. A
-  /// rank reads its shards when they are first needed, and numbers at once, and verifies their checksums. Errors: those
-  /// of load_state().
+  /// rank reads numbers during the call, and its shards when they are first needed. It verifies the checksums of both.
+  /// Errors: those of load_state().
   LoadStateResult load(const std::string& group, const StateDict& state, const LoadStateOptions& options = {}) const;
-  /// The same, but reads the values at once. Collective: if several ranks need the same block of a file, one rank reads
-  /// it for all of them. Errors: those of load(), on all ranks.
+  /// The same, but reads all values during the call. Collective: if several ranks need the same block of a file, one
+  /// rank reads it for all of them. Errors: those of load(), on all ranks.
   void load_now(const std::string& group, const StateDict& state) const;
   /// The same without the numbers of the state. Returns the sources that set_numbers() takes.
   std::vector<int> read_tensors(const std::string& group, const StateDict& state) const;
@@ -134,10 +135,10 @@ class Checkpoint {
   /// reads some of the files. Error, on all ranks, with each damaged file.
   void verify() const;
   /// Writes the tensors of a group to a model folder, with the names and shapes of Hugging Face, and config.json if it
-  /// is a document of the checkpoint. Needs little memory: data is copied in pieces. The folder is FOLDER.partial until it is
-  /// complete. If FOLDER cannot be replaced (it is mounted, for example), the files are written into it, the weights last.
-  /// What an interrupted call has left is deleted first, with a warning. Not collective. Error if the folder exists and is
-  /// not empty.
+  /// is a document of the checkpoint. Needs little memory: data is copied in pieces. The folder is FOLDER.partial until
+  /// it is complete. If FOLDER cannot be replaced (it is mounted, for example), the files are written into it, the
+  /// weights last. Files that an interrupted call has left are deleted first, with a warning. Not collective. Error if
+  /// the folder exists and is not empty.
   void consolidate(const std::string& group, const std::string& folder, std::int64_t max_shard_bytes) const;
 
   /// Writes the same checkpoint to a new folder with `count` files. File k has the rows [k*L, (k+1)*L) of each tensor
@@ -178,8 +179,9 @@ std::string weights_in(const std::string& folder);
 bool holds_only_model(const std::string& checkpoint);
 /// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged or lacks a group,
 /// prints a warning and tries the previous checkpoint. Nullopt if there is none, or if all are damaged; the states then
-/// have their values of before. Collective. Errors: those of Checkpoint::load(); there are undamaged checkpoints, but all
-/// of them lack a group; all are damaged, and the states had more than 16 MiB of values in memory, which are lost.
+/// keep the values that they had before the call. Collective. Errors: those of Checkpoint::load(); there are undamaged
+/// checkpoints, but all of them lack a group; all are damaged, and the states had more than 16 MiB of values in memory,
+/// which are lost.
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states);
 /// The same for one folder. Error, on all ranks, if it is damaged.
@@ -194,8 +196,9 @@ std::vector<std::string> remove_partial_checkpoints(const std::string& folder);
 /// from `step`. Returns their former paths. Call it on one rank.
 std::vector<std::string> set_checkpoints_aside(const std::string& folder, std::int64_t step);
 /// Deletes all but the newest `most` checkpoints in a folder. The checkpoints `best` and `written`, if given, are kept
-/// and count. `written` is the one that was just saved: it counts as the newest one, whatever its number is, and without
-/// it the one with the highest number does. The newest checkpoint is always kept. Call it on one rank.
+/// and count. `written` is the one that was just saved. It counts as the newest checkpoint, whatever its number is. If
+/// it is not given, the newest checkpoint is the one with the highest number. The newest checkpoint is always kept.
+/// Call it on one rank.
 void keep_newest_checkpoints(const std::string& folder, std::int64_t most, const std::string& best = "",
                              const std::string& written = "");
 
@@ -210,12 +213,13 @@ void set_run_aside(const std::string& folder);
 std::int64_t delete_run_aside(const std::string& folder);
 /// Whether an interrupted run has left checkpoints in FOLDER/replaced_run.
 bool holds_replaced_run(const std::string& folder);
-/// What recover_replaced_run() has done with the checkpoints of the replaced run.
+/// The numbers of checkpoints of the replaced run that recover_replaced_run() has deleted and restored.
 struct ReplacedRun {
   std::int64_t deleted = 0;   // because there is a complete checkpoint of the run that replaced it
   std::int64_t restored = 0;  // because there is none
 };
-/// Completes or undoes what an interrupted run has done. Does nothing if there is nothing to do.
+/// Completes or undoes the replacement of a run that was interrupted: if the new run has a complete checkpoint, deletes
+/// those of the replaced run, otherwise restores them. Does nothing if no run was being replaced.
 ReplacedRun recover_replaced_run(const std::string& folder);
 
 }  // namespace tessera

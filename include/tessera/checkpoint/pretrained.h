@@ -24,8 +24,8 @@ namespace tessera {
 /// the bytes of its shards, when a value is first needed, in the sharding that the variable has then. The files may be
 /// deleted after this call. Floats are converted to the element type of the variable. Not collective. Errors: no such
 /// folder; only torch's pickle files (the error explains how to convert them); a damaged file or index; names and
-/// shapes that do not fit, all in one message. Prints a warning if the files contain two tensors with different values that
-/// are tied in the module, of which it then ignores one.
+/// shapes that do not fit, all in one message. If two tensors are tied in the module, but have different values in the
+/// files, ignores one of them and prints a warning.
 LoadStateResult load_pretrained(nn::Module& module, const std::string& folder, const LoadStateOptions& options = {});
 
 /// Returns a model with the configuration and the weights in `folder`.

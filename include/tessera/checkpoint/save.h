@@ -17,10 +17,10 @@ struct SaveOptions {
   bool on_each_node = false;
 };
 /// Writes complete arrays to the file `path`, with the shapes that other frameworks use. Collective: the ranks gather
-/// one tensor at a time. The file is written as `path.partial-HOST-PROCESS-NUMBER` and renamed when it is on the disk, so
-/// readers see the old file or the new one. What killed processes of this host have left for `path` is deleted. A
-/// symbolic link stays, and its target is written. Error, on all ranks, if the file cannot be written, or if the ranks
-/// save other names or types; an old file is then unchanged.
+/// one tensor at a time. The file is written as `path.partial-HOST-PROCESS-NUMBER` and renamed when it is on the disk,
+/// so readers see the old file or the new one. Temporary files that killed processes of this host have left for `path`
+/// are deleted. If `path` is a symbolic link, its target is written. Error, on all ranks, if the file cannot be
+/// written, or if the ranks save other names or types; an old file is then unchanged.
 void save(const StateDict& state, const std::string& path, const SaveOptions& options = {});
 
 /// Returns the tensors of a safetensors file without reading their values. load_state_dict() gives these values to

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// There is one in each RankContext.
+/// The turn of a rank. Each RankContext has one.
 class CommunicationTurn {
  public:
   /// Gives the turn to `thread`. `take_back` must wait until the thread is done, call give_back(), and rethrow the

@@ -29,10 +29,11 @@ class NodeMemory {
   virtual void give_back(std::byte* block, std::size_t bytes) = 0;
   /// The offset of an address in this rank's memory; -1 for any other address.
   [[nodiscard]] virtual std::int64_t offset_of(const std::byte* data) const = 0;
+  /// How side_by_side() maps memory.
+  enum class Use : std::uint8_t { kRead, kWrite };
   /// Maps `bytes` bytes of each place into one contiguous range of addresses. The mapping is the memory of the ranks,
   /// not a copy. Requires that offsets and `bytes` are multiples of kPage and that all ranks are on this node. Null if
   /// the memory cannot be mapped.
-  enum class Use : std::uint8_t { kRead, kWrite };
   [[nodiscard]] virtual std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places, std::size_t bytes,
                                                                 Use use) const = 0;
 };

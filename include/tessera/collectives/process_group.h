@@ -27,9 +27,9 @@ class PendingOperation {
   virtual bool test() = 0;
 };
 
-/// Waits for an operation whose result is not used. An error ends the job and prints its message, because the caller
-/// cannot handle it and the peers depend on this rank. It calls std::terminate, for which make_world() sets the
-/// handler. If another exception is already ending the job, the error is ignored.
+/// Waits for an operation whose result is not used. An error ends the job with its message, because the caller cannot
+/// handle it and the peers depend on this rank: the function calls std::terminate, whose handler make_world() sets. If
+/// another exception is already ending the job, the error is ignored.
 void wait_unseen(std::unique_ptr<PendingOperation> operation) noexcept;
 
 /// A running collective with its result. `T` owns the buffers, and moving a T must not move their memory. The buffers
@@ -84,6 +84,8 @@ struct CollectiveLabel {
   std::string text;
 };
 
+/// Ranks that communicate. All members must call the same collectives in the same order, with equal sizes; otherwise an
+/// Error names the ranks that differ.
 class ProcessGroup {
  public:
   ProcessGroup() = default;
@@ -98,10 +100,11 @@ class ProcessGroup {
   /// Concatenates every member's `in` (equal sizes) in rank order into `out` (size() times the bytes of `in`).
   virtual void all_gather(std::span<const std::byte> in, std::span<std::byte> out,
                           const CollectiveLabel& label = {}) = 0;
-  /// `in` holds size() equal parts. `out` is the reduction of part rank() over all members. Reduces in rank order, so
-  /// all ranks get the same bits.
+  /// `in` holds size() equal parts. `out` is the reduction of part rank() over all members. Reduces in an order that
+  /// depends only on the world ranks of the members and on their nodes, so all ranks get the same bits.
   virtual void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
                               const CollectiveLabel& label = {}) = 0;
+  /// `out` is the reduction of `in` over all members, on every member. Reduces in the same order.
   virtual void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
                           const CollectiveLabel& label = {}) = 0;
   /// Part k of `in` goes to member k; part k of `out` came from member k.
@@ -111,7 +114,9 @@ class ProcessGroup {
   /// is not a target gets zeros.
   virtual void permute(std::span<const std::byte> in, std::span<std::byte> out,
                        const std::vector<std::pair<int, int>>& pairs, const CollectiveLabel& label = {}) = 0;
+  /// Copies `data` of member `root` to `data` of all members.
   virtual void broadcast(std::span<std::byte> data, int root, const CollectiveLabel& label = {}) = 0;
+  /// Waits until all members have called it.
   virtual void barrier(const CollectiveLabel& label = {}) = 0;
 
   // Non-blocking forms. The buffers must live until the operation is complete; Pending<T> ensures this. The default
@@ -135,8 +140,8 @@ class ProcessGroup {
   /// The node of each member. Members of one node can read each other's node memory in place. Empty if ranks cannot
   /// read each other's memory.
   [[nodiscard]] virtual std::vector<int> nodes() const { return {}; }
-  /// Publishes the progress of this rank: peers may then read the memory that it wrote before, and overwrite the
-  /// memory that it read before. The count only grows. All groups of one world share one count.
+  /// Publishes the progress of this rank: peers may then read the memory that it wrote before, and overwrite the memory
+  /// that it read before. The count must not decrease. All groups of one world share one count.
   virtual void advance(std::uint64_t /*progress*/) {}
   /// Waits until every member has published at least this progress. All members must be on one node.
   virtual void await_progress(std::uint64_t progress);
@@ -144,6 +149,7 @@ class ProcessGroup {
   /// Sets the activity of this rank, for messages of ranks that wait for it: `runs %dot.3, step 12 of 40 of
   /// train_step`; "" when it is done.
   virtual void works_on(std::string_view /*text*/) {}
+  /// The traffic of this rank in this group.
   [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;
   /// The traffic of this rank over all groups of the same world.
   [[nodiscard]] virtual const TrafficCounters& rank_traffic() const = 0;

@@ -28,8 +28,8 @@ void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>
                        const VirtualRankOptions& options = {});
 
 /// The number of virtual ranks of this process: `given`, the value of `flag` (0 without the flag), or else
-/// CPU_NUM_DEVICES, as under PJRT. 0: the process is one rank. Errors: both are given and differ; there are virtual
-/// ranks, but mpirun started several processes.
+/// CPU_NUM_DEVICES, as under PJRT. Returns 0 if the process is one rank. Errors: both are given and differ; there are
+/// virtual ranks, but mpirun started several processes.
 int virtual_rank_count(std::string_view flag, int given);
 
 /// Whether mpirun has started several processes.

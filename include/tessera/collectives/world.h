@@ -66,8 +66,8 @@ class Communicator {
   std::unique_ptr<State> state_;
 };
 
-/// Joins the ranks that mpirun started, or makes a world of one rank. Call it once per process. Afterwards, an uncaught
-/// exception ends the job with `rank 3 of 8: message`.
+/// Connects to the other ranks that mpirun started, or makes a world of one rank. Call it once per process. Afterwards,
+/// an uncaught exception ends the job with `rank 3 of 8: message`.
 Communicator make_world(int& argc, char**& argv);
 
 /// The name of the MPI library, such as `Open MPI v4.1.4, package: …`. Needs no world.

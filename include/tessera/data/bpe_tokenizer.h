@@ -36,7 +36,7 @@ class BpeTokenizer final : public Tokenizer {
   /// Added tokens in the text, such as "<|endoftext|>", become their ids, as in Hugging Face's tokenizers.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<std::int32_t> encode_continued(std::string_view text) const override;
-  /// If encoding puts a blank before a text, the blank at the start of the result is removed.
+  /// If encode() puts a blank before a text, decode() removes the blank at the start of its result.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override;
   [[nodiscard]] std::vector<std::int32_t> document_prefix() const override;
   [[nodiscard]] std::vector<std::int32_t> document_suffix() const override;

@@ -16,10 +16,11 @@ namespace tessera::data {
 /// Returns the beginning of the documents, at most 64 MiB. `bpe:N` is trained on this text.
 std::string beginning_of_documents(const std::vector<TextInput>& inputs, const std::string& column);
 
-/// Takes the tokens of documents in order.
+/// Receives the tokens of documents, in order. A document may arrive in several calls of `tokens`.
 struct DocumentTaker {
   std::function<void(std::span<const std::int32_t>)> tokens;
-  /// The document has ended, and its text had so many bytes. Adds the end of text, as TokenFileWriter does.
+  /// Called at the end of each document, with the number of bytes of its text. It should add the end of text, as
+  /// TokenFileWriter::end_document() does.
   std::function<void(std::int64_t text_bytes)> end;
 };
 /// Tokenizes the documents with little memory. Each begins with the prefix of the tokenizer and ends with its suffix.

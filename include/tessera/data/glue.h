@@ -20,7 +20,7 @@ struct GlueTask {
   std::vector<std::string> columns{};  // of files without a header; none: the first line is the header
 
   [[nodiscard]] bool is_regression() const { return labels.empty(); }
-  /// The file of the archive that has no labels: test.tsv, of MNLI test_matched.tsv.
+  /// The file of the archive without labels: test.tsv, or test_matched.tsv for MNLI.
   [[nodiscard]] std::string test_file() const { return "test" + validation_file.substr(3); }  // for dev
 };
 
@@ -41,14 +41,15 @@ struct LabelledTexts {
   std::int64_t skipped = 0;            // rows that lack fields, as some rows of QQP do
   std::vector<std::string> columns{};  // of the file
 };
-/// Parses the text of a file of the task. Labels may be the names or their numbers, and become the names. Errors name
-/// `name`, and of a row the line: a missing column, a label that the task does not have, a score that is not a number from
-/// 0 to 5. A file without a usable row gives no samples.
+/// Parses the text of a file of the task. Labels may be the names or their numbers, and become the names. Errors begin
+/// with `name`, and with the line if they are about a row: a missing column, a label that the task does not have, a
+/// score that is not a number from 0 to 5. A file without a usable row gives no samples.
 LabelledTexts parse_glue(const GlueTask& task, std::string_view text, std::string name);
 /// Reads a file. Errors: those of parse_glue().
 LabelledTexts read_glue(const GlueTask& task, const std::string& path);
-/// The same for a test file, whose labels are not known: labels are "", also if the file has them. Also of CoLA, these files
-/// have a header. Without the header, a file of CoLA is read in the layout of the training file.
+/// The same for a test file, whose labels are not known: labels are "", even if the file has them. Test files have a
+/// header, including that of CoLA, whose training file has none. A test file of CoLA without a header is read in the
+/// layout of the training file.
 LabelledTexts parse_glue_test(const GlueTask& task, std::string_view text, std::string name);
 LabelledTexts read_glue_test(const GlueTask& task, const std::string& path);
 

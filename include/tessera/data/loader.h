@@ -103,7 +103,7 @@ class Loader {
 
   /// Returns the next batch; nullopt at the end of an epoch. The call after that begins the next epoch. Throws the
   /// error of the worker that made the batch, with the number of the sample. Collective for iterables. The metric
-  /// LoaderWaitTime records how long the call waited for the batch, or how long it made the batch.
+  /// LoaderWaitTime records the time in which the call waited for the batch, or made it.
   std::optional<Batch> next();
   /// The same, but at the end of an epoch returns the first batch of the next one.
   Batch next_batch();
@@ -116,7 +116,7 @@ class Loader {
 
   /// The state after the last batch that next() returned. Batches that workers made in advance do not change it.
   [[nodiscard]] const LoaderState& state() const { return state_; }
-  /// Continues from this state: the next batch begins there. Takes no time for a map-style source.
+  /// Sets the state: the next batch begins where the state was taken. A map-style source reads no samples for this.
   void load_state(const LoaderState& state);
   /// The same for a map-style source.
   void seek(std::int64_t samples) { load_state({.samples = samples}); }

@@ -51,7 +51,7 @@ class PackedSource final : public Source {
   };
   std::shared_ptr<const Source> documents_;
   PackingOptions options_;
-  std::vector<Place> rows_;  // where each row begins; and the end
+  std::vector<Place> rows_;  // the place at which each row begins, and the end
 };
 
 }  // namespace tessera::data

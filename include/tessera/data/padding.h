@@ -27,8 +27,8 @@ struct PaddingOptions {
 /// `position_ids` and `segment_ids` with 0, along dim 0 of the samples. `labels` without dims, one for each sample, are
 /// not padded. Other arrays must have equal shapes. If the samples do not have them, adds `attention_mask` (1 for the
 /// tokens of samples) and `labels` (a copy of `input_ids`). The length is the same on all ranks, also if the longest
-/// sample belongs to another rank. The number of different shapes is at most ceil(longest sample / pad_to_multiple_of),
-/// or that of length_buckets.
+/// sample belongs to another rank. There are at most ceil(longest sample / pad_to_multiple_of) different shapes, or as
+/// many as length_buckets.
 class PaddingCollator : public Collator {
  public:
   /// Errors: another `padding`; "max_length" or truncation without max_length; a multiple below 1; buckets that do not
@@ -39,6 +39,7 @@ class PaddingCollator : public Collator {
   [[nodiscard]] bool needs_longest() const override { return options_.padding == "longest"; }
 
  private:
+  /// The length to which a batch is padded whose longest sample has `longest` tokens.
   [[nodiscard]] std::int64_t length_of_batch(std::int64_t longest) const;
 
   PaddingOptions options_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of samples. A map-style source has numbered samples. An iterable gives them in its own order.
+// Sources of samples. A map-style source has numbered samples. An iterable returns samples in its own order.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,10 @@ class Source {
   [[nodiscard]] virtual Arrays get_part(std::int64_t i, Interval part) const;
 };
 
-/// Gives the next sample; nullopt at the end. One thread calls it at a time.
+/// Returns the next sample; nullopt at the end. One thread calls it at a time.
 using Generator = std::function<std::optional<Arrays>()>;
-/// Begins epoch `epoch` at its sample `first`. If the data set can seek, resuming a run takes no time.
+/// Begins epoch `epoch` at its sample `first`. If the data set can seek to `first`, a resumed run need not read the
+/// samples before it.
 using Iterable = std::function<Generator(std::int64_t epoch, std::int64_t first)>;
 /// Makes an iterable from a function that can only begin at the first sample of an epoch. The first `first` samples are
 /// read and dropped.

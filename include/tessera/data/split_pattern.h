@@ -27,7 +27,7 @@ class SplitPattern {
   Gaps gaps_;
 };
 
-/// The expression of GPT-2, which matches everything.
+/// The expression of GPT-2, whose matches cover every text.
 const SplitPattern& gpt2_pattern();
 
 /// Calls `take` with each piece in order. The concatenated pieces are the text. Bytes that are not UTF-8 are separate

@@ -9,7 +9,7 @@
 
 namespace tessera::data {
 
-/// Where the documents of a file are.
+/// The place of the documents in a file.
 enum class TextForm {
   kText,       // the file is one document
   kJsonLines,  // each line is a JSON object with a document under a key
@@ -20,7 +20,8 @@ struct TextInput {
   TextForm form = TextForm::kText;
 };
 
-/// The form that the suffix of a path means: .jsonl and .json are JSON Lines, .csv is CSV, any other is text.
+/// Returns the form that corresponds to the suffix of a path: JSON Lines for .jsonl and .json, CSV for .csv, otherwise
+/// text.
 TextForm text_form(const std::string& path);
 /// Returns the files that the paths name, in order. A folder stands for its *.txt and *.jsonl files at any depth, sorted by
 /// path. Errors: a path that does not exist; a folder without such files; a .tsv file.
@@ -33,7 +34,7 @@ std::vector<std::string> columns_of(const TextInput& input);
 /// columns does not have it, the first column of this input.
 std::string default_text_column(const std::vector<TextInput>& inputs);
 
-/// Takes a part of a document. `ends_document`: the next part belongs to the next document.
+/// Receives a part of a document. `ends_document`: the next part belongs to the next document.
 using TakeText = std::function<void(std::string_view text, bool ends_document)>;
 
 /// Reads the documents of a file with little memory. A text file is divided only before blanks, where GPT-2's pattern

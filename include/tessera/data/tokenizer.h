@@ -21,9 +21,10 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   /// Accepts any bytes, also bytes that are not UTF-8. decode(encode(text)) == text if keeps_text().
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// The tokens of a text that continues another one. They differ if a text gets a blank at its begin.
+  /// The tokens of a text that continues another one. They differ from those of encode() if encode() puts a blank
+  /// before a text.
   [[nodiscard]] virtual std::vector<std::int32_t> encode_continued(std::string_view text) const { return encode(text); }
-  /// The ids that belong before, and after, each document in addition to encode(): the begin of text of Llama, for example.
+  /// The ids that each document has before and after those of encode(), for example the begin of text of Llama.
   [[nodiscard]] virtual std::vector<std::int32_t> document_prefix() const { return {}; }
   [[nodiscard]] virtual std::vector<std::int32_t> document_suffix() const { return {}; }
   /// The tokens of a complete document with the prefix and the suffix, but without an end of text at its end.
@@ -59,13 +60,13 @@ class ByteTokenizer final : public Tokenizer {
   std::string name_ = "bytes";
 };
 
-/// Makes the tokenizer `name`: `bytes`; `bpe:N`, a byte-level BPE of at most N ids that is trained on `training_text`;
+/// Makes the tokenizer `spec`: `bytes`; `bpe:N`, a byte-level BPE of at most N ids that is trained on `training_text`;
 /// otherwise a path: GPT-2's vocab.bpe, BERT's vocab.txt, a Hugging Face tokenizer.json, a merges.txt with a vocab.json
 /// in the same folder, or a folder that contains one of these. Errors name the path.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
 /// Whether both give each id the same meaning: equal tokens, merges and rules. Names do not matter.
 bool is_same_tokenizer(const Tokenizer& one, const Tokenizer& other);
-/// Throws an Error if the name begins with `bpe:` and is invalid.
+/// Error if `spec` begins with `bpe:` and is not valid.
 void check_bpe_name(const std::string& spec);
 
 }  // namespace tessera::data

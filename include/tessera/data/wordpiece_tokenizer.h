@@ -57,8 +57,8 @@ class WordPieceTokenizer final : public Tokenizer {
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override;
   /// [CLS] text [SEP].
   [[nodiscard]] TokenizedText encode_text(std::string_view text, const EncodeOptions& options = {}) const;
-  /// [CLS] first [SEP] second [SEP]. To truncate, tokens are removed from the end of the longer text.
-  /// Error if max_length leaves no room for the special tokens.
+  /// [CLS] first [SEP] second [SEP]. If the result exceeds max_length, tokens are removed from the end of the text that
+  /// is longer at the moment. Error if max_length leaves no room for the special tokens.
   [[nodiscard]] TokenizedText encode_pair(std::string_view first, std::string_view second,
                                           const EncodeOptions& options = {}) const;
   /// Returns the words with blanks between them. Case, accents and blanks of the original text are lost.

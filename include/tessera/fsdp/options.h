@@ -75,7 +75,7 @@ struct FsdpDebugOptions {
   bool dummy_reduce_scatter_op = false;
   /// Parameters that the backward pass gathers again do not wait for the gradient of their unit. Results stay right.
   bool dummy_optimization_barrier_op = false;
-  /// Begins the lines that `print` prints.
+  /// The first word of the lines that `print` prints.
   std::string msg = "xla_fsdp";
   /// Rank 0 prints the number of units and parameters, and a line for each forward pass of a unit that is traced.
   bool print = false;
@@ -114,7 +114,8 @@ struct FsdpOptions {
   /// module and the options of this unit (reshard_after_forward, mixed_precision, buffer_dtype, shard_param_on_dim_0,
   /// shard_placement_fn, sharding_strategy, debug).
   std::function<void(nn::Module& module, FsdpOptions& options)> auto_wrapper_callable{};
-  /// Called for each module whose parameters have no values yet, children before parents, to set other initial values.
+  /// Sets other initial values of a module. Called for each module whose parameters have no values yet, children before
+  /// parents.
   std::function<void(nn::Module& module)> param_init_fn{};
   /// End the step at the end of each backward().
   bool sync_on_finalization = false;

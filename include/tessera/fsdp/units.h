@@ -50,12 +50,12 @@ std::string unit_report(const std::vector<FsdpUnit>& units);
 /// device. Units, frozen parameters and tied parameters are marked.
 std::string fsdp_tree(nn::Module& module);
 
-/// True if materialize_module() should give the parameters and buffers of a module values.
+/// True if materialize_module() should compute the values of the parameters and buffers of a module.
 using MaterializeCheck = std::function<bool(const nn::Module& module)>;
-/// Gives the deferred parameters and buffers of a module values, one unit after the other, as shards. A rank never
-/// needs more memory than for its shards and one unit. Values are the same on every mesh. Only applies to modules for
-/// which `check` is true; null: all modules. This call is optional, because the first step materializes all remaining
-/// values, but with more memory. Collective.
+/// Computes the values of the deferred parameters and buffers of a module, one unit after the other, as shards. A rank
+/// never needs more memory than for its shards and one unit. Values are the same on every mesh. Only applies to modules
+/// for which `check` is true; null: all modules. This call is optional, because the first step materializes all
+/// remaining values, but with more memory. Collective.
 void materialize_module(nn::Module& module, const MaterializeCheck& check = {});
 
 /// Shards the rows of an input over `data`, `fsdp` and FsdpOptions::axis, if the input has data and no sharding.
@@ -81,6 +81,7 @@ struct ShardMetadata {
   Dims shard_dims;           // on one device
   std::vector<Dims> starts;  // by device: the first element of its shard along each dim
 };
+/// The shards of all parameters of a module.
 std::vector<ShardMetadata> get_shard_metadata(nn::Module& module);
 
 }  // namespace tessera

@@ -32,12 +32,13 @@ inline WrapPolicy size_based_auto_wrap_policy(std::int64_t min_num_params) {
 WrapPolicy transformer_auto_wrap_policy(std::set<std::string> classes);
 /// Units are the modules for which `wrap` is true.
 WrapPolicy lambda_auto_wrap_policy(std::function<bool(const nn::Module&)> wrap);
+/// Every module is a unit.
 WrapPolicy always_wrap_policy();
 /// Units are the repeated blocks: the modules of the class of the first module in the longest ModuleList. Wraps nothing
 /// if there is no list.
 WrapPolicy default_wrap_policy(nn::Module& root);
 
-/// The modules that a policy is asked about.
+/// The modules and parameters that modules_to_wrap() passes to a policy.
 struct WrapOptions {
   /// These modules and those below them are not visited, and their parameters do not count.
   std::vector<const nn::Module*> ignored_modules{};

@@ -100,7 +100,8 @@ inline std::size_t field_hash(bool value) { return value ? 1 : 0; }
 std::size_t field_hash(const Dims& value);
 std::size_t field_hash(const Literal& value);
 
-/// A row of a table that converts the values of an enum to words, and words to values.
+/// A row of a table of the values of an enum and their words. enum_text() returns the word of a value, and enum_value()
+/// the value of a word. Error, with the nearest word, if there is no such word.
 template <class E>
 struct EnumWord {
   E value;
@@ -170,6 +171,7 @@ const T* attributes_if(const Attributes& attributes) {
   const auto* typed = dynamic_cast<const AttributesOf<T>*>(attributes.get());
   return typed != nullptr ? &typed->value : nullptr;
 }
+/// Reads the fields of T. Errors, with the name of the field: a required field is missing; a text is not valid.
 template <class T>
 Attributes parse_attributes(AttributeReader& reader) {
   T value{};
@@ -185,6 +187,7 @@ Attributes parse_attributes(AttributeReader& reader) {
   });
   return make_attributes(std::move(value));
 }
+/// True if both are null, or have equal values of one struct.
 bool equal(const Attributes& a, const Attributes& b);
 
 }  // namespace tessera

@@ -46,8 +46,8 @@ struct EmitOptions {
 /// suffix, which is harmless.
 class TakenNames {
  public:
-  /// The last suffix that was tried for the name, and whether the name is new. The reference is valid until the next
-  /// call.
+  /// Takes a name. Returns the last suffix that was tried for it, and whether the name is new. The reference is valid
+  /// until the next call.
   std::pair<int&, bool> take(std::string_view name);
 
  private:

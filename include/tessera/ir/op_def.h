@@ -32,6 +32,7 @@ struct OpView {
     return attributes_as<T>(attributes);
   }
 };
+/// The view of an instruction of a program.
 OpView view_of(const Program& program, const Computation& computation, const Instruction& instruction);
 
 // ---- reference evaluation -------------------------------------------------------------------------------------------

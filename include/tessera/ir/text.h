@@ -18,7 +18,8 @@ struct ParseOptions {
   /// The meshes that shardings use if these can express them. A sharding that names a mesh of the text uses that mesh.
   std::vector<Mesh> meshes{};
 };
-/// Reads an HLO module. Errors: `file:line:column: what was expected` with the source line and a caret.
+/// Reads an HLO module. Errors have the form `file:line:column: expected …, got …`, followed by the source line and a
+/// caret.
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options = {});
 
 struct PrintOptions {
@@ -27,6 +28,7 @@ struct PrintOptions {
 };
 /// Prints a program. The text is deterministic, and parse_program(print_program(p)) equals p (see difference()).
 std::string print_program(const Program& program, const PrintOptions& options = {});
+/// The line of one instruction, as in print_program().
 std::string print_instruction(const Program& program, const Computation& computation, Id id);
 
 /// Returns "" if the programs are equal in everything that text can express, else a description of the first

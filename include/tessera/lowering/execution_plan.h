@@ -31,8 +31,8 @@ struct ExecutionPlan {
   std::shared_ptr<const Schedule> schedule;
 };
 
-/// Lowers and schedules a per-device program. The plans that the process made last are kept, so that ranks that are
-/// threads share one plan. Any thread may call this.
+/// Lowers and schedules a per-device program. The process keeps its most recent plans, so that ranks that are threads
+/// share one plan. Any thread may call this.
 ExecutionPlan plan_execution(const Program& program, const ExecutionOptions& options);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering: from the per-device program of the partitioner to the program that a rank executes. The passes are pure
+// Lowering turns the per-device program of the partitioner into the program that a rank executes. The passes are pure
 // functions. The schedule, `tessera stats`, the dry run and the runtime all use the result, so the reported bytes and
 // FLOPs are those that are executed.
 #pragma once
@@ -34,6 +34,7 @@ struct LoweringOptions {
   /// The options in TESSERA_FUSE, TESSERA_LARGEST_VALUE, TESSERA_LARGEST_SCORES, TESSERA_EXCESS_PRECISION,
   /// TESSERA_MEMORY_BUDGET and TESSERA_OFFLOAD_DIR.
   static LoweringOptions from_environment();
+  /// The hash of all options.
   [[nodiscard]] std::size_t hash() const;
 };
 

@@ -14,15 +14,15 @@ namespace tessera::nn {
 /// The options of attend().
 struct AttentionOptions {
   bool is_causal = false;
-  std::int64_t window = 0;        // not 0: with is_causal, a position sees this many positions, itself included
-  Tensor mask{};                  // null, or booleans broadcast to [b, h, t, s]: true where a key is seen
+  std::int64_t window = 0;        // not 0: with is_causal, a position attends to this many positions, including itself
+  Tensor mask{};                  // null, or booleans that broadcast to [b, h, t, s]: true where a row attends to a key
   Tensor bias{};                  // null, or floats broadcast to [b, h, t, s], added to the scores
   std::optional<double> scale{};  // nullopt: 1 / sqrt(d)
   double dropout = 0;             // of the weights
 };
 /// softmax(q k^T * scale + bias) v for q [b, t, h, d] and k, v [b, s, g, d]; h / g consecutive heads share a key head.
-/// Returns [b, t, h, d]. If q is [b, t, g, h / g, d], the result has the same dims. A row that sees no key is zero.
-/// Reads no value on the host.
+/// Returns [b, t, h, d]. If q is [b, t, g, h / g, d], the result has the same dims. The result of a row that attends to
+/// no key is zero. Reads no value on the host.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
               std::source_location where = std::source_location::current());
 
@@ -54,6 +54,7 @@ class MultiheadAttention : public Callable<MultiheadAttention> {
     Tensor attn_mask{};
     bool is_causal = false;
   };
+  /// Error unless num_heads divides embed_dim.
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads)
       : MultiheadAttention(embed_dim, num_heads, Options()) {}
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const Options& options);

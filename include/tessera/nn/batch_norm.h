@@ -46,7 +46,7 @@ class BatchNorm : public Callable<BatchNorm> {
   Tensor running_mean_, running_var_, num_batches_tracked_;
 };
 
-/// Of [n, c] or [n, c, l].
+/// Batch normalization of [n, c] or [n, c, l].
 class BatchNorm1d : public BatchNorm {
  public:
   explicit BatchNorm1d(std::int64_t features) : BatchNorm1d(features, Options()) {}
@@ -54,7 +54,7 @@ class BatchNorm1d : public BatchNorm {
   [[nodiscard]] std::string_view class_name() const override { return "BatchNorm1d"; }
 };
 
-/// Of images [n, c, h, w].
+/// Batch normalization of images [n, c, h, w].
 class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(std::int64_t features) : BatchNorm2d(features, Options()) {}

@@ -54,7 +54,7 @@ class Sequential : public Callable<Sequential> {
   [[nodiscard]] int size() const { return static_cast<int>(calls_.size()); }
   /// The module with this index; negative indices count from the end. Error if there is none.
   [[nodiscard]] Module& operator[](int i);
-  /// The same as its class. Error if the module has another class.
+  /// The module with this index, as its class M. Error if the module has another class.
   template <class M>
   [[nodiscard]] M& get(int i) {
     auto* const module = dynamic_cast<M*>(&(*this)[i]);
@@ -78,6 +78,7 @@ class ModuleList : public Module {
   M& emplace(Args&&... args) {
     return push_back(std::make_shared<M>(std::forward<Args>(args)...));
   }
+  /// Appends a module.
   M& push_back(std::shared_ptr<M> module) {
     register_module(std::to_string(items_.size()), module);
     items_.push_back(std::move(module));
@@ -107,6 +108,7 @@ class ModuleDict : public Module {
   M& emplace(const std::string& name, Args&&... args) {
     return insert(name, std::make_shared<M>(std::forward<Args>(args)...));
   }
+  /// Adds a module under a new name. Error if the name exists.
   M& insert(const std::string& name, std::shared_ptr<M> module) {
     register_module(name, module);
     items_.emplace_back(name, std::move(module));

@@ -24,7 +24,8 @@ namespace tessera::nn {
 Initializer zeros();
 Initializer ones();
 Initializer constant(double value);
-/// Each call takes the next parameter number.
+/// Initial values from random numbers. Each call takes the next number of a parameter, so that parameters get different
+/// values.
 Initializer normal(double mean, double standard_deviation);
 Initializer uniform(double low, double high);
 /// The normal distribution within [low, high]. Error unless low < high and standard_deviation > 0.
@@ -53,8 +54,8 @@ void ones(const Tensor& parameter);
 /// Ones where row and column are equal, in a matrix.
 void eye(const Tensor& parameter);
 /// Convolution weights [out, in, sizes…] that copy their input: output channel i has a 1 in the middle of the kernel of
-/// input channel i. With several groups, each group of output channels does this. Errors: the parameter has not 3 to 5
-/// dims, or `out` is no multiple of `groups`.
+/// input channel i. With several groups, each group of output channels does this. Errors: the parameter does not have 3
+/// to 5 dims; `out` is not a multiple of `groups`.
 void dirac(const Tensor& parameter, std::int64_t groups = 1);
 
 /// The factor for weights before a nonlinearity: linear, conv1d (2d, 3d), conv_transpose1d (2d, 3d) and sigmoid: 1;

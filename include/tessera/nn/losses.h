@@ -79,7 +79,7 @@ struct ContrastiveOptions {
   LossReduction reduction = LossReduction::kMean;
 };
 /// InfoNCE (van den Oord et al., 2018): row i of queries [n, d] should be most similar to row i of keys [n, d] among
-/// all rows, by the cosine divided by the temperature. Rows may be sharded.
+/// all rows, by the cosine divided by the temperature. Rows may be sharded. Error unless the temperature is above 0.
 Tensor contrastive_loss(const Tensor& queries, const Tensor& keys, const ContrastiveOptions& options = {},
                         std::source_location where = std::source_location::current());
 
@@ -88,8 +88,9 @@ struct GaussianNllOptions {
   double epsilon = 1e-6;
   LossReduction reduction = LossReduction::kMean;
 };
-/// (log v + (x - y)^2 / v) / 2 for means x, values y and variances v [...], v [..., 1] or v without the last dim. v is at
-/// least epsilon; as in PyTorch, its gradient ignores this bound.
+/// (log v + (x - y)^2 / v) / 2 for means x, values y and variances v [...], v [..., 1] or v without the last dim.
+/// Variances below epsilon are replaced by epsilon; as in PyTorch, the gradient of v ignores this. Error unless epsilon
+/// > 0.
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& variance,
                          const GaussianNllOptions& options = {},
                          std::source_location where = std::source_location::current());
@@ -104,7 +105,7 @@ struct PoissonNllOptions {
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& y, const PoissonNllOptions& options = {},
                         std::source_location where = std::source_location::current());
 
-// In the losses below, an element of a target is 1 or -1. Others give losses without meaning.
+// In the losses below, an element of a target is 1 or -1. For other targets, the losses have no meaning.
 
 struct MarginRankingOptions {
   double margin = 0;
@@ -128,7 +129,7 @@ struct CosineEmbeddingOptions {
   LossReduction reduction = LossReduction::kMean;
 };
 /// 1 - cos(x1, x2) if the target is 1, and max(0, cos(x1, x2) - margin) if it is -1, for vectors x1, x2 [..., d] and a
-/// target [...].
+/// target [...]. Error unless the margin is in [-1, 1].
 Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& target,
                              const CosineEmbeddingOptions& options = {},
                              std::source_location where = std::source_location::current());

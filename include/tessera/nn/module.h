@@ -108,6 +108,7 @@ class Module {
   /// Gives the parameters and buffers the values of another state, with load_state(). The error lists missing and
   /// unexpected names, with the nearest ones, and shapes that do not fit.
   LoadStateResult load_state_dict(const StateDict& source, const LoadStateOptions& options = {});
+  /// The names of the state in files.
   [[nodiscard]] virtual FileNames file_names() const { return {}; }
 
   /// Switches between training and evaluation mode (dropout, batch statistics), also for submodules.
@@ -116,6 +117,7 @@ class Module {
   [[nodiscard]] bool is_training() const { return training_; }
   /// Calls `visit` for every submodule, children before parents, and for this module last.
   void apply(const std::function<void(Module&)>& visit);
+  /// Removes the gradients of all parameters.
   void zero_grad();
   /// Converts the parameters and buffers that are floats to `dtype`, as in PyTorch. Call it before fully_shard() and
   /// before the optimizer is created. Error if `dtype` is not a float type.
@@ -140,7 +142,7 @@ class Module {
   [[nodiscard]] const WrapOverrides& wrap_overrides() const { return wrap_overrides_; }
   /// The path of the module, as in errors and HLO metadata.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Returns true if a module has registered this one, and otherwise from the second call on.
+  /// Returns true if a module has registered this one or if this function was called before. Used to warn once.
   [[nodiscard]] bool is_known_or_mark() { return std::exchange(is_known_, true); }
 
   /// Calls `hook` before every call of this module. The hook may replace the tensors among the arguments, but not
@@ -181,6 +183,7 @@ class Module {
   void add_shared_parameter(std::string name, const Tensor& tensor, Dims exported_dims = {});
   /// Registers a variable that is not trained and returns it.
   Tensor add_buffer(std::string name, const Type& type, Initializer initializer);
+  /// Registers a submodule, which must outlive this module. Errors: those of register_module().
   void add_module(std::string name, Module& child);
   /// Registers a submodule without a name. Its parameters and submodules have the same names in this module. For
   /// wrappers; it must be the only submodule.

@@ -70,7 +70,8 @@ class SparseMoe : public Callable<SparseMoe> {
     Tensor output;  // [b, t, width]
     Routing routing;
   };
-  /// Errors: top_k is not from 1 to `experts`; a negative capacity_factor; an unknown activation.
+  /// Errors: top_k is not from 1 to `experts`; a negative capacity_factor; a jitter that is not in [0, 1); an unknown
+  /// activation.
   SparseMoe(std::int64_t width, std::int64_t inner, const Options& options);
   Output forward(const Tensor& x);  // [b, t, width]
   [[nodiscard]] TopKRouter& gate() { return gate_; }

@@ -64,6 +64,7 @@ class GroupNorm : public Callable<GroupNorm> {
     bool affine = true;
     DType dtype = DType::kF32;
   };
+  /// Error if the groups do not divide the channels.
   GroupNorm(std::int64_t groups, std::int64_t channels) : GroupNorm(groups, channels, Options()) {}
   GroupNorm(std::int64_t groups, std::int64_t channels, const Options& options);
   /// Error, as in PyTorch, if x has only one value for each group.
@@ -104,7 +105,7 @@ class InstanceNorm : public Callable<InstanceNorm> {
   Tensor weight_, bias_;
 };
 
-/// Of [n, c, l].
+/// Instance normalization of [n, c, l].
 class InstanceNorm1d : public InstanceNorm {
  public:
   explicit InstanceNorm1d(std::int64_t features) : InstanceNorm1d(features, Options()) {}
@@ -112,7 +113,7 @@ class InstanceNorm1d : public InstanceNorm {
   [[nodiscard]] std::string_view class_name() const override { return "InstanceNorm1d"; }
 };
 
-/// Of images [n, c, h, w].
+/// Instance normalization of images [n, c, h, w].
 class InstanceNorm2d : public InstanceNorm {
  public:
   explicit InstanceNorm2d(std::int64_t features) : InstanceNorm2d(features, Options()) {}

@@ -55,7 +55,7 @@ class RotaryEmbedding : public Callable<RotaryEmbedding> {
   struct Tables {
     Tensor cos, sin;  // [t, dim] of positions 0 … t - 1, or [..., dim] of given positions
   };
-  /// `dim` is the size of a head. Error if it is odd, or 2 with the type `dynamic`.
+  /// `dim` is the size of a head. Errors: it is odd, or 2 with the type `dynamic`; max_positions < 1.
   RotaryEmbedding(std::int64_t dim, std::int64_t max_positions, RopeConfig config = {});
   /// Tables of the positions 0 … time - 1.
   Tables forward(std::int64_t time, DType dtype);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules that move elements, and those that resize images.
+// Modules that move elements, and modules that resize images.
 #pragma once
 
 #include <cstdint>
@@ -69,9 +69,9 @@ class PixelUnshuffle : public Callable<PixelUnshuffle> {
 enum class InterpolateMode : std::uint8_t { kNearest, kNearestExact, kLinear, kBilinear, kBicubic, kTrilinear };
 
 struct InterpolateOptions {
-  /// The sizes of the dims after [n, c]; one number: of all. Either they or scale_factor are needed.
+  /// The sizes of the dims after [n, c]; one number applies to all of them. Give either size or scale_factor.
   Dims size{};
-  /// The factors of these dims; one number: of all. A size is floor(in * factor).
+  /// The factors of these dims; one number applies to all of them. A size is floor(in * factor).
   std::vector<double> scale_factor{};
   InterpolateMode mode = InterpolateMode::kNearest;
   /// Positions are those of the centers of the elements: the first and the last ones coincide. false: the borders of the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sharding of all parameters that a part of the code creates, as TensorFlow's TPUStrategy.
+// Strategies give a sharding to all parameters that are created in a scope, as TensorFlow's TPUStrategy.
 //
 //   const nn::TPUStrategy strategy(Mesh::parse("data=8"));
 //   const auto scope = strategy.scope();
@@ -41,8 +41,8 @@ VariablePolicy sharded_parameters(std::string axis, std::int64_t least_elements 
 
 class TPUStrategy;
 
-/// While it exists, the variables that modules of this rank create get their sharding from the strategy. Scopes may be
-/// nested: the innermost one applies.
+/// While this object exists, the variables that modules of this rank create get their sharding from the strategy.
+/// Scopes may be nested: the innermost one applies.
 class [[nodiscard]] StrategyScope {
  public:
   explicit StrategyScope(const TPUStrategy& strategy);
@@ -54,6 +54,7 @@ class [[nodiscard]] StrategyScope {
   const TPUStrategy* outer_;
 };
 
+/// A mesh, and a policy that gives new variables shardings over this mesh.
 class TPUStrategy {
  public:
   explicit TPUStrategy(Mesh mesh, VariablePolicy policy = replicated_parameters())

@@ -7,6 +7,7 @@
 namespace tessera {
 
 enum class AsyncHalf : std::uint8_t { kNeither, kStart, kUpdate, kDone };
+/// Whether the op starts, updates or completes an asynchronous operation; kNeither for other ops.
 AsyncHalf async_half(const OpDef& op);
 /// Returns the synchronous op that a start and its done replace. For async-start this is `call`.
 const OpDef& synchronous_op(const OpDef& start);

@@ -11,7 +11,7 @@ struct OpView;
 
 struct AttentionAttributes {
   bool causal = false;
-  std::int64_t window = 0;  // with `causal`: a row sees the last `window` keys of those that it would see; 0: all
+  std::int64_t window = 0;  // with `causal`: a row attends only to the last `window` of its keys; 0: to all
   double scale = 1;
   double dropout = 0;       // the probability of zero
   bool has_mask = false;    // there is an operand `mask`
@@ -49,11 +49,11 @@ namespace ops {
 /// The optional operands of attention; null values are absent.
 struct AttentionOperands {
   bool causal = false;
-  std::int64_t window = 0;  // with `causal`: the number of keys that a row sees at most; 0: no limit
+  std::int64_t window = 0;  // with `causal`: the most keys to which a row attends; 0: no limit
   double scale = 1;
   double dropout = 0;
   Value mask{};         // pred (true: the key is visible) or q's type (added), [batch|1, heads|1, rows|1, keys|1]
-  Value offset{};       // s32[]: with `causal`, row i sees the keys 0..i+offset
+  Value offset{};       // s32[]: with `causal`, row i attends to the keys 0..i+offset
   Value key{};          // u32[2], of the dropout
   Value start{};        // s32[4]: the position of the first score in the complete ones (batch, head, row, key)
   Dims dropout_dims{};  // with `start`: the heads, rows and keys of the complete scores

@@ -54,6 +54,8 @@ enum class ManualBorder : std::uint8_t { kNone, kEnter, kLeave };
 ManualBorder manual_border(const Instruction& instruction);
 /// Frontend attribute of a border: the sharding of the global array over the manual axes of the region.
 inline constexpr std::string_view kBorderPlacementAttribute = "tessera.border";
+/// Returns the sharding in this attribute, over a mesh of the program; nullopt if the border does not have the
+/// attribute.
 std::optional<Sharding> border_placement(const Program& program, const Instruction& border);
 /// Frontend attribute of an outfeed: the HLO sharding in its text. This sharding has leaves for the data, and perhaps
 /// one more for the token. Instruction::sharding cannot store it, because the result of an outfeed is only a token.

@@ -114,7 +114,10 @@ Value scatter(const std::vector<Value>& operands, Value indices, const std::vect
 /// The combiner of a scatter that replaces elements: it returns the update. There is one for each element type of a
 /// program.
 ComputationId overwrite_computation(ProgramBuilder& program, DType dtype);
+/// Returns `sizes` elements from `starts`, one integer scalar for each dim. Starts are clamped so that all elements
+/// exist.
 Value dynamic_slice(Value x, const std::vector<Value>& starts, Dims sizes);
+/// Returns x with `update` in place of the elements from `starts`, which are clamped in the same way.
 Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& starts);
 /// `comparator` takes 2 scalars per operand; several operands give a tuple.
 Value sort(const std::vector<Value>& operands, int dim, bool is_stable, ComputationId comparator);

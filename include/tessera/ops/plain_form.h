@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-/// plain_form() computes a bitcast by transposes and a reshape, and a tuple constant by a tuple of constants. Null for
-/// a bitcast of elements narrower than a byte (s4), and for all other ops, for which may_have_plain_form() is false.
+/// False for all ops except bitcasts and tuple constants.
 [[nodiscard]] bool may_have_plain_form(const Instruction& instruction);
+/// Emits the plain form of an instruction: transposes and a reshape for a bitcast, and a tuple of constants for a tuple
+/// constant. Nullopt for other ops, and for a bitcast of elements that are narrower than a byte (s4).
 std::optional<Value> plain_form(Builder& builder, const OpView& view, const std::vector<Value>& operands);
 
 }  // namespace tessera

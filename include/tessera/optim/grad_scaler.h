@@ -28,7 +28,7 @@ struct GradScalerOptions {
 ///   mark_step();
 class GradScaler {
  public:
-  /// Errors: a scale that is not positive, growth_factor <= 1, backoff_factor >= 1.
+  /// Errors: init_scale or growth_interval is not positive; growth_factor <= 1; backoff_factor is not in (0, 1).
   explicit GradScaler(GradScalerOptions options = {});
   /// Returns loss * scale, in f32 at least. If `enabled` is false, returns the loss.
   [[nodiscard]] Tensor scale(const Tensor& loss) const;

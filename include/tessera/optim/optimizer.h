@@ -37,6 +37,7 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   /// Traces the update of every parameter that has a gradient.
   void step(std::source_location where = std::source_location::current());
+  /// Removes the gradients of all parameters.
   void zero_grad();
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
   /// Sets the learning rate. If a group has its own rate, this rate changes by the same factor.
@@ -54,7 +55,7 @@ class Optimizer {
   using NamedState = optim::NamedState;
   /// State by name: `exp_avg.NAME` …, in the order of the parameters.
   [[nodiscard]] virtual std::vector<NamedState> named_state() const;
-  /// A message about state that does not have the requested format; "" if all state has it.
+  /// A message for the user about state that does not have the requested format; "" if all state has the format.
   [[nodiscard]] virtual std::string note() const;
   /// The name of the class, for messages and checkpoints: `AdamW`.
   [[nodiscard]] virtual std::string class_name() const;
@@ -94,6 +95,7 @@ class Optimizer {
   /// Makes state of zeros for every parameter that requires a gradient. If options.format is not kFull, it is the
   /// requested format of note().
   StateQuantity& make_state(const std::string& prefix, const StateOptions& options = {});
+  /// Gives the state of the parameter of `update` a new value, unless the step has no effect (set_condition()).
   void write(StateQuantity& state, const Update& update, const Tensor& value) const;
 
   /// If `maximizes`, updates get the negated gradients, so that they increase the loss.

@@ -67,6 +67,7 @@ class Schedule {
            ScheduleArguments arguments = {});
   /// Returns the learning rate of update number `step` (0 is the first).
   [[nodiscard]] double rate(std::int64_t step) const;
+  /// Sets the learning rate of the optimizer for its next update.
   void apply(Optimizer& optimizer) const { optimizer.set_learning_rate(rate(optimizer.step_count())); }
 
   /// Whether the rate depends on a metric: reduce_lr_on_plateau.

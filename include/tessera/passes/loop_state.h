@@ -17,7 +17,7 @@ std::optional<std::int64_t> state_element(const Computation& computation, Id id)
 /// than one has no state.
 bool reads_only_elements(const Computation& computation);
 
-/// For each computation of the program: how many instructions call it.
+/// The number of instructions that call each computation of the program.
 std::vector<int> call_counts(const Program& program);
 
 /// Returns element i of a tuple: its operand if the tuple is a tuple instruction, otherwise a get-tuple-element.

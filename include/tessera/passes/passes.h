@@ -20,8 +20,8 @@ Program merge_duplicates(const Program& program);
 /// that of their operand.
 Program simplify(const Program& program);
 
-/// Slices the operand of a reverse instead of its result, so that less data is moved. Only if nothing else reads the
-/// reverse and the slice has at most 3/4 of its elements.
+/// Slices the operand of a reverse instead of its result, so that less data is moved. The pass does this only if
+/// nothing else reads the reverse and the slice has at most 3/4 of its elements.
 Program slice_first(const Program& program);
 
 /// Replaces every `call` by the body of its computation. Keeps calls that run on another execution thread and calls

@@ -36,6 +36,7 @@ std::string dump_folder(const Program& program);
 class Pipeline {
  public:
   explicit Pipeline(std::string name, PipelineOptions options = {});
+  /// Appends a pass.
   Pipeline& add(std::string name, Pass pass);
   /// Adds a pass that cannot be skipped, because the passes after it depend on it.
   Pipeline& add_required(std::string name, Pass pass);

@@ -32,6 +32,7 @@ class ComputationRewriter {
   [[nodiscard]] Instruction translated(Id old);
   /// Appends the translated instruction.
   Value keep(Id old);
+  /// Makes `with` the new value of an old value.
   void replace(Id old, Value with);
   /// Ends the computation. The root is the new value of the old root.
   ComputationId finish();

@@ -4,7 +4,7 @@
 //
 //   order     program order, improved: instructions that allocate memory (gathers, broadcasts) run just before their
 //             first use, those that free memory (reduce-scatters, reductions) as early as possible
-//   steps     units of execution: one instruction, or a group of elementwise ones that runs tile by tile
+//   steps     units of execution: one instruction, or a group of elementwise ones that runs block by block
 //   views     broadcasts, and transposes and slices whose readers can follow strides, are never computed: readers use
 //             strides instead
 //   buffers   tuples, reshapes, copies and barriers share their operand's; an elementwise result reuses the buffer of
@@ -116,7 +116,7 @@ struct Step {
   // The instructions in order. A step with several is a fused group, or a dot and the addition of its result to another
   // value in place.
   std::vector<Id> instructions;
-  bool fused = false;            // elementwise ops and reductions of rows, tile by tile (also a single elementwise op)
+  bool fused = false;            // elementwise ops and reductions of rows, block by block (also one elementwise op)
   BufferId scratch = kNoBuffer;  // live during this step only
   std::vector<Await> awaits = {};
   bool overlapped = false;                   // a collective that is only started here
@@ -209,7 +209,7 @@ StepSummary summarize(const Program& program, const Schedule& schedule, const St
 /// Returns one line for each step with its bytes, as in schedule.txt of TESSERA_DUMP_DIR.
 std::string describe(const Program& program, const Schedule& schedule);
 
-/// The order only: a permutation of the instructions of a computation.
+/// Returns only the order: a permutation of the instructions of a computation.
 std::vector<Id> order_instructions(const Program& program, const Computation& computation);
 
 /// Throws InternalError unless the plan is correct. When an operand is read, it must be complete and not overwritten.

@@ -15,12 +15,12 @@ struct AcceleratorSlice {
   std::string name;  // v4-64
   std::int64_t cores = 0;
   std::int64_t chips = 0;
-  /// What a program sees, with PJRT: the cores of v2 and v3, the chips of later versions.
+  /// The number of devices that a program has with PJRT: the cores of v2 and v3, the chips of later versions.
   std::int64_t devices = 0;
   std::int64_t hosts = 0;
 
   /// Reads the name of a slice. nullopt: the text does not begin with the name of a version and a hyphen. Errors: the
-  /// number is not a multiple of what the version allows, or is larger than its pod.
+  /// number is not a multiple of that of a host, or exceeds that of a pod.
   static std::optional<AcceleratorSlice> parse(std::string_view name);
   /// The forms of all names: `v2-N, v3-N, …`.
   static std::string name_forms();

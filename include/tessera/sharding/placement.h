@@ -41,6 +41,7 @@ struct Placement {
   std::vector<DimPlacement> dims;
   [[nodiscard]] Interval interval(std::int64_t device, int dim) const;
 };
+/// The placement that a sharding describes.
 Placement placement_of(const Type& global, const Sharding& sharding);
 
 /// The type of one device's shard: sharded dims are divided and rounded up. Tuples: leaf by leaf (one sharding for

@@ -20,6 +20,7 @@
 namespace tessera {
 
 enum class Reduction : std::uint8_t { kSum, kProduct, kMin, kMax, kAnd, kOr };
+/// `sum`, `product`, `min`, `max`, `and`, `or`.
 std::string_view reduction_name(Reduction reduction);
 
 struct DimSharding {

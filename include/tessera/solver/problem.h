@@ -56,7 +56,8 @@ struct Evaluation {
 /// above 2^63.
 Evaluation evaluate(const Problem& problem, const std::vector<std::int32_t>& choices);
 
-/// The largest sum of the least usages of nodes that are alive together: no assignment needs less memory.
+/// A lower bound on the memory of every assignment: the largest sum, at one time, of the least usages of the nodes that
+/// are alive.
 std::int64_t least_peak(const Problem& problem);
 
 /// Reads an instance of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism, as JSON text. Errors, with

@@ -86,9 +86,11 @@ struct Float16 {
   explicit operator double() const { return static_cast<double>(static_cast<float>(*this)); }
 };
 
+/// The name in HLO: `f32`.
 std::string_view dtype_name(DType dtype);
 /// Reads the name of a type. The error names the nearest known type.
 DType dtype_from_name(std::string_view name);
+/// True if dtype_from_name() accepts the name.
 bool is_dtype_name(std::string_view name);
 /// Bytes of one element; pred has one.
 std::int64_t dtype_size(DType dtype);

@@ -31,7 +31,7 @@ class Literal {
   static Literal scalar(T value) {
     return from<T>({}, {value});
   }
-  /// InternalError unless values.size() is the product of dims.
+  /// Error unless values.size() is the product of dims.
   template <class T>
   static Literal from(Dims dims, const std::vector<T>& values) {
     Literal out(Type::array(kDTypeOf<T>, std::move(dims)));
@@ -52,7 +52,7 @@ class Literal {
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::span<std::byte> mutable_bytes();
 
-  /// InternalError unless T is the element type.
+  /// The elements in row-major order. Error unless T is the element type.
   template <class T>
   [[nodiscard]] std::span<const T> data() const {
     check_dtype(kDTypeOf<T>);

@@ -54,9 +54,12 @@ struct SafetensorsFile {
 /// Reads a file. Errors name the file and the problem: too short, header not JSON, unknown dtype, offsets that
 /// overlap, leave gaps or do not fit the shape.
 SafetensorsFile read_safetensors(const std::string& path);
+/// The same for bytes in memory. Errors call them `name`.
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name = "<bytes>");
 
+/// Writes a file. Errors: those of SafetensorsHeader::of() and write_file().
 void write_safetensors(const std::string& path, const SafetensorsFile& file);
+/// The bytes of a file.
 std::vector<std::byte> print_safetensors(const SafetensorsFile& file);
 
 }  // namespace tessera

@@ -46,7 +46,7 @@ class Type {
 
   /// Bytes of all arrays in the type.
   [[nodiscard]] std::int64_t byte_size() const;
-  /// The arrays and tokens in the type, in pre-order. An array is its own only leaf.
+  /// The arrays and tokens in the type, in pre-order. An array has one leaf: itself.
   [[nodiscard]] std::vector<Type> leaves() const;
   [[nodiscard]] int leaf_count() const;
   /// The number of leaves before those of this element of a tuple.

@@ -115,7 +115,7 @@ struct TrainingArguments {
   std::string fsdp_transformer_layer_cls_to_wrap;
   std::int64_t fsdp_min_num_params = 0;
   std::string accelerate_config;  // --config_file: of Accelerate, in YAML
-  bool deferred_init = true;      // the only way: a parameter gets its values at its first use, as shards
+  bool deferred_init = true;      // always true: a parameter gets its values at its first use, as shards
   std::string tensor_parallel;
   std::string expert_parallel;
   std::string auto_shard;  // a machine model: search for the fastest mesh and shardings; "": no search
@@ -132,11 +132,11 @@ struct TrainingArguments {
   std::string eval_strategy = "no";                     // no, steps, epoch: evaluations during the training
   double eval_delay = 0;                                // updates, or epochs, before the first evaluation
   bool eval_on_start = false;                           // evaluate before the first update
-  std::optional<double> eval_steps;                     // the same for evaluations; nullopt: logging_steps
+  std::optional<double> eval_steps;                     // like save_steps, for evaluations; nullopt: logging_steps
   bool load_best_model_at_end = false;                  // the model of the checkpoint with the best metric
   std::string metric_for_best_model;                    // loss, perplexity, bits_per_byte, accuracy or one of GLUE
   bool greater_is_better = false;                       // the best checkpoint has the greatest metric
-  bool greater_is_better_is_given = false;              // if not, false is true for accuracy and the metrics of GLUE
+  bool greater_is_better_is_given = false;              // by a flag; otherwise, the metric determines the value
   std::optional<std::int64_t> early_stopping_patience;  // evaluations without progress after which training ends
   double early_stopping_threshold = 0;                  // the least improvement that counts as progress
   std::string resume_from_checkpoint;                   // a folder, or "true": the newest one in output_dir
@@ -165,7 +165,7 @@ struct TrainingArguments {
   std::string program_name;         // of the program that read the command line; "": no program did
   /// The flags that a configuration file gave, with its keys: mesh, `tp_size 2 in f.json`.
   std::map<std::string, std::string> given_by_file;
-  /// The flags whose values the program found itself, such as the files of --task_name.
+  /// The flags whose values the program has determined from other flags, such as the files of --task_name.
   std::vector<std::string> derived_flags;
 
   /// Binds the fields that `program` uses to their flags.
@@ -180,7 +180,7 @@ struct TrainingArguments {
   /// The same as a text for the user: flags with a value in groups, each with the key that mmf has for it.
   [[nodiscard]] std::string configuration() const;
 
-  /// What gave the flag, for messages: `--mesh`, or the keys of a file.
+  /// Names the origin of a flag for messages: `--mesh`, or the keys of a file.
   [[nodiscard]] std::string what_gave(const std::string& flag) const;
   /// The path of the configuration.
   [[nodiscard]] std::string config_file() const;
@@ -247,7 +247,7 @@ struct GivenKey {
 struct FsdpConfig {
   std::vector<std::string> transformer_layer_cls_to_wrap;    // empty: the repeated block
   std::int64_t min_num_params = 0;                           // > 0: the size-based policy
-  std::string auto_wrap_policy;                              // "": as the two fields above say
+  std::string auto_wrap_policy;                              // "": the two fields above determine it
   bool wraps = true;                                         // false: the model is one unit (NO_WRAP)
   std::vector<std::string> ignored_modules;                  // regular expressions of the names of modules
   std::optional<ReshardAfterForward> reshard_after_forward;  // overrides --fsdp
@@ -261,12 +261,12 @@ struct FsdpConfig {
   bool shard_param_on_dim_0 = false;                       // as in FsdpOptions
   std::vector<std::vector<std::int64_t>> sharding_groups;  // as in FsdpOptions
   FsdpDebugOptions debug{};                                // as in FsdpOptions
-  /// What gave the fields, by their names.
+  /// The origin of each field that was given, by the name of the field.
   std::map<std::string, GivenKey, std::less<>> given;
   /// One line for the user, with the reason, for each key without effect.
   std::vector<std::string> notes;
 
-  /// `compute_dtype bfloat16 in f.json`: what gave the field.
+  /// Names the origin of a field for messages: `compute_dtype bfloat16 in f.json`.
   [[nodiscard]] std::string what_gave(std::string_view field) const;
 
   /// Errors: an unknown key (with the nearest one), keys that contradict each other, a value of another type.

@@ -29,9 +29,9 @@ struct ClmData {
   std::optional<data::BlockDataset> validation;  // nullopt if less than a block is held out
   double validation_tokens_per_byte = 1;
 };
-/// Reads the files that the arguments name: texts, JSON Lines, folders of both, or token files. Errors name rank and path: less
-/// than a block to train on (with --do_train false: neither to train on nor to evaluate), or in --validation_file; a token
-/// file with another tokenizer than that of the training.
+/// Reads the files that the arguments name: texts, JSON Lines, folders of both, or token files. Errors name rank and
+/// path: there is less than a block to train on (with --do_train false: neither to train on nor to evaluate);
+/// --validation_file has less than a block; a token file was written with another tokenizer than that of the training.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
 
 /// A causal language model on a mesh, ready to train.
@@ -40,6 +40,7 @@ struct ClmModel : TrainingSetup {
   double label_smoothing = 0;  // --label_smoothing_factor
   std::unique_ptr<nn::CausalLM> model;
 };
+/// Makes the model and its optimizer on the mesh. Errors: those of the configuration and of the mesh.
 ClmModel make_clm_model(const TrainingArguments& arguments);
 
 /// Records a micro-batch with its gradients in the trace. Returns the sum of its losses divided by `label_count`, the
@@ -56,7 +57,7 @@ int run_clm(const TrainingArguments& arguments);
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress = {});
 
-/// The texts of the task about the model and about the rows of a batch.
+/// Task::model_text() and Task::rows_text() of run_clm.
 std::string clm_model_text(const ClmModel& setup);
 std::string clm_rows_text(const ClmModel& setup);
 

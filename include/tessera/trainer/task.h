@@ -133,6 +133,7 @@ class Task {
   [[nodiscard]] virtual std::string rows_text() const = 0;
   /// The unit of speeds: tokens.
   [[nodiscard]] virtual std::string_view unit() const = 0;
+  /// The number of these units in a row of a batch.
   [[nodiscard]] virtual std::int64_t units_per_row() const = 0;
   /// The floating-point operations of a training step over `units` units; nullopt: not known.
   [[nodiscard]] virtual std::optional<double> flops(double units) const = 0;
@@ -157,12 +158,14 @@ class Task {
   [[nodiscard]] virtual std::int64_t held_out() const = 0;
   /// The batches of the first `samples` held-out samples, once.
   [[nodiscard]] virtual std::unique_ptr<data::Loader> held_out_batches(std::int64_t samples, std::int64_t rows) = 0;
+  /// Records the losses of a batch of held-out samples in the trace. The model is in evaluation mode.
   virtual LossParts record_evaluation(const BatchTensors& batch) = 0;
+  /// The metrics of an evaluation with these sums.
   [[nodiscard]] virtual Metrics metrics(const EvaluationSums& sums) const = 0;
 
   /// Writes the files of the tokenizer, if the task has one, into a model folder. Called by one rank.
   virtual void save_tokenizer(const std::string& /*folder*/) const {}
-  /// The name of what finish() does, for the progress bar.
+  /// The name of the work of finish(), for the progress bar.
   [[nodiscard]] virtual std::string_view final_work() const { return "sample"; }
   /// Called after the last evaluation. Returns text for the user, or "".
   virtual std::string finish(const OnProgress& /*on_progress*/) { return ""; }
@@ -207,6 +210,7 @@ class MicroBatchLosses {
   /// `labels`: the number of labels of the update; null if only the device knows it. `sum`: the sum of earlier losses.
   MicroBatchLosses(Task& task, Tensor labels, std::int64_t micro_batches, Tensor sum)
       : task_(task), labels_(std::move(labels)), micro_batches_(micro_batches), sum_(std::move(sum)) {}
+  /// Records the next micro-batch.
   void record(const BatchTensors& batch);
   /// Called after the last micro-batch. Returns the sum with the mean loss of the update; the gradients are those of this
   /// mean.

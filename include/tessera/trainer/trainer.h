@@ -47,8 +47,9 @@ struct TrainOutput {
   std::int64_t global_step = 0;
   double training_loss = 0;  // the mean over the updates of this call
   int stop_signal = 0;       // the signal that ended the training; 0: none
-  /// The part, in 0..1, of the time of the updates after the first one in which this rank ran no program, or waited for
-  /// other ranks to begin it. Without evaluations and checkpoints. nullopt if there was only one update.
+  /// The fraction of the time of training, in 0..1, in which this rank ran no program, or waited for other ranks to
+  /// begin it. The time does not include the first update, evaluations and checkpoints. nullopt if there was only one
+  /// update.
   std::optional<double> host_share{};
 };
 

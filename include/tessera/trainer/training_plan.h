@@ -35,7 +35,7 @@ struct TrainingPlanOptions {
 
 struct PlannedCollective {
   std::string opcode;
-  std::int64_t values = 0;  // in a step
+  std::int64_t values = 0;  // that they carry in a step; each round of a loop counts
   std::int64_t bytes = 0;   // that each device receives in a step
 };
 

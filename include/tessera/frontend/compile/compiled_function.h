@@ -49,8 +49,8 @@ struct CompileOptions {
   /// ops after the last backward() (the update). Values that a later program needs stay in memory. The results are the
   /// same. Error for a function without backward().
   int graphs = 1;
-  /// False: each call traces the function and ends the step. The results are the same, and a call takes longer. To
-  /// find out whether an error or a wrong value comes from the compiled call.
+  /// False: each call traces the function and ends the step. The results are the same, and a call takes longer. Use it
+  /// to find out whether the compiled call causes an error or a wrong value.
   bool jit_compile = true;
 };
 
@@ -109,8 +109,8 @@ class CompiledFunction {
 
 namespace detail {
 
-/// True for a function pointer and a class with exactly one function for calls. Whether other functions, such as generic
-/// lambdas, take some argument is known only after their body is compiled with it, which may be an error.
+/// True for a function pointer, and for a class with exactly one call operator. For other functions, such as generic
+/// lambdas, a test of the argument types would instantiate the body, which may be a compile error.
 template <class F>
 inline constexpr bool kHasOneSignature = std::is_function_v<std::remove_pointer_t<F>> || requires { &F::operator(); };
 template <class F>

@@ -4,9 +4,9 @@
 //   auto step = compile([&](const Batch& batch, double smoothing) { …; return Metrics{loss, accuracy}; });
 //   Metrics metrics = step(batch, 0.1);
 //
-// A call behaves as a call of a CompiledFunction. Numbers, strings and sizes belong to the structure of the arguments:
-// if one of them changes, the function is traced again. The same is true of which tensors are null. Null tensors stay
-// null. Pass a Tensor::scalar for a number that changes often.
+// A call behaves like that of a CompiledFunction. Numbers, strings and sizes belong to the structure of the arguments:
+// if one of them changes, the function is traced again. It is also traced again if other tensors are null than before.
+// Null tensors stay null. Pass a Tensor::scalar for a number that changes often.
 #pragma once
 
 #include <any>

@@ -31,7 +31,7 @@
 namespace tessera {
 
 struct ScanOptions {
-  /// The number of iterations. Needed without xs; otherwise it must be the size of dim 0 of every x.
+  /// The number of iterations. Required without xs; otherwise, if given, it must be the size of dim 0 of every x.
   std::optional<std::int64_t> length{};
   /// Visits the last element first. ys[i] still belongs to xs[i].
   bool reverse = false;
@@ -165,7 +165,7 @@ auto scan(F&& f, const Carry& carry, const Xs& xs, ScanOptions options = {},
   return std::pair<Carry, Y>(tree_with_leaves(carry, out.carry), tree_with_leaves(*std::move(y), out.ys));
 }
 
-/// A scan without xs: f(carry, {}).
+/// Pass NoXs() for a scan without xs; the function is then called as f(carry, {}).
 struct NoXs {};
 
 }  // namespace tessera

@@ -35,8 +35,11 @@ Tensors pull_back(const Tensors& outputs, const Tensors& d_outputs, const Tensor
 /// The tangents of the outputs.
 Tensors push_forward(const Tensors& outputs, const Tensors& primals, const Tensors& tangents,
                      const std::source_location& where);
+/// A 1 of the type of the loss. Error unless the loss is a scalar of a float type.
 Tensor one_like(const Tensor& loss, const std::source_location& where);
+/// Error unless `given` has the tensors of `expected`, with equal types.
 void check_cotangents(std::string_view function, std::string_view what, const Tensors& expected, const Tensors& given);
+/// The same values, through which no gradient flows.
 Tensors without_gradient(const Tensors& tensors, const std::source_location& where);
 
 /// `call` returns outputs and then residuals. `backward` maps residuals and output gradients to argument gradients.

@@ -40,10 +40,10 @@ class ExampleDims {
 };
 
 struct VmapOptions {
-  /// Of the arguments.
+  /// The dims of the examples in the arguments.
   ExampleDims in_dims = 0;
-  /// Of the result; a list has one entry for each element of a pair, tuple or array. std::nullopt: the result must be
-  /// the same for all examples.
+  /// The dims of the examples in the result; a list has one entry for each element of a pair, tuple or array.
+  /// std::nullopt: the result must be the same for all examples.
   ExampleDims out_dims = 0;
   /// The number of examples; needed only if they share all arguments.
   std::optional<std::int64_t> size{};
@@ -62,7 +62,7 @@ void add_leaf_dims(const T& tree, std::optional<int> dim, LeafDims& out) {
 struct VmapCall {
   LeafDims in_dims;
   std::optional<std::int64_t> size{};
-  /// Called after the function has returned.
+  /// Returns the dims of the results. Called after the function has returned.
   std::function<LeafDims()> out_dims;
 };
 /// Calls `function` with one example of each tensor.
@@ -85,14 +85,14 @@ LeafDims result_dims(const Result& result, const ExampleDims& dims) {
 
 }  // namespace detail
 
-/// Returns a function that maps `f` over the examples: its arguments have a further dim, along which each example has
-/// its own tensors, and so has its result. `f` is called once, with the tensors of one example, when the step is
-/// traced; the ops then get the further dim. Ops without such a form run in a loop over the examples. Tensors that `f`
-/// captures are shared. dropout() draws other numbers for each example, those of the same iteration of a scan. Functions
+/// Returns a function that maps `f` over the examples: its arguments and its result have an additional dim, along which
+/// each example has its own element. `f` is called once, with the tensors of one example, when the step is traced; the
+/// ops then get the further dim. Ops without such a form run in a loop over the examples. Tensors that `f` captures are
+/// shared. dropout() draws different numbers for each example: example i gets those of iteration i of a scan. Functions
 /// of a Key draw the same numbers for all examples, unless the key depends on the example (Key::fold_in). A cond whose
 /// predicate differs between examples computes both functions, and a while_loop runs until the condition is false for
-/// all examples. Composes with grad, vjp, jvp, scan, compile and itself. As in the function of a loop, `f` cannot
-/// read a tensor, assign a variable or call backward(). (jax.vmap, torch.func.vmap)
+/// all examples. Composes with grad, vjp, jvp, scan, compile and itself. As in the function of a loop, `f` cannot read
+/// a tensor, assign a variable or call backward(). (jax.vmap, torch.func.vmap)
 template <class F>
 auto vmap(F f, VmapOptions options = {}, std::source_location where = std::source_location::current()) {
   return [f = detail::ConstCallable(std::move(f)), options = std::move(options),

@@ -9,12 +9,12 @@
 
 namespace tessera::experimental {
 
-/// Switches eager mode on or off on this rank. All ranks must do this at the same place. XLA_USE_EAGER_DEBUG_MODE=1 is
-/// the mode at the start. If `on`, ops that were traced before run now.
+/// Switches eager mode on or off on this rank. All ranks must call it at the same place of the program.
+/// XLA_USE_EAGER_DEBUG_MODE=1 is the mode at the start. If `on`, ops that were traced before run now.
 ///
-/// In eager mode, each op is a program of its own. Gradients and updates work as in lazy mode: mark_step() ends the step,
-/// and frees the values that the backward pass may need. Functions that are traced are one op: those of compile(), cond,
-/// loops and shard_map. Errors: in such a function.
+/// In eager mode, each op is a program of its own. Gradients and updates work as in lazy mode: mark_step() ends the
+/// step, and frees the values that the backward pass may need. A function that is traced runs as one op: the functions
+/// of compile(), cond, loops and shard_map. Error if such a function calls eager_mode().
 void eager_mode(bool on);
 
 [[nodiscard]] bool is_eager_mode();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job uses, resolved from the machine, the launcher and the environment variables. `tessera env` prints it.
+// The resources and settings of a job, which follow from the machine, the launcher and the environment variables.
+// `tessera env` prints it.
 //
 //   launch(argc, argv, [](int, char**) {
 //     if (job_info().ranks > 1) …

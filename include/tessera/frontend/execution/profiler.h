@@ -41,11 +41,11 @@ class StepTrace {
   TimelineSpan span_;
 };
 
-/// What a trace records.
+/// The options of start_trace().
 struct TraceOptions {
-  /// 1: without schedule steps that are no collectives. 2: with all schedule steps. 0: TESSERA_TRACE_LEVEL.
+  /// 1: of the schedule steps, records only collectives. 2: records all schedule steps. 0: TESSERA_TRACE_LEVEL.
   int level = 0;
-  /// Of a rank. Further events are counted in the file and in a warning.
+  /// The most events of a rank. Further events are not recorded; the file and a warning give their number.
   std::int64_t most_events = 1'000'000;
 };
 

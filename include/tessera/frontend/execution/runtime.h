@@ -60,6 +60,7 @@ struct JobInfo {
   std::vector<int> node_of_rank{};  // empty if the ranks are threads
   bool shares_memory = true;        // ranks of a node exchange data in shared memory; false: through MPI
 };
+/// Returns the ranks and hosts of the job of this rank.
 JobInfo job_info();
 
 /// Makes `world` the group of ranks on which this rank's programs run. For code that creates ranks itself
@@ -87,6 +88,8 @@ struct StepPlan {
   Program global;           // as traced, with the shardings of inputs and results
   Partitioned partitioned;  // its program is `global` if there is one device
 };
+/// Partitions the traced program as mark_step() would, without running it. Error if nothing was traced since the last
+/// mark_step().
 StepPlan plan_step();
 /// Continues as if the traced program had run: its results have types and shardings but no values. Error unless
 /// plan_for_devices() was called.

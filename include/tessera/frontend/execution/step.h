@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// Ends the step: one program computes the new values of all variables and live tensors, which then are data. If a core
-/// is available (TESSERA_ASYNC), the program runs while the next step is traced. Code that reads one of its values
+/// Ends the step: one program computes the new values of all variables and live tensors, which then are in memory. If a
+/// core is available (TESSERA_ASYNC), the program runs while the next step is traced. Code that reads one of its values
 /// waits for the program. The next mark_step() or read throws an error of the program.
 void mark_step(std::source_location where = std::source_location::current());
 
@@ -35,6 +35,7 @@ struct RandomState {
   std::uint64_t seed = 42;
   std::uint64_t step = 0;
 };
+/// Returns the state of the random numbers.
 RandomState random_state();
 void set_random_state(const RandomState& state);
 

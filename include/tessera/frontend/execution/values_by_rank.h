@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For errors about values that must be equal on all ranks.
+// Texts for errors about values that must be equal on all ranks.
 #pragma once
 
 #include <string>

@@ -43,7 +43,8 @@ void clear_sharding(Tensor tensor);
 
 /// Draws the sharding of a tensor, as visualize_sharding() of its type and sharding.
 std::string visualize_sharding(const Tensor& tensor, const VisualizeOptions& options = {});
-/// Prints this picture below a line with the type and the sharding. In colour if `out` is std::cout and is a terminal.
+/// Prints this picture below a line with the type and the sharding. It is coloured if `out` is std::cout and is a
+/// terminal.
 void visualize_tensor_sharding(const Tensor& tensor, VisualizeOptions options = {}, std::ostream& out = std::cout);
 
 }  // namespace tessera

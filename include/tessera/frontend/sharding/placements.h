@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-/// The axis shards this dim; a negative dim counts from the end.
+/// The axis shards this dim of the array; a negative number counts from the end.
 struct Shard {
   int dim = 0;
   explicit Shard(int dim) : dim(dim) {}
@@ -37,10 +37,11 @@ using Placements = std::vector<AxisPlacement>;
 
 /// `[Shard(0), Replicate(), Partial(sum)]`.
 std::string placements_text(const Placements& placements);
-/// If several axes shard one dim, the first of them is the major one. Errors: the mesh has another number of axes; a
-/// dim that an array of `ndim` dims does not have; Partial.
+/// Returns the sharding with these placements. If several axes shard one dim, the first of them is the major one.
+/// Errors: the mesh has another number of axes; a dim that an array of `ndim` dims does not have; Partial.
 Sharding sharding_of_placements(const Mesh& mesh, const Placements& placements, int ndim);
-/// Error if placements cannot express the sharding: sub-axes, or a dim with a major axis that comes later in the mesh.
+/// Returns the placements of a sharding. Error if placements cannot express it: it has sub-axes, or a dim whose major
+/// axis comes after a minor one in the mesh.
 Placements placements_of(const Sharding& sharding);
 /// The placements of a tensor; Replicate() for every axis of the global mesh if it has no sharding.
 Placements placements_of(const Tensor& tensor);

@@ -128,7 +128,7 @@ struct AllGatherOptions {
 Tensor all_gather(Operand x, const AxisNames& axes, AllGatherOptions options = {});
 struct PsumScatterOptions {
   int scatter_dimension = 0;
-  bool tiled = false;  // true: the dim keeps size / devices; false: its size is `devices`, and it is removed
+  bool tiled = false;  // true: the size is divided by the devices; false: the dim is removed; its size is `devices`
 };
 /// Returns this device's part of the sum. Device k gets part k of the dim.
 Tensor psum_scatter(Operand x, const AxisNames& axes, PsumScatterOptions options = {});

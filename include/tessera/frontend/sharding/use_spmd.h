@@ -12,7 +12,7 @@ struct SpmdOptions {
   bool automatic = false;  // `auto` in PyTorch/XLA
 };
 
-/// Turns auto mode on for the rest of the program, if the options ask for it. Every rank must call it at the same place.
+/// Turns auto mode on for the rest of the program, if `automatic` is true. Every rank must call it at the same place.
 /// Without auto mode there is nothing to enable, because every program is partitioned.
 ///
 /// In auto mode, mark_step() and compiled functions choose the shardings of the inputs, variables and gradients that

@@ -10,16 +10,17 @@
 namespace tessera {
 
 struct AttentionSettings {
-  /// Row i sees the keys 0 to i, or 0 to i + query_offset. As in PyTorch, this also holds if the numbers of rows and
-  /// keys differ.
+  /// Row i attends to the keys 0 to i, or with query_offset to the keys 0 to i + query_offset. As in PyTorch, this also
+  /// applies if the numbers of rows and keys differ.
   bool causal = false;
-  /// With `causal`: a row sees only the last `window` keys, its own position included (sliding windows). 0: all of them.
+  /// With `causal`: a row attends only to the last `window` of these keys, including that at its own position (sliding
+  /// windows). 0: to all of them.
   std::int64_t window = 0;
   /// The position of the first row among the keys: a scalar of an integer type, for example the number of keys in a
   /// cache before these rows. The number of keys minus the number of rows aligns the last row with the last key.
   Tensor query_offset{};
-  /// Broadcasts to [batch, heads, rows, keys]: pred (true: the row sees the key) or the type of q (added to the
-  /// scores). A row that sees no key gives 0.
+  /// Broadcasts to [batch, heads, rows, keys]: pred (true: the row attends to the key) or the type of q (added to the
+  /// scores). The result of a row that attends to no key is 0.
   Tensor mask{};
   /// The factor of the scores; by default 1/sqrt(depth).
   std::optional<double> scale{};
@@ -32,8 +33,8 @@ struct AttentionSettings {
 /// keys, depth], v [batch, key heads, keys, value depth] -> [batch, heads, rows, value depth]. The number of heads is a
 /// multiple of the number of key heads: consecutive heads share one key head (grouped-query attention). Arrays with 3
 /// dims have no heads dim, and arrays with 2 dims have no batch dim either. Differentiable in q, k, v and a mask that
-/// is added. Sums are in f32 at least. Batch, heads and rows may be sharded; then each device computes its part, with
-/// the keys that it needs.
+/// is added. Sums are in f32 at least. Batch, heads and rows may be sharded; each device then computes its part of the
+/// result, from the keys that this part requires.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionSettings& settings = {},
                                     std::source_location where = std::source_location::current());

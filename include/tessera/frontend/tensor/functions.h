@@ -58,6 +58,8 @@ struct Pool2dOptions {
 };
 /// The maximum of each window. Padding is never the maximum. The gradient goes to the first of equal elements.
 Tensor max_pool2d(Operand x, const Pool2dOptions& options);
+/// The mean of each window. Padding counts as zeros with count_include_pad, and otherwise does not count. Error with a
+/// dilation.
 Tensor avg_pool2d(Operand x, const Pool2dOptions& options);
 /// The mean over h and w: [n, c, 1, 1].
 Tensor adaptive_avg_pool2d(Operand x);
@@ -78,8 +80,9 @@ Tensor embedding(Operand table, Operand ids);
 /// The mean of -log softmax(logits)[label] over labels other than ignore_index: logits [..., classes], integer labels
 /// [...]. A sharded class dim stays sharded. 0 if all labels are ignored.
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index = -100);
-/// The sum of the losses and the number of labels that are not ignored. For means over several batches. With label
-/// smoothing e in [0, 1], a loss is (1 - e) times that of the label plus e times the mean of those of all classes.
+/// The sum of the losses and the number of labels that are not ignored, from which means over several batches can be
+/// computed. With label smoothing e in [0, 1], a loss is 1 - e times the loss of the label plus e times the mean of the
+/// losses of all classes.
 struct CrossEntropyParts {
   Tensor sum;
   Tensor count;

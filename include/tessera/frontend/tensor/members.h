@@ -25,7 +25,8 @@ struct RepeatOptions;
 struct SortResult;
 struct UniqueResult;
 
-/// The base of Tensor. Reductions over one dim or several return a Tensor, too: `auto` because Tensor is incomplete here.
+/// The base of Tensor. The templates below also return a Tensor. Their result type is `auto` because Tensor is not
+/// complete here.
 class TensorMembers : public ElementwiseMembers {
  public:
   // ---- products and softmax, as the functions in products.h and reductions.h ----------------------------------------

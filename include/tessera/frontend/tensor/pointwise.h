@@ -39,17 +39,17 @@ Tensor maximum(Operand lhs, Operand rhs);
 Tensor minimum(Operand lhs, Operand rhs);
 /// lhs to the power rhs. Error for integers to a negative number.
 Tensor pow(Operand lhs, Operand rhs);
-/// lhs - q * rhs, where q is lhs / rhs without its fraction. The result has the sign of lhs.
+/// lhs - q * rhs, where q is lhs / rhs rounded towards 0. The result has the sign of lhs.
 Tensor remainder(Operand lhs, Operand rhs);
 /// The same as remainder, with PyTorch's name.
 Tensor fmod(Operand lhs, Operand rhs);
 /// lhs / rhs, rounded down. Computed as Python's `//`: floor_divide(1, 0.1) is 9. The gradient is 0.
 Tensor floor_divide(Operand lhs, Operand rhs);
 Tensor exp(Operand x);
-/// exp(x) - 1, exact for small x.
+/// exp(x) - 1, accurate for small x.
 Tensor expm1(Operand x);
 Tensor log(Operand x);
-/// log(1 + x), exact for small x.
+/// log(1 + x), accurate for small x.
 Tensor log1p(Operand x);
 /// The logarithms to base 2 and 10. Those of powers of the base are exact.
 Tensor log2(Operand x);
@@ -63,6 +63,7 @@ Tensor xlogy(Operand x, Operand y);
 /// log(x / (1 - x)). With epsilon, x is first clamped to [epsilon, 1 - epsilon].
 Tensor logit(Operand x, std::optional<double> epsilon = {});
 Tensor sqrt(Operand x);
+/// 1 / sqrt(x).
 Tensor rsqrt(Operand x);
 /// sqrt(x^2 + y^2), without overflow. The gradient at (0, 0) is 0.
 Tensor hypot(Operand x, Operand y);
@@ -86,24 +87,26 @@ Tensor atanh(Operand x);
 Tensor sinc(Operand x);
 Tensor erf(Operand x);
 Tensor abs(Operand x);
+/// -1, 0 or 1: the sign of x.
 Tensor sign(Operand x);
 Tensor square(Operand x);
 Tensor floor(Operand x);
 Tensor ceil(Operand x);
-/// The nearest integer; halves go to the even one.
+/// The nearest integer; ties round to even.
 Tensor round(Operand x);
-/// x without its fraction.
+/// x rounded towards 0.
 Tensor trunc(Operand x);
 /// x - trunc(x).
 Tensor frac(Operand x);
 /// start + weight * (end - start); exactly `end` where the weight is 1. The weight is a number or a tensor.
 Tensor lerp(Operand start, Operand end, Operand weight);
+/// 1 / (1 + exp(-x)).
 Tensor sigmoid(Operand x);
 /// max(x, 0). The gradient at 0 is 0.
 Tensor relu(Operand x);
-/// x * Phi(x), by erf.
+/// x * Phi(x), where Phi is the distribution function of the standard normal distribution. Computed with erf.
 Tensor gelu(Operand x);
-/// GPT-2's tanh form.
+/// The approximation of gelu() by tanh, as in GPT-2.
 Tensor gelu_new(Operand x);
 /// x * sigmoid(x).
 Tensor silu(Operand x);
@@ -169,7 +172,7 @@ struct NanToNumOptions {
 /// Replaces NaN and infinities. Their gradient is 0.
 Tensor nan_to_num(Operand x, NanToNumOptions options = {});
 
-/// Elements of `on_true` where `predicate` holds.
+/// Elements of `on_true` where `predicate` is true, and of `on_false` elsewhere.
 Tensor where(Operand predicate, Operand on_true, Operand on_false);
 /// `value` where `mask` holds, else x. `mask` is pred and broadcasts to x; `value` is a number or a scalar.
 Tensor masked_fill(Operand x, Operand mask, Operand value);

@@ -18,8 +18,8 @@ namespace tessera {
 /// The product of NumPy's matmul: [.., m, k] x [.., k, n] -> [.., m, n]. The batch dims broadcast. A vector lhs is a
 /// row, and a vector rhs is a column; the result does not have the dim of a vector.
 Tensor matmul(Operand lhs, Operand rhs);
-/// General product. Contracts dims of lhs with dims of rhs. The result has the batch dims, then the free dims of lhs,
-/// then those of rhs.
+/// The dims of a general product, dot(): dims of lhs are contracted with dims of rhs, and batch dims are paired. The
+/// result has the batch dims, then the other dims of lhs, then those of rhs.
 struct DotDims {
   Dims lhs_contracting{};
   Dims rhs_contracting{};

@@ -11,7 +11,7 @@ namespace tessera {
 
 /// The sum; for pred the number of true elements, as s32.
 Tensor sum(Operand x, ReduceOptions options = {});
-/// The mean, also of f16 and bf16 if only the sum is beyond their numbers.
+/// The mean. It is also correct if the sum exceeds the range of an f16 or bf16, but the mean does not.
 Tensor mean(Operand x, ReduceOptions options = {});
 /// The largest element. Equal largest elements share the gradient equally, as in torch.amax. NaN if an element is NaN.
 /// Error if a dim has no elements.
@@ -188,9 +188,11 @@ Tensor cumprod(Operand x, int dim);
 /// Element i is log(sum(exp(x))) over the elements 0..i along `dim`, without overflow.
 Tensor logcumsumexp(Operand x, int dim);
 
+/// exp(x) / sum(exp(x)) along `dim`, without overflow.
 Tensor softmax(Operand x, int dim);
 /// softmax(-x).
 Tensor softmin(Operand x, int dim);
+/// log(softmax(x)), without overflow.
 Tensor log_softmax(Operand x, int dim);
 /// log(sum(exp(x))) along `dim`, without overflow. -inf, with the gradient 0, if all elements are -inf.
 Tensor logsumexp(Operand x, int dim);

@@ -39,8 +39,8 @@ template <DimNumber T>
 SortResult median(Operand x, T dim) {
   return median(x, MedianOptions{.dim = static_cast<int>(dim)});
 }
-/// The number below which the fraction q of the elements is: the element at q * (n - 1) in ascending order, interpolated
-/// between its neighbours. NaN if an element is NaN. Error unless q is in [0, 1], and if there are no elements.
+/// The number below which the fraction q of the elements is: the element at q * (n - 1) in ascending order,
+/// interpolated between its neighbours. NaN if an element is NaN. Errors: q is not in [0, 1]; there are no elements.
 Tensor quantile(Operand x, double q, QuantileOptions options = {});
 /// The quantiles for several fractions, along a new dim 0.
 Tensor quantile(Operand x, const std::vector<double>& q, QuantileOptions options = {});
@@ -49,8 +49,9 @@ Tensor quantile(Operand x, const std::vector<double>& q, QuantileOptions options
 struct SearchOptions {
   bool right = false;
 };
-/// The positions at which the values could be inserted into sorted lines without changing their order, as s32: the first
-/// such position, or the last one (right). `sorted` is a vector, or has a line for each line of `values`. NaN comes last.
+/// The positions along the last dim of `sorted` at which the values could be inserted without changing its order, as
+/// s32: the first such position, or the last one (right). `sorted` is a vector, or has the sizes of `values` except in
+/// the last dim. NaN comes last.
 Tensor searchsorted(Operand sorted, Operand values, SearchOptions options = {});
 /// The same with the order of arguments of PyTorch. `boundaries` is a vector.
 Tensor bucketize(Operand values, Operand boundaries, SearchOptions options = {});

@@ -32,7 +32,7 @@ struct NamedTensor {
 /// A number of the host that belongs to a state, such as the number of steps of an optimizer.
 struct StateNumber {
   std::function<std::optional<std::int64_t>()> get;  // nullopt: its owner no longer exists
-  std::function<void(std::int64_t)> set;             // takes the number of a load
+  std::function<void(std::int64_t)> set;             // receives the number that a load has read
 };
 /// Returns the variable. If it stands for a number (StateDict::add_number), returns a scalar with the current number.
 Tensor current_value(const Tensor& variable);
@@ -109,14 +109,15 @@ std::int64_t bytes_in_memory(const StateDict& state);
 /// exists.
 std::function<void()> restorer_of(const StateDict& state);
 /// Gives the numbers of `state` the values of the tensors that stand for them, which are read if they are deferred.
-/// Numbers without a source are left unchanged; `sources`: of match_state().
+/// Numbers without a source do not change. `sources` is the result of match_state().
 void set_numbers(const StateDict& state, const std::vector<int>& sources);
-/// Returns this rank's shard of a variable in memory and its sharding. Collective if the variable has no value yet.
-/// Error if the value is partial or on one device only.
+/// The shard of this rank of a variable, and the sharding of the variable.
 struct StoredShard {
   Sharding sharding;
   DeviceArray shard;
 };
+/// Returns the shard of a variable and its sharding. Collective if the variable has no value yet. Error if the value is
+/// partial or on one device only.
 StoredShard stored_shard(const Tensor& variable);
 
 }  // namespace tessera

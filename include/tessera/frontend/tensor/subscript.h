@@ -37,7 +37,7 @@ struct OtherDims {};
 inline constexpr AllElements All;
 /// A new dim of size 1.
 inline constexpr NewDim NewAxis;
-/// Stands for an All for each dim of the tensor without another entry.
+/// Selects all elements of each dim for which the subscript has no other entry.
 inline constexpr OtherDims Ellipsis;
 
 /// One entry of a subscript. Of several tensors, all broadcast against each other. Their dims replace the dims along which

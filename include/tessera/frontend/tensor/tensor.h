@@ -186,6 +186,7 @@ class Tensor : public TensorMembers {
   [[nodiscard]] Tensor reshape(FirstSize first, More... more) const {
     return reshape_to(sizes_of(first, more...), first.where);
   }
+  /// Dim i of the result is dim permutation[i].
   [[nodiscard]] Tensor transpose(Dims permutation, std::source_location where = std::source_location::current()) const;
   /// The same elements with other sizes, as reshape().
   [[nodiscard]] Tensor view(Dims dims, std::source_location where = std::source_location::current()) const;
@@ -233,6 +234,7 @@ class Tensor : public TensorMembers {
   /// Selects element `index` of a dim and removes the dim.
   [[nodiscard]] Tensor select(int dim, std::int64_t index,
                               std::source_location where = std::source_location::current()) const;
+  /// Inserts a dim of size 1 at this position (unsqueeze), or removes the dim, which must have size 1 (squeeze).
   [[nodiscard]] Tensor unsqueeze(int dim, std::source_location where = std::source_location::current()) const;
   /// Removes dims whose size is 1. Other dims stay, as in PyTorch.
   [[nodiscard]] Tensor squeeze(int dim, std::source_location where = std::source_location::current()) const;
@@ -242,6 +244,7 @@ class Tensor : public TensorMembers {
   [[nodiscard]] Tensor squeeze(std::source_location where = std::source_location::current()) const;
   /// NumPy broadcasting to `dims`.
   [[nodiscard]] Tensor broadcast_to(Dims dims, std::source_location where = std::source_location::current()) const;
+  /// The tensor with its elements converted to this type.
   [[nodiscard]] Tensor to(DType dtype, std::source_location where = std::source_location::current()) const;
   /// Returns *this, because every tensor is on the device. to_host() copies a value to the host.
   [[nodiscard]] Tensor to(const Device& device) const;
@@ -316,7 +319,7 @@ class ElementsAt {
   std::vector<Index> indices_;
 };
 
-/// Returns the complete values of several tensors. Needs one program, whereas to_host() needs one for each tensor.
+/// Returns the complete values of several tensors. Runs one program, whereas to_host() would run one for each tensor.
 /// Collective.
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors,
                               std::source_location where = std::source_location::current());

@@ -31,7 +31,7 @@
 namespace tessera {
 namespace detail {
 
-/// Ignores what fields() visits; it only makes the concept below checkable.
+/// Ignores the members that fields() visits. Used only to check the concept below.
 struct AnyField {
   template <class T>
   void operator()(std::string_view, T&&) const {}

@@ -13,7 +13,7 @@
 
 namespace tessera::detail {
 
-/// The ids that a function accepts: 0..count-1, and one more.
+/// The ids that a function accepts: 0..count-1, and `ignored`.
 struct IdRange {
   std::string_view function;  // for messages; a literal
   std::string_view what;      // "id" or "label"; a literal

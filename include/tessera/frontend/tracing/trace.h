@@ -353,8 +353,9 @@ class LibraryCall {
  private:
   bool is_outermost_;
 };
-/// A place that makes programs run, such as print or the loader. `counter`, a literal such as "sync::print", counts
-/// the programs that run within the outermost scope. Outside of scopes, mark_step() and to_host() have own counters.
+/// A part of the library that makes programs run, such as printing or the loader. `counter`, a literal such as
+/// "sync::print", counts the programs that run within the outermost scope. Outside of scopes, mark_step() and to_host()
+/// have their own counters.
 class SyncScope {
  public:
   explicit SyncScope(std::string_view counter) : is_outermost_(!trace().sync_counter) {

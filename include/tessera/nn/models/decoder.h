@@ -33,11 +33,11 @@ struct DecoderAttentionOptions {
   bool output_bias = false;
   std::optional<double> norm_epsilon{};  // not null: q_norm and k_norm normalize each head of queries and keys
   double dropout = 0;
-  std::int64_t window = 0;  // not 0: a position sees this many positions, itself included
+  std::int64_t window = 0;  // not 0: a position attends only to this many positions, including itself
   double initializer_range = 0.02;
   DType dtype = DType::kF32;
 };
-/// What a decoder consists of. The configurations of models define it.
+/// The parts of a decoder and their sizes, which follow from the configuration of a model.
 struct DecoderOptions {
   std::string family;  // the first part of the names of Hugging Face's classes, such as Llama
   std::int64_t vocabulary = 0;

@@ -59,12 +59,12 @@ struct CausalShape {
 };
 /// Inputs in addition to the tokens.
 struct CausalInputs {
-  Tensor attention_mask{};  // [b, t]: 0 for padding, which no position sees; null: no padding
+  Tensor attention_mask{};  // [b, t]: 0 for padding, to which no position attends; null: no padding
   Tensor position_ids{};    // integers [b, t], or [1, t] for all texts; null: 0 … t - 1
 };
 /// Error unless the inputs have these dims for tokens [b, t].
 void check_causal_inputs(const Tensor& tokens, const CausalInputs& inputs);
-/// Booleans [b, 1, 1, t]: true for the keys that attention_mask [b, t] shows. Null for a null mask.
+/// Booleans [b, 1, 1, t]: true for the keys whose attention_mask [b, t] is not 0. Null for a null mask.
 Tensor seen_keys(const Tensor& attention_mask);
 
 /// The sum of the losses and the number of labels. Training adds `auxiliary`, a scalar that includes its coefficient,

@@ -54,7 +54,7 @@ struct Qwen2Config {
     return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
   }
   [[nodiscard]] std::int64_t head_size() const { return head_dim == 0 ? hidden_size / num_attention_heads : head_dim; }
-  /// The number of positions that a position of each layer sees. 0: itself and all positions before it.
+  /// The number of positions to which a position attends, by layer. 0: to itself and all positions before it.
   [[nodiscard]] std::vector<std::int64_t> windows() const;
   void check() const;
 };
@@ -99,7 +99,7 @@ struct Qwen3Config {
     return num_key_value_heads == 0 ? num_attention_heads : num_key_value_heads;
   }
   [[nodiscard]] std::int64_t head_size() const { return head_dim; }
-  /// The number of positions that a position of each layer sees. 0: itself and all positions before it.
+  /// The number of positions to which a position attends, by layer. 0: to itself and all positions before it.
   [[nodiscard]] std::vector<std::int64_t> windows() const;
   void check() const;
 };

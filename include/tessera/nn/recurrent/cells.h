@@ -81,8 +81,8 @@ class RNNCell : public Callable<RNNCell, RecurrentCell> {
   bool is_relu_;
 };
 
-/// Hochreiter and Schmidhuber, 1997. With the gates i, f, g, o in this order in the parameters:
-/// c' = sigmoid(f) c + sigmoid(i) tanh(g), and h' = sigmoid(o) tanh(c').
+/// The LSTM of Hochreiter and Schmidhuber (1997). With the gates i, f, g, o in this order in the parameters: c' =
+/// sigmoid(f) c + sigmoid(i) tanh(g), and h' = sigmoid(o) tanh(c').
 class LSTMCell : public Callable<LSTMCell, RecurrentCell> {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size) : LSTMCell(input_size, hidden_size, Options()) {}
@@ -93,8 +93,8 @@ class LSTMCell : public Callable<LSTMCell, RecurrentCell> {
   [[nodiscard]] std::string_view class_name() const override { return "LSTMCell"; }
 };
 
-/// Cho et al., 2014, in PyTorch's form. With the gates r, z, n in this order in the parameters:
-/// n = tanh(W_in x + b_in + sigmoid(r) (W_hn h + b_hn)), and h' = (1 - sigmoid(z)) n + sigmoid(z) h.
+/// The GRU of Cho et al. (2014), in PyTorch's form. With the gates r, z, n in this order in the parameters: n =
+/// tanh(W_in x + b_in + sigmoid(r) (W_hn h + b_hn)), and h' = (1 - sigmoid(z)) n + sigmoid(z) h.
 class GRUCell : public Callable<GRUCell, RecurrentCell> {
  public:
   GRUCell(std::int64_t input_size, std::int64_t hidden_size) : GRUCell(input_size, hidden_size, Options()) {}

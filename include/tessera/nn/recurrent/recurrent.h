@@ -74,7 +74,7 @@ class RNN : public Callable<RNN, Recurrent> {
   bool is_relu_;
 };
 
-/// The layers of LSTMCell.
+/// An LSTM: layers of LSTMCell, which run over time.
 class LSTM : public Callable<LSTM, Recurrent> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size) : LSTM(input_size, hidden_size, Options()) {}
@@ -85,7 +85,7 @@ class LSTM : public Callable<LSTM, Recurrent> {
   [[nodiscard]] std::string_view class_name() const override { return "LSTM"; }
 };
 
-/// The layers of GRUCell.
+/// A GRU: layers of GRUCell, which run over time.
 class GRU : public Callable<GRU, Recurrent> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size) : GRU(input_size, hidden_size, Options()) {}

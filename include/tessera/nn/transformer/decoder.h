@@ -16,7 +16,7 @@ struct DecoderMasks {
   Tensor memory_mask{};              // [t, s]
   Tensor tgt_key_padding_mask{};     // booleans [b, t]: true for positions that are ignored
   Tensor memory_key_padding_mask{};  // [b, s]
-  bool tgt_is_causal = false;        // a position of the target sees no later ones; needs no tgt_mask
+  bool tgt_is_causal = false;        // a position of the target attends to no later ones; requires no tgt_mask
   bool memory_is_causal = false;
 };
 

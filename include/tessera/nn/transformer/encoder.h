@@ -32,7 +32,7 @@ struct TransformerOptions {
 struct EncoderMasks {
   Tensor src_mask{};              // booleans, true where attention is not allowed, or floats that are added
   Tensor src_key_padding_mask{};  // booleans [b, s]: true for positions that are ignored
-  bool is_causal = false;         // a position sees no later ones; needs no src_mask
+  bool is_causal = false;         // a position attends to no later ones; requires no src_mask
 };
 
 /// Attention of the source to itself, then two linear layers; each with a residual connection and a layer norm.

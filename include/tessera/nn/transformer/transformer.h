@@ -33,7 +33,8 @@ class Transformer : public Callable<Transformer> {
   Tensor forward(const Tensor& src, const Tensor& tgt) { return forward(src, tgt, {}); }
   /// Error if src and tgt differ in b or are not d_model wide.
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks);
-  /// f32[size, size]: 0 where column <= row, else -infinity. An added mask that is equal to is_causal.
+  /// f32[size, size]: 0 where column <= row, else -infinity. As a mask that is added to the scores, it has the effect
+  /// of is_causal.
   static Tensor generate_square_subsequent_mask(std::int64_t size, DType dtype = DType::kF32);
   [[nodiscard]] TransformerEncoder& encoder() { return encoder_; }
   [[nodiscard]] TransformerDecoder& decoder() { return decoder_; }

@@ -72,8 +72,9 @@ Program hoist_collectives(const Program& program, const CollectivePassOptions& o
 Program share_gathers(const Program& program, const CollectivePassOptions& options = {});
 
 /// Replaces a collective that produces or consumes a dot by permutes around the ring of the group. Each permute
-/// overlaps with a chunk of the dot. Only if this reduces the modelled time, which is never the case on equal links
-/// without latency. (Wang et al., Overlap communication with dependent computation via decomposition, 2023)
+/// overlaps with a chunk of the dot. The pass does this only if it reduces the modelled time, which is never the case
+/// on equal links without latency. (Wang et al., Overlap communication with dependent computation via decomposition,
+/// 2023)
 ///   dot(all-gather(x), w) -> dot(x, w), dot(permute(x), w), … each written to its place, or summed
 ///   reduce-scatter(dot(x, w)) -> dot(slice(x), w), permute of it + dot(slice(x), w), …
 Program collective_matmul(const Program& program, const MachineModel& machine);

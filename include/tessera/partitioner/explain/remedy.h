@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change that would remove a collective. Passes record it as data, an estimate tests it, and text() prints it for
-// users.
+// A change that would remove a collective. Passes record it as data, with_estimated_remedies() estimates its effect,
+// and text() returns it as a text for users.
 //
 //   {.kind = kChange, .value = "x", .spec = "{-,-}"}    change the annotation of %x to {-,-}
 #pragma once
@@ -56,6 +56,7 @@ struct Remedy {
 
   /// The value of the frontend attribute `tessera.remedy`: fields separated by `|`.
   [[nodiscard]] std::string attribute() const;
+  /// The inverse of attribute().
   static Remedy from_attribute(std::string_view text);
 
   friend bool operator==(const Remedy&, const Remedy&) = default;

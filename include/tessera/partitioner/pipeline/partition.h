@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partitioner: from a global program with some shardings to the program that every device runs.
+// The partitioner turns a global program, of which some values have shardings, into the program that every device runs.
 #pragma once
 
 #include <cstdint>
@@ -55,15 +55,15 @@ struct PartitionOptions {
   std::function<void(const std::string& pass, const Program&)> dump{};
   /// True: TESSERA_DUMP_DIR has an effect.
   bool writes_dumps = true;
-  /// Keep shardings and global dims on the local instructions. check uses them to poison padding.
+  /// Keep shardings and global dims on the local instructions. `tessera check` uses them to poison padding.
   bool keep_shardings = false;
   /// The choices minimize the modelled time and memory on this machine. If its links are equal and have no latency, as
   /// in the preset `uniform`, they first minimize bytes.
   MachineModel machine{};
   CollectiveLimits limits{};
-  /// True: finds remedies for the collectives with the most bytes by estimating the program with them. For sums that data
-  /// parallelism needs, the remedy states that they are necessary. False: the remedy is an annotation next to the
-  /// collective, without an estimate. True also gives notes the next best way to compute an op.
+  /// True: finds remedies for the collectives with the most bytes by estimating the program with them. For sums that
+  /// data parallelism needs, the remedy states that they are necessary. False: the remedy is an annotation next to the
+  /// collective, without an estimate. If it is true, notes also contain the second best strategy of an op.
   bool try_remedies = false;
   /// Options of the passes over collectives. skip_passes can skip each of them.
   CollectivePassOptions collectives{};
@@ -82,7 +82,7 @@ struct CollectiveNote {
   std::string source;        // train.cpp:41
   std::string from;          // sharding before, and its origin
   std::string to;            // sharding after, and its origin
-  std::string next;          // the next best way to compute the op, and its cost; "" without try_remedies or if none
+  std::string next;          // the second best strategy of the op, and its cost; "" without try_remedies or if none
   Remedy remedy;             // the change that would remove the collective
   std::int64_t bytes = 0;    // received by one device, over all rounds
   double milliseconds = 0;   // modelled, over all rounds

@@ -24,8 +24,8 @@ struct ExecutableOptions {
   bool fuse = true;
   /// Return the executable of an equal program that this rank compiled before.
   bool use_cache = true;
-  /// Run every op by its reference evaluation, which is slow, in the schedule of the kernels. For checks of lowering and
-  /// schedule. The backend REFERENCE uses neither.
+  /// Run every op by its reference evaluation, which is slow, in the schedule of the kernels. This checks lowering and
+  /// the schedule. In contrast, the backend REFERENCE uses neither.
   bool reference = false;
   /// A loop that continues after this number of rounds is an Error. 0: loops have no limit.
   std::int64_t trip_limit = 0;
@@ -112,9 +112,9 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
 /// that of the kernels, whichever backend is selected.
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
 
-/// The bytes that programs may add to the memory of each rank of `world`: what the limits that are checked before a first
-/// run (TESSERA_MEMORY_LIMIT, control groups, machines) leave, divided equally among the ranks of a process or group.
-/// Nullopt: there is no limit. Collective.
+/// The bytes that programs may add to the memory of each rank of `world`. These are the bytes that remain below the
+/// limits that are checked before the first run of a program (TESSERA_MEMORY_LIMIT, control groups, machines), divided
+/// equally among the ranks of a process, control group or machine. Nullopt: there is no limit. Collective.
 std::optional<std::int64_t> memory_left(ProcessGroup& world);
 /// The same for a job of `ranks` processes, each with the limits of this one. `nodes` as in ProcessGroup::nodes(): ranks
 /// of a node share its memory.

@@ -37,7 +37,9 @@ struct MetricData {
 /// until a running step has ended, so results contain complete steps.
 class Metrics {
  public:
+  /// Adds `amount` to a counter.
   void count(std::string_view counter, std::int64_t amount = 1);
+  /// Adds a sample to a metric. The default timestamp is the current time.
   void add_sample(std::string_view metric, MetricUnit unit, double value,
                   std::optional<std::int64_t> timestamp_ns = {});
 
@@ -57,8 +59,8 @@ class Metrics {
   /// executions, transfers and mark_step().
   [[nodiscard]] std::string short_report(const std::vector<std::string>& counters,
                                          const std::vector<std::string>& metrics) const;
-  /// The counters `fallback::name`: of ops that ran by reference evaluation, because they have no kernel for these
-  /// types, and of host regions. In alphabetical order.
+  /// The counters `fallback::name`. They count ops that ran by reference evaluation, because they have no kernel for
+  /// their types, and host regions. In alphabetical order.
   [[nodiscard]] std::vector<std::string> executed_fallback_ops() const;
 
  private:
