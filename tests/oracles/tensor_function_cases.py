@@ -116,7 +116,7 @@ def add_mathematics():
     case("hypot", [(5, 3), (3,)], torch.hypot)
     case("logaddexp", [(5, 3), (5, 1)], lambda x, y: torch.logaddexp(3 * x, y))
     case("xlogy", [(5, 3), (3,)], lambda x, y: torch.xlogy(x, y + 1.5))
-    case("fmod", [(5, 3), (3,)], lambda x, y: torch.fmod(5 * x, y + 1.5))
+    for f in (torch.fmod, torch.remainder): case(f.__name__, [(5, 3), (3,)], lambda x, y, f=f: f(5 * x, y + 1.5))
     # PyTorch's floor_divide has no gradient; its div has the same result.
     case("floor_divide", [(5, 3), (3,)], lambda x, y: x * torch.div(5 * x, y + 1.5, rounding_mode="floor"))
     case("lerp", [(5, 3), (3,), (5, 1)], lambda x, y, w: torch.lerp(x, y, w) * torch.lerp(x, y, 0.7))

@@ -159,10 +159,6 @@ Tensor pow(Operand lhs, Operand rhs) {
     });
   return arithmetic(lhs, rhs, "power", ops::power);
 }
-Tensor remainder(Operand lhs, Operand rhs) {
-  check_divisor("remainder", lhs, rhs);
-  return arithmetic(lhs, rhs, "remainder", ops::remainder);
-}
 Tensor exp(Operand x) { return unary(x, "exponential", ops::exp); }
 Tensor expm1(Operand x) { return unary(x, "expm1", ops::exp_minus_one); }
 Tensor log(Operand x) { return unary(x, "log", ops::log); }

@@ -160,6 +160,12 @@ Value floor_divided_integers(Value x, Value y) {
   return ops::select(is_rounded_up(ops::remainder(x, y), y), lower, quotient);
 }
 
+// The remainder of a division that rounds down.
+Value floor_remainder(Value x, Value y) {
+  const Value rest = ops::remainder(x, y);
+  return ops::select(is_rounded_up(rest, y), ops::add(rest, y), rest);
+}
+
 // As Python's //: x - rest is a multiple of y up to rounding, so that the result does not depend on the rounding of x / y.
 Value floor_divided_floats(Value x, Value y) {
   const Value one = constant_like(x, 1);
@@ -182,6 +188,14 @@ Tensor frac(Operand x) {
 Tensor fmod(Operand x, Operand y) {
   check_divisor("fmod", x, y);
   return recorded_broadcast("fmod", x, y, ops::remainder);
+}
+
+Tensor remainder(Operand x, Operand y) {
+  check_divisor("remainder", x, y);
+  return recorded_broadcast("remainder", x, y, [](Value v, Value w) {
+    if (is_integer(v.type().dtype())) return floor_remainder(v, w);
+    return narrowed(floor_remainder(widened(v), widened(w)), v.type().dtype());
+  });
 }
 
 Tensor floor_divide(Operand x, Operand y) {

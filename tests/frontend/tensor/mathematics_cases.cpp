@@ -56,6 +56,7 @@ void add_of_two(std::vector<FunctionCase>& out) {
   add("logaddexp", {{5, 3}, {5, 1}}, [](Inputs x) { return logaddexp(3.0 * x[0], x[1]); });
   add("xlogy", {{5, 3}, {3}}, [](Inputs x) { return xlogy(x[0], x[1] + 1.5); });
   add("fmod", {{5, 3}, {3}}, [](Inputs x) { return fmod(5.0 * x[0], x[1] + 1.5); });
+  add("remainder", {{5, 3}, {3}}, [](Inputs x) { return remainder(5.0 * x[0], x[1] + 1.5); });
   add("floor_divide", {{5, 3}, {3}}, [](Inputs x) { return x[0] * floor_divide(5.0 * x[0], x[1] + 1.5); });
   add("lerp", {{5, 3}, {3}, {5, 1}}, [](Inputs x) { return lerp(x[0], x[1], x[2]) * lerp(x[0], x[1], 0.7); });
   add("prelu", {{5, 3, 2}, {3}, {1}}, [](Inputs x) { return prelu(x[0], x[1]) + prelu(x[0] * 2.0, x[2]); });

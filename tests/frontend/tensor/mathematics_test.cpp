@@ -161,12 +161,17 @@ TEST(Mathematics, HypotNeitherOverflowsNorVanishes) {
   EXPECT_EQ(hypot(vector_of({3}), 4.0).item(), 5);
 }
 
-TEST(Mathematics, DivisionRoundsDownAndRemaindersHaveTheSignOfTheDividend) {
+TEST(Mathematics, RemaindersHaveTheSignOfTheDivisorAndThoseOfFmodThatOfTheDividend) {
   const FreshRank rank;
   const Tensor x = Tensor::from({-7, -6, -1, 0, 1, 6, 7}, {7});
   EXPECT_EQ(numbers(floor_divide(x, 3)), (Numbers{-3, -2, -1, 0, 0, 2, 2}));
   EXPECT_EQ(numbers(floor_divide(x, -3)), (Numbers{2, 2, 0, 0, -1, -2, -3}));
   EXPECT_EQ(numbers(fmod(x, 3)), (Numbers{-1, 0, -1, 0, 1, 0, 1}));
+  EXPECT_EQ(numbers(remainder(x, 3)), (Numbers{2, 0, 2, 0, 1, 0, 1}));
+  EXPECT_EQ(numbers(remainder(x, -3)), (Numbers{-1, 0, -1, 0, -2, 0, -2}));
+  EXPECT_EQ(numbers(remainder(Tensor::from(std::vector<std::uint8_t>{0, 5, 255}, {3}), 2)), (Numbers{0, 1, 1}));
+  expect_same(numbers(remainder(vector_of({5.5, -5.5, 5.5, -6, 1, -1}), vector_of({2, 2, -2, 2, kInf, kInf}))),
+              {1.5, 0.5, -0.5, 0, 1, kInf});
   EXPECT_EQ(numbers(floor_divide(Tensor::from(std::vector<std::uint8_t>{0, 5, 255}, {3}), 2)), (Numbers{0, 2, 127}));
   expect_same(numbers(floor_divide(vector_of({1, -1, -0.5, 1, 0, kInf}), vector_of({0.1, kInf, 2, 0, 0, 2}))),
               {9, -1, -1, kInf, kNaN, kNaN});

@@ -39,9 +39,9 @@ Tensor maximum(Operand lhs, Operand rhs);
 Tensor minimum(Operand lhs, Operand rhs);
 /// lhs to the power rhs. Error for integers to a negative number.
 Tensor pow(Operand lhs, Operand rhs);
-/// lhs - q * rhs, where q is lhs / rhs rounded towards 0. The result has the sign of lhs.
+/// lhs - q * rhs, where q is lhs / rhs rounded down. The result has the sign of rhs, as with Python's `%`.
 Tensor remainder(Operand lhs, Operand rhs);
-/// The same as remainder, with PyTorch's name.
+/// lhs - q * rhs, where q is lhs / rhs rounded towards 0. The result has the sign of lhs, as with C's `%`.
 Tensor fmod(Operand lhs, Operand rhs);
 /// lhs / rhs, rounded down. Computed as Python's `//`: floor_divide(1, 0.1) is 9. The gradient is 0.
 Tensor floor_divide(Operand lhs, Operand rhs);
