@@ -32,10 +32,12 @@ LossFunction loss_times(double factor) {
   };
 }
 
-// The losses of the updates.
+// The losses of the updates. Each run begins with the same parameters. Without dropout, equal parameters give equal losses.
 std::vector<double> scaled_losses(const TrainingArguments& arguments, const LossFunction& loss = {}) {
+  const FreshRank rank;
   nn::GPT2Config config = tiny_config();
   config.dtype = DType::kF32;
+  config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0;
   nn::GPT2LMHeadModel model(config);
   Trainer trainer({.model = model,
                    .args = arguments,
@@ -63,7 +65,6 @@ TrainingArguments on_one_batch(TrainingArguments arguments) {
 }
 
 TEST(LossScale, TrainingInFloat16FollowsFloat32) {
-  const FreshRank rank;
   TrainingArguments exact = scaled_run(30);
   exact.fp16 = false;
   const std::vector<double> wide = scaled_losses(exact);
@@ -72,35 +73,28 @@ TEST(LossScale, TrainingInFloat16FollowsFloat32) {
   EXPECT_NE(wide.front(), narrow.front());  // float16 rounds
   EXPECT_NEAR(wide.front(), narrow.front(), 1e-2);
   EXPECT_LT(wide.back(), 0.8 * wide.front());
-  EXPECT_NEAR(wide.back(), narrow.back(), 0.05 * wide.back());
+  // The first updates in float16 may have no effect.
+  EXPECT_NEAR(wide.back(), narrow.back(), 0.1 * wide.front());
 }
 
 TEST(LossScale, UpdatesWhoseGradientsAreNotFiniteHaveNoEffect) {
-  const FreshRank rank;
-  const std::vector<double> usual = scaled_losses(on_one_batch(scaled_run(12)));
-  const std::vector<double> large = scaled_losses(on_one_batch(scaled_run(12)), loss_times(256));
-  // Each such update halves the scale, so 256 times the loss has eight more of them.
-  EXPECT_EQ(updates_without_effect(large), updates_without_effect(usual) + 8);
-  EXPECT_LT(large.back(), large.front());
+  const std::vector<double> large = scaled_losses(on_one_batch(scaled_run(16)), loss_times(128));
+  const std::vector<double> larger = scaled_losses(on_one_batch(scaled_run(16)), loss_times(512));
+  EXPECT_GT(updates_without_effect(large), 0U);
+  // Each such update halves the scale, so four times the loss has two more of them.
+  EXPECT_EQ(updates_without_effect(larger), updates_without_effect(large) + 2);
+  EXPECT_LT(larger.back(), larger.front());
 }
 
 TEST(LossScale, AContinuedRunHasTheScaleOfTheCheckpoint) {
   const LossFunction loss = loss_times(64);
-  std::vector<double> expected;
-  {
-    const FreshRank rank;
-    expected = scaled_losses(on_one_batch(scaled_run(10)), loss);
-  }
+  const std::vector<double> expected = scaled_losses(on_one_batch(scaled_run(10)), loss);
   const TemporaryFolder folder;
   TrainingArguments first = on_one_batch(scaled_run(10));
   first.output_dir = folder.file("out");
   first.save_strategy = "steps";
-  first.save_steps = 4;  // two or more updates without effect follow
-  {
-    const FreshRank rank;
-    EXPECT_EQ(scaled_losses(first, loss), expected);
-  }
-  const FreshRank rank;
+  first.save_steps = 4;  // with the initial scale, other updates after it would have no effect
+  EXPECT_EQ(scaled_losses(first, loss), expected);
   TrainingArguments second = first;
   second.resume_from_checkpoint = folder.file("out/checkpoint-4");
   second.output_dir = folder.file("second");
