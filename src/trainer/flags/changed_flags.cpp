@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -33,9 +34,12 @@ using FlagValues = std::map<std::string, std::string>;
 FlagValues values_of(const TrainingArguments& arguments) {
   FlagValues out;
   for (auto& [name, value] : arguments.values()) out.emplace(name, value);
-  // Without the flag, the tokenizer is that of the model or of the token file.
-  if (const auto tokenizer = out.find("tokenizer_name"); tokenizer != out.end() && !arguments.tokenizer_is_given)
-    tokenizer->second.clear();
+  // Without the flag, the tokenizer is that of the model or of the token file. json() does not save it either.
+  const std::vector<std::string>& derived = arguments.derived_flags;
+  const bool is_default = arguments.tokenizer_name == TrainingArguments{}.tokenizer_name ||
+                          std::find(derived.begin(), derived.end(), "tokenizer_name") != derived.end();
+  if (const auto found = out.find("tokenizer_name"); found != out.end() && !arguments.tokenizer_is_given && is_default)
+    found->second.clear();
   return out;
 }
 

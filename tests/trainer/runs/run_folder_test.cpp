@@ -198,6 +198,9 @@ TEST(ChangedFlags, AreToldIfTheTokenizerIsNotGivenAgain) {
   EXPECT_EQ(changed_flags(now, folder.path()), Lines{"--tokenizer_name was bpe:300, now it is not given"});
   now.json().save(folder.file("training_args.json"));
   EXPECT_EQ(changed_flags(now, folder.path()), Lines{});
+  now.tokenizer_name = "bpe:300";  // a program has set it, not a flag
+  now.json().save(folder.file("training_args.json"));
+  EXPECT_EQ(changed_flags(now, folder.path()), Lines{});
 }
 
 TEST(ChangedFlags, AreListedInOneWarning) {
