@@ -120,7 +120,7 @@ bool wants_greater(const TrainingArguments& arguments);
 double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics);
 
 /// A model, its training data, its loss and its metrics. In a dry run a task has no data: only the functions that plans
-/// use may be called (setup, the texts, planned_batch, label_count, record).
+/// use may be called (setup, the texts, planned_batch, label_count, record, record_sum, record_evaluation).
 class Task {
  public:
   virtual ~Task() = default;
