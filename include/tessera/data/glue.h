@@ -54,8 +54,8 @@ LabelledTexts parse_glue_test(const GlueTask& task, std::string_view text, std::
 LabelledTexts read_glue_test(const GlueTask& task, const std::string& path);
 
 /// Returns the folder of the task's files: `data_dir`, if it contains train.tsv, else the task's folder in it. Without
-/// `data_dir`, searches `cache_dir` and the folder of TESSERA_DATA for the task's folder, and for glue_data and glue with
-/// it. Error, with the folders that were searched, if there is none.
+/// `data_dir`, searches `cache_dir` and the folder of TESSERA_DATA for the task's folder, and for glue_data and glue
+/// with it. Error, with the folders that were searched, if there is none.
 std::string find_glue_folder(const GlueTask& task, const std::string& data_dir, const std::string& cache_dir);
 
 }  // namespace tessera::data

@@ -58,8 +58,8 @@ class TokenFile {
   /// Makes the tokenizer that the file records. It reads the vocabulary in the header, or else the file with the name
   /// of the tokenizer.
   [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer() const;
-  /// Whether the ids in the file are those of `tokenizer`. Compares the contents of the vocabularies (is_same_tokenizer()).
-  /// If the file that has the vocabulary is gone, compares only sizes and ends of text.
+  /// Whether the ids in the file are those of `tokenizer`. Compares the contents of the vocabularies
+  /// (is_same_tokenizer()). If the file that has the vocabulary is gone, compares only sizes and ends of text.
   [[nodiscard]] bool was_written_with(const Tokenizer& tokenizer) const;
 
  private:

@@ -55,9 +55,9 @@ class EmbeddingBag : public Callable<EmbeddingBag> {
   };
   EmbeddingBag(std::int64_t count, std::int64_t width) : EmbeddingBag(count, width, Options()) {}
   EmbeddingBag(std::int64_t count, std::int64_t width, const Options& options);
-  /// Ids [bags, length], without offsets: each row is a bag. Or ids [n] and offsets [bags], the sorted positions at which
-  /// the bags begin. The weights, for kSum, are factors of the rows and have the shape of the ids. -> [bags, width].
-  /// Error for ids out of range, if they are known on the host.
+  /// Ids [bags, length], without offsets: each row is a bag. Or ids [n] and offsets [bags], the sorted positions at
+  /// which the bags begin. The weights, for kSum, are factors of the rows and have the shape of the ids. -> [bags,
+  /// width]. Error for ids out of range, if they are known on the host.
   Tensor forward(const Tensor& ids, const Tensor& offsets = {}, const Tensor& per_sample_weights = {});
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] std::string_view class_name() const override { return "EmbeddingBag"; }
@@ -67,9 +67,9 @@ class EmbeddingBag : public Callable<EmbeddingBag> {
   Tensor weight_;
 };
 
-/// Adds noise to the result [b, t, d] of every call in training, uniform in [-a, a) with a = alpha / sqrt(t d) (NEFTune;
-/// Jain et al., 2024). The noise does not depend on the mesh. Ends when the hook is removed. Error if alpha is negative or
-/// not finite.
+/// Adds noise to the result [b, t, d] of every call in training, uniform in [-a, a) with a = alpha / sqrt(t d)
+/// (NEFTune; Jain et al., 2024). The noise does not depend on the mesh. Ends when the hook is removed. Error if alpha
+/// is negative or not finite.
 HookHandle add_embedding_noise(Embedding& embedding, double alpha);
 
 }  // namespace tessera::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eager mode: every op runs when it is traced, for debugging. The line of the program that traced an op is then also the
-// line at which it runs, fails, or first gives a wrong value.
+// Eager mode: every op runs when it is traced, for debugging. The line of the program that traced an op is then also
+// the line at which it runs, fails, or first gives a wrong value.
 //
 //   experimental::EagerModeContext eager(true);
 //   const Tensor y = tanh(x);                          // y is data now

@@ -46,8 +46,9 @@ class Runtime {
 /// Runs `body` on each rank of the job: the ranks that mpirun started, or one rank. `--virtual_ranks N` (removed from
 /// argv) or CPU_NUM_DEVICES=N makes N ranks as threads of this process. So does the key `virtual_ranks` of a file with
 /// flags (`program FILE.json`), unless the flag is given or mpirun started several processes. An exception is printed
-/// with its rank and ends all ranks. Returns the result of `body`; 2 after a UsageError, such as those of ArgumentParser,
-/// or if the number of virtual ranks is wrong; 1 after another exception, or if output could not be written.
+/// with its rank and ends all ranks. Returns the result of `body`; 2 after a UsageError, such as those of
+/// ArgumentParser, or if the number of virtual ranks is wrong; 1 after another exception, or if output could not be
+/// written.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 /// The ranks and hosts of this rank's job.

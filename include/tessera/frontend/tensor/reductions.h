@@ -144,8 +144,8 @@ Tensor std(Operand x, T dim) {
 }
 /// (sum |x|^p)^(1/p). Computed in f32 at least. The gradient at a vector of zeros is 0, as in PyTorch.
 Tensor norm(Operand x, NormOptions options = {});
-/// The covariances of the rows of x [variables, observations]: [variables, variables]. A vector is one variable, and gives
-/// a scalar. The sums of products are divided by observations - correction. Computed in f32 at least.
+/// The covariances of the rows of x [variables, observations]: [variables, variables]. A vector is one variable, and
+/// gives a scalar. The sums of products are divided by observations - correction. Computed in f32 at least.
 Tensor cov(Operand x, double correction = 1);
 
 /// Options of normalize.
@@ -165,8 +165,8 @@ struct PairwiseDistanceOptions {
 };
 /// The norm of x - y + epsilon along the last dim. x and y broadcast.
 Tensor pairwise_distance(Operand x, Operand y, PairwiseDistanceOptions options = {});
-/// The norms of the differences of all pairs of rows: [.., p, m] and [.., r, m] -> [.., p, r]. The batch dims broadcast.
-/// The gradient of a distance of 0 is 0.
+/// The norms of the differences of all pairs of rows: [.., p, m] and [.., r, m] -> [.., p, r]. The batch dims
+/// broadcast. The gradient of a distance of 0 is 0.
 Tensor cdist(Operand x, Operand y, double p = 2);
 
 /// The index of the first largest element along `dim`, as s32. NaN counts as largest.
