@@ -36,6 +36,7 @@ enum class PropagationOrder : std::uint8_t {
   kNearestFirst    // as kGivenFirst; of the ops that do not keep all factors, those nearest to the inputs come first
 };
 
+/// Propagates shardings in one order. Returns the program in which every value has a sharding.
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
 /// Initial axes for a slot without annotation. The slot keeps them, and no axes are added to its unsharded dims.
@@ -43,6 +44,7 @@ struct PropagationHint {
   int slot = 0;
   Sharding sharding;
 };
+/// The same for the slots of a graph, which may begin with hints.
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 

@@ -16,6 +16,7 @@
 
 namespace tessera {
 
+/// A JSON object, whose keys keep their order.
 class JsonObject {
  public:
   /// An empty object. Errors call it `origin`.

@@ -13,6 +13,7 @@
 
 namespace tessera {
 
+/// The state of one rank.
 class RankContext {
  public:
   RankContext(int rank, int rank_count) : rank_(rank), rank_count_(rank_count) {}

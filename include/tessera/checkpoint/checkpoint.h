@@ -26,6 +26,7 @@
 
 namespace tessera {
 
+/// The content of a new checkpoint.
 struct CheckpointContent {
   std::map<std::string, StateDict> states;      // by group: "model", "optimizer"
   std::map<std::string, JsonObject> documents;  // by name, the same names on all ranks; those of rank 0 are written

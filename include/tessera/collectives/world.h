@@ -19,6 +19,7 @@
 
 namespace tessera {
 
+/// The connection of one rank to its world.
 class Communicator {
  public:
   Communicator(Communicator&&) noexcept;

@@ -19,6 +19,7 @@
 
 namespace tessera::data {
 
+/// A BPE tokenizer.
 class BpeTokenizer final : public Tokenizer {
  public:
   /// Trains a vocabulary: merges the most frequent pair (of equal ones, the pair with smaller ids) until there are

@@ -15,6 +15,7 @@ enum class TextForm {
   kJsonLines,  // each line is a JSON object with a document under a key
   kCsv,        // each row but the first, which names the columns, has a document in a column
 };
+/// A file with documents.
 struct TextInput {
   std::string path;  // "-": standard input, which can be read once
   TextForm form = TextForm::kText;

@@ -36,6 +36,7 @@ struct TokenFileInfo {
   std::uint64_t checksum = 0;   // of all above
 };
 
+/// A token file that is mapped into memory. Copies share the mapping.
 class TokenFile {
  public:
   /// Maps a file. Sizes and the checksum of the header are checked; the errors name the path and the problem: not a

@@ -9,6 +9,7 @@
 
 namespace tessera::data {
 
+/// The rows of a table.
 struct TsvTable {
   std::string name;
   std::vector<std::string> columns;            // of the header

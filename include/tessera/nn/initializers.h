@@ -21,6 +21,7 @@
 
 namespace tessera::nn {
 
+/// Initial values that are all equal.
 Initializer zeros();
 Initializer ones();
 Initializer constant(double value);

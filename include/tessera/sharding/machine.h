@@ -34,6 +34,7 @@ inline constexpr int kWorkClassCount = 3;
 /// "wide_product", "narrow_product", "other": the keys of a profile.
 std::string_view work_class_name(WorkClass work);
 
+/// The model of a machine.
 class MachineModel {
  public:
   static constexpr std::int64_t kWideExtent = 64;

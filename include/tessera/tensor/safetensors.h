@@ -43,6 +43,7 @@ struct SafetensorsHeader {
   [[nodiscard]] std::uint64_t file_bytes() const;
 };
 
+/// The content of a file.
 struct SafetensorsFile {
   std::vector<std::pair<std::string, Literal>> tensors;  // in the order of their data
   std::map<std::string, std::string> metadata;

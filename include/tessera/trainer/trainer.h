@@ -53,6 +53,7 @@ struct TrainOutput {
   std::optional<double> host_share{};
 };
 
+/// Trains and evaluates one model.
 class Trainer {
  public:
   /// Puts the model on the mesh of the arguments and makes the optimizer. Errors: those of the arguments; a data set

@@ -66,6 +66,7 @@ using ArgumentsText = std::function<std::string(const std::vector<Tensor>& argum
 
 }  // namespace detail
 
+/// A function from tensors to tensors with its compiled programs.
 class CompiledFunction {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;

@@ -17,6 +17,7 @@ namespace tessera::experimental {
 /// of compile(), cond, loops and shard_map. Error if such a function calls eager_mode().
 void eager_mode(bool on);
 
+/// True if eager mode is on.
 [[nodiscard]] bool is_eager_mode();
 
 /// Eager mode, or lazy mode, within a scope. The end of the scope restores the former mode.

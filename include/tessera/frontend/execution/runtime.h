@@ -27,6 +27,7 @@ namespace tessera {
 
 class Communicator;
 
+/// The connection of a program to its job, for its lifetime.
 class Runtime {
  public:
   /// Without mpirun, the job has one rank. Within launch(), joins the rank that launch() created.
@@ -77,6 +78,7 @@ std::shared_ptr<ProcessGroup> joined_world();
 std::int64_t device_count();
 /// Disables execution on this rank: variables get no storage, and programs are planned for `devices` devices.
 void plan_for_devices(std::int64_t devices);
+/// True after plan_for_devices().
 [[nodiscard]] bool is_planning();
 
 /// Sets the mesh that programs without annotations, FSDP and loaders use. Error unless its size is device_count().
@@ -138,6 +140,7 @@ struct LazyCounters {
   std::int64_t cached = 0;        // programs that were compiled before
   std::int64_t forced_reads = 0;  // executions that started because a value was read
 };
+/// Returns the counters of this rank.
 LazyCounters lazy_counters();
 
 }  // namespace tessera

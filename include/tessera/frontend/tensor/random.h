@@ -24,6 +24,7 @@
 
 namespace tessera {
 
+/// A key of random numbers. Copies are the same key.
 class Key {
  public:
   explicit Key(std::uint64_t seed);

@@ -46,6 +46,7 @@ class TensorImpl;
 /// the variable, so no rank holds more than its shard.
 using Initializer = std::function<Value(Builder&, const Type&)>;
 
+/// A handle to a value, which may be null.
 class Tensor : public TensorMembers {
  public:
   /// A null tensor.

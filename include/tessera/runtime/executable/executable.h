@@ -71,6 +71,7 @@ struct StepProfile {
   std::int64_t bytes = 0;        // of one run: every buffer that it touches counts once
 };
 
+/// A compiled program.
 class Executable {
  public:
   virtual ~Executable() = default;
