@@ -133,8 +133,8 @@ TEST(FsdpConfig, DebugOptionsOfPyTorchXlaAreRead) {
   EXPECT_EQ(c.debug.msg, "mine");
   EXPECT_TRUE(c.notes.empty());
   EXPECT_EQ(config(R"({"xla": true, "xla_fsdp_settings": {"_debug_dummy_all_reduce_op": true}})").notes,
-            (std::vector<std::string>{"f.json: xla_fsdp_settings: _debug_dummy_all_reduce_op has no effect: the norm "
-                                      "of gradients, which alone uses it, is one number"}));
+            (std::vector<std::string>{"f.json: xla_fsdp_settings: _debug_dummy_all_reduce_op has no effect: only the "
+                                      "norm of gradients is all-reduced, and it is one number"}));
 }
 
 TEST(FsdpConfig, MixedPrecisionIsAWordOrAnObject) {
