@@ -24,6 +24,7 @@ struct ArenaPeak {
   };
   std::vector<Part> largest;  // the ten largest parts, in order of size
 };
+/// Finds the peak of the arena of a schedule and lists its content.
 ArenaPeak arena_peak(const Program& program, const Schedule& schedule);
 
 }  // namespace tessera
