@@ -121,7 +121,8 @@ std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& me
   line("optimizer state", stored_bytes(state));
   const ArenaPeak& peak = memory.arena_peak;
   line("gathered values", static_cast<double>(peak.gathered));
-  line("activations, gradients, other values", static_cast<double>(peak.values));
+  line("gradients", static_cast<double>(peak.gradients));
+  line("activations and other values", static_cast<double>(peak.values));
   line("messages of collectives", static_cast<double>(peak.messages));
   line("scratch memory of loops and branches", static_cast<double>(peak.scratch));
   line("gaps in the arena", static_cast<double>(memory.arena - peak.sum()));
