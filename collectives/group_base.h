@@ -24,6 +24,7 @@ enum class Kind : std::uint8_t {
   kBarrier,
   kSplit  // an all-gather of one number, checked like a collective
 };
+/// The name of the collective in messages: `all_gather`.
 std::string_view kind_name(Kind kind);
 
 using Pairs = std::vector<std::pair<int, int>>;
@@ -122,6 +123,7 @@ struct Membership {
   /// has the same bits for every order of the members: data=2,fsdp=2 gives the same results as fsdp=4.
   [[nodiscard]] std::vector<const std::byte*> summands(const std::vector<const std::byte*>& operands) const;
 };
+/// Makes the membership of `world_rank` in the group of these ranks.
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,
                       bool counted = true);
 

@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-/// Runs 0 and 1 form a pair, and so do 2 and 3: one increases the numbers that the other decreases. A number whose exact
-/// value is 0 thus has each sign in one of the two. The changes of run 1 are half as large as those of run 0.
+/// Runs 0 and 1 form a pair, and so do 2 and 3: one increases the numbers that the other decreases. A number whose
+/// exact value is 0 thus has each sign in one of the two. The changes of run 1 are half as large as those of run 0.
 inline constexpr int kChangedRuns = 4;
 
 /// How the evaluated program rounds.

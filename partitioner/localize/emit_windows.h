@@ -36,8 +36,9 @@ class WindowEmitter {
     reshard::ExchangeLayout layout;
     reshard::NonzeroRows rows;  // only if the op reads zeros beyond the ends of the operand
   };
-  /// Replaces the operand by its window. `outside`: the value beyond the ends of an unsharded dim; null if they are filled
-  /// later. `reads_zeros`: whether they are then filled with zeros; if so, returns the positions that may differ from zero.
+  /// Replaces the operand by its window. `outside`: the value beyond the ends of an unsharded dim; null if they are
+  /// filled later. `reads_zeros`: whether they are then filled with zeros; if so, returns the positions that may differ
+  /// from zero.
   reshard::NonzeroRows exchange(const Halo& halo, const Instruction& source, Value outside, bool reads_zeros);
   /// If the op reads zeros beyond the ends of the operand, the layout with which no mask is needed, if there is one.
   [[nodiscard]] WindowLayout layout_of_window(const Halo& halo, const reshard::Exchange& exchange, const Dims& dims,

@@ -29,9 +29,10 @@ struct ExchangeLayout {
   DeviceColumn run;                 // kRun: the start of a device's slice
 };
 
+/// Chooses the layout of an exchange whose result has these dims on a device.
 ExchangeLayout layout_of(const Exchange& exchange, const Dims& result);
-/// The layout in which devices that receive nothing take a slice of zeros, if it is a run; the buffer may become larger.
-/// Other layouts do not change.
+/// The layout in which devices that receive nothing take a slice of zeros, if it is a run; the buffer may become
+/// larger. Other layouts do not change.
 ExchangeLayout with_zeros_on_idle_devices(const Exchange& exchange, ExchangeLayout layout, const Dims& result);
 
 /// Whether the device receives anything in the round.

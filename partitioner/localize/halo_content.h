@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The positions of a halo's buffer that certainly hold zeros. If the op reads zeros beyond the ends of its operand, these
-// positions need no mask.
+// The positions of a halo's buffer that certainly hold zeros. If the op reads zeros beyond the ends of its operand,
+// these positions need no mask.
 #pragma once
 
 #include "localize/exchange_layout.h"

@@ -22,6 +22,8 @@ struct LocalizeOptions {
   /// additional buffer.
   bool idle_axes = true;
 };
+/// Converts the program. Every value must have a sharding, and the operands and results of each op must agree
+/// (insert_reshards()).
 Program localize(const Program& program, const LocalizeOptions& options = {});
 
 /// Like localize, but without sums over idle axes if these increase the peak memory of a device by more than 5%.

@@ -32,8 +32,8 @@ Program normalize_manual(const Program& program);
 struct BorderShardings {
   Sharding inside, outside;
 };
-/// Outside, the axes of the border's placement precede those that shard the value inside. These do not shard a dim whose
-/// global tiles would then have uneven sizes. `inside`: the sharding that the value should have inside.
+/// Outside, the axes of the border's placement precede those that shard the value inside. These do not shard a dim
+/// whose global tiles would then have uneven sizes. `inside`: the sharding that the value should have inside.
 BorderShardings border_shardings(const Sharding& placement, Sharding inside, const Type& global, const Type& local);
 /// Whether a value of a normalized program belongs to a region.
 bool is_manual(const Instruction& instruction);

@@ -58,7 +58,7 @@ void fail_beyond_limits(const std::vector<CollectiveNote>& notes, const Collecti
   const auto others = unasked(notes);
   if (limits.strict && !others.empty())
     fail(
-        "strict mode: no annotation asks for {} of {} collectives; annotate the values that they produce, or use the "
+        "strict mode: no annotation requires {} of {} collectives; annotate the values that they produce, or use the "
         "remedies:{}",
         with_a_part_in(others), collective_count(notes), listing(others));
   const std::int64_t most = limits.bytes.value_or(0);

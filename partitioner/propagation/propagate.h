@@ -36,6 +36,7 @@ enum class PropagationOrder : std::uint8_t {
   kNearestFirst    // as kGivenFirst; of the ops that do not keep all factors, those nearest to the inputs come first
 };
 
+/// Propagates shardings in one order. Returns the program in which every value has a sharding.
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
 /// Initial axes for a slot without annotation. The slot keeps them, and no axes are added to its unsharded dims.
@@ -43,6 +44,7 @@ struct PropagationHint {
   int slot = 0;
   Sharding sharding;
 };
+/// The same for the slots of a graph, which may begin with hints.
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
@@ -77,10 +79,10 @@ Program insert_chosen_reshards(const Program& program, const MachineModel& machi
 /// The same, with explanations that name the second best strategy of an op.
 Program insert_explained_reshards(const Program& program, const MachineModel& machine, const Propagated& found);
 /// Runs propagation in every order and keeps the outcome of least cost on the machine, the first among equals: on equal
-/// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight). It
-/// then tries changes at the most expensive reshards (trials.h). With `memory_share` (auto_sharding/choose_shardings.h),
-/// shardings are chosen automatically: the outcomes of auto_sharding/ are compared by time. With `compares` false, keeps
-/// the outcome of the first order.
+/// links bytes received + operations + peak bytes, else the weight of seconds and peak memory (MachineModel::weight).
+/// It then tries changes at the most expensive reshards (trials.h). With `memory_share`
+/// (auto_sharding/choose_shardings.h), shardings are chosen automatically: the outcomes of auto_sharding/ are compared
+/// by time. With `compares` false, keeps the outcome of the first order.
 Propagated propagate_at_least_cost(const Program& program, const MachineModel& machine,
                                    std::optional<double> memory_share = {}, bool compares = true);
 

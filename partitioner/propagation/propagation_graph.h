@@ -48,6 +48,7 @@ struct PropagationGraph {
   std::vector<std::vector<std::vector<int>>> leaf_slots;
 };
 
+/// Builds the graph of a program. Slots begin with the annotations of the program.
 PropagationGraph build_propagation_graph(const Program& program);
 /// The program with every value annotated with the sharding of its slot and the reason for it. Given shardings are
 /// closed, derived ones are open.

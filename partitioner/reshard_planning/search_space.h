@@ -15,6 +15,7 @@
 
 namespace tessera::reshard {
 
+/// Appends axes to a list.
 void append(std::vector<AxisRef>& all, const std::vector<AxisRef>& more);
 
 inline constexpr int kMaxUnits = 16;

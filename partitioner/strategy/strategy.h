@@ -37,6 +37,7 @@ struct StrategyRequest {
   Axes manual = {};
 };
 
+/// Returns the candidate with the least cost.
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
 
 /// The second best strategy, and its additional cost compared with the best one.

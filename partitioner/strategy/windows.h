@@ -51,6 +51,7 @@ struct Halo {
 bool has_windows(const FactorMap& map, int factor);
 /// Whether this number of tiles can be computed. Only kernels that slide over dilated operands may prevent it.
 bool windows_fit(const FactorMap& map, int factor, std::int64_t tiles);
+/// The tiling of a factor into this number of tiles.
 FactorTiling tiling_of(const FactorMap& map, int factor, std::int64_t tiles);
 /// The halos of all sharded factors with windows, in the order of FactorMap::windows.
 std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy);

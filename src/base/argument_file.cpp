@@ -59,8 +59,8 @@ void ArgumentParser::read_value(const JsonObject& json, const std::string& key) 
 JsonObject ArgumentParser::open_file(const std::string& path) const {
   JsonObject json = JsonObject::from_file(path);
   const std::string writer = json.text(kProgram);
-  require(writer.empty() || program_.empty() || writer == program_, "{}: arguments of {}; this is {}", path, writer,
-          program_);
+  require(writer.empty() || program_.empty() || writer == program_, "{}: has arguments of {}, but this program is {}",
+          path, writer, program_);
   return json;
 }
 

@@ -26,7 +26,7 @@ using enum OptionType;
 
 constexpr OptionRow kTable[] = {
     {"PJRT_DEVICE", kText, "CPU",
-     "the backend; CPU: kernels; REFERENCE: the definitions of the ops, which is slow, to find a faulty kernel"},
+     "the backend; CPU: kernels; REFERENCE: reference evaluation, which is slow, to find a faulty kernel"},
     {"XLA_USE_EAGER_DEBUG_MODE", kFlag, "0", "1 runs each op when it is traced, for debugging"},
     {"CPU_NUM_DEVICES", kInteger, "1",
      "ranks of a process that mpirun did not start, as threads, like --virtual_ranks"},
@@ -44,8 +44,8 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_COLLECTIVE_TIMEOUT", kInteger, "600",
      "seconds that a rank waits in a collective before it ends the job; 0 = never"},
     {"TESSERA_CHECK_INPUTS", kFlag, "1",
-     "0 does not compare what must be equal on all ranks: values of Tensor::from, shards that several ranks hold, "
-     "loaded weights, inputs of tessera run"},
+     "0 does not compare values that must be equal on all ranks: those of Tensor::from, shards that several ranks "
+     "hold, loaded weights, inputs of tessera run"},
     {"TESSERA_NODE", kText, "",
      "the node of a rank, instead of MPI's answer; a list with one name for each rank places virtual ranks, and the "
      "ranks for which stats and dry runs plan"},
@@ -54,8 +54,8 @@ constexpr OptionRow kTable[] = {
      "memory in place; files: as if memfd did not exist",
      "1,0,staged,files"},
     {"TESSERA_MEMORY_LIMIT", kBytes, "",
-     "bytes that the process of a rank may hold, as in 2GB or 1.5GiB: a program that needs more does not start; 0: do "
-     "not compare the need with the memory of the control group and the machine either"},
+     "bytes that the process of a rank may hold, as in 2GB or 1.5GiB: a program that needs more does not start; 0: no "
+     "limit, and the memory of the control group and of the machine is no limit either"},
     {"TESSERA_MEMORY_BUDGET", kBytes, "",
      "bytes, as in 2GB: a program that needs more for parameters, results and intermediate values computes values of "
      "the "

@@ -225,8 +225,8 @@ std::string lack_of(const Checkpoint& checkpoint, const std::map<std::string, St
   for (const auto& [group, state] : states)
     if (!state.entries().empty() && !has_group(checkpoint, group))
       return fmt::format(
-          "{} contains no state of the {}{}: it can start another run, but not continue its own (tessera checkpoint "
-          "consolidate, then --model_name_or_path)",
+          "{} contains no state of the {}{}: no run can be resumed from it, but another run can start from its weights "
+          "(tessera checkpoint consolidate, then --model_name_or_path)",
           checkpoint.folder(), group,
           holds_only_model(checkpoint.folder()) ? ", because it was written with --save_only_model" : "");
   return "";

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "tessera/base/text.h"
 #include "tessera/schedule/schedule.h"
@@ -51,6 +52,37 @@ std::map<BufferId, Id> scratch_of_steps(const Schedule& schedule) {
   return out;
 }
 
+std::string_view scope_of(const Instruction& instruction) {
+  return instruction.notes ? std::string_view(instruction.notes->op_name) : std::string_view();
+}
+
+constexpr std::string_view kOptimizer = "optimizer";
+
+// The scopes in which the front end reads gradients.
+bool reads_gradients(const Instruction& instruction) {
+  const std::string_view scope = scope_of(instruction);
+  return scope == kOptimizer || scope == "clip_grad_norm" || scope == "grad_scaler";
+}
+
+// Whether each buffer holds a gradient, or a partial sum that is reduced to one.
+std::vector<bool> gradients_of(const Computation& computation, const Schedule& schedule) {
+  std::vector<bool> out(schedule.buffers.size());
+  const auto is_gradient = [&](const Access& access) {
+    return access.buffer != kNoBuffer && out[static_cast<std::size_t>(access.buffer)];
+  };
+  for (Id id = computation.size() - 1; id >= 0; --id) {
+    const Instruction& reader = computation[id];
+    const bool reduces =
+        reader.op->role == Role::kCollective && std::ranges::any_of(at(schedule.access, id), is_gradient);
+    if (!reduces && !reads_gradients(reader)) continue;
+    for (const Id operand : reader.operands)
+      for (const Access& access : at(schedule.access, operand))
+        if (access.buffer != kNoBuffer && scope_of(computation[operand]) != kOptimizer)
+          out[static_cast<std::size_t>(access.buffer)] = true;
+  }
+  return out;
+}
+
 // The path of the module that computes the value. Programs of JAX have long paths, whose ends tell more.
 std::string module_of(const Instruction& instruction) {
   constexpr std::size_t kMost = 48;
@@ -66,13 +98,20 @@ std::string name_of(const Instruction& instruction) {
   return fmt::format("{}%{} ({})", type, instruction.name, place);
 }
 
-// The sum to which a buffer belongs. `value` is the first one that it holds, or -1.
-std::int64_t& sum_of(ArenaPeak& peak, const Computation& computation, const std::map<BufferId, Id>& scratch, Id value,
-                     BufferId buffer) {
-  if (const auto of_step = scratch.find(buffer); of_step != scratch.end())
+// What the buffers of a schedule contain.
+struct Contents {
+  std::vector<Id> values;          // the first one that each buffer holds, or -1
+  std::vector<bool> is_gradient;   // of each buffer
+  std::map<BufferId, Id> scratch;  // the instruction whose scratch memory a buffer is
+};
+
+// The sum to which a buffer belongs.
+std::int64_t& sum_of(ArenaPeak& peak, const Computation& computation, const Contents& contents, BufferId buffer) {
+  if (const auto of_step = contents.scratch.find(buffer); of_step != contents.scratch.end())
     return computation[of_step->second].op->role == Role::kCollective ? peak.messages : peak.scratch;
-  const bool is_gathered = value >= 0 && computation[value].op->collective == CollectiveKind::kAllGather;
-  return is_gathered ? peak.gathered : peak.values;
+  const Id value = at(contents.values, buffer);
+  if (value >= 0 && computation[value].op->collective == CollectiveKind::kAllGather) return peak.gathered;
+  return contents.is_gradient[static_cast<std::size_t>(buffer)] ? peak.gradients : peak.values;
 }
 
 }  // namespace
@@ -80,24 +119,24 @@ std::int64_t& sum_of(ArenaPeak& peak, const Computation& computation, const std:
 ArenaPeak arena_peak(const Program& program, const Schedule& schedule) {
   const Computation& computation = program[schedule.computation];
   const std::int32_t step = peak_step(schedule);
-  const std::vector<Id> values = first_values(schedule);
-  const std::map<BufferId, Id> scratch = scratch_of_steps(schedule);
+  const Contents contents{first_values(schedule), gradients_of(computation, schedule), scratch_of_steps(schedule)};
   ArenaPeak out;
   std::vector<BufferId> in_use;
   for (BufferId id = 0; id < isize(schedule.buffers); ++id) {
     const Buffer& buffer = at(schedule.buffers, id);
     if (buffer.place != Place::kArena || buffer.bytes == 0 || buffer.first > step || buffer.last < step) continue;
     in_use.push_back(id);
-    sum_of(out, computation, scratch, at(values, id), id) += buffer.bytes;
+    sum_of(out, computation, contents, id) += buffer.bytes;
   }
   std::stable_sort(in_use.begin(), in_use.end(), [&](BufferId a, BufferId b) {
     return at(schedule.buffers, a).bytes > at(schedule.buffers, b).bytes;
   });
   constexpr std::size_t kShown = 10;
   for (std::size_t i = 0; i < std::min(kShown, in_use.size()); ++i) {
-    const auto of_step = scratch.find(in_use[i]);
-    const Id value = of_step == scratch.end() ? at(values, in_use[i]) : of_step->second;
-    const char* prefix = of_step == scratch.end() ? "" : "scratch memory of ";
+    const auto of_step = contents.scratch.find(in_use[i]);
+    const bool is_scratch = of_step != contents.scratch.end();
+    const Id value = is_scratch ? of_step->second : at(contents.values, in_use[i]);
+    const char* prefix = is_scratch ? "scratch memory of " : "";
     out.largest.push_back({at(schedule.buffers, in_use[i]).bytes,
                            value < 0 ? "a copy of a result" : prefix + name_of(computation[value])});
   }

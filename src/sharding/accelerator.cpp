@@ -33,7 +33,7 @@ constexpr std::int64_t kMostOfOneHost = 8;  // chips of v5litepod and v6e
 void check_chips(const Version& version, std::string_view name, std::int64_t chips, std::int64_t unit) {
   const std::string_view counted = version.counts_chips ? "chips" : "cores";
   const std::int64_t per_chip = version.counts_chips ? 1 : version.cores_of_chip;
-  require(chips <= version.chips_of_pod, "{}: a pod of {} has {} {}", name, version.name,
+  require(chips <= version.chips_of_pod, "{}: a pod of {} has only {} {}", name, version.name,
           version.chips_of_pod * per_chip, counted);
   const bool is_one_chip = version.counts_chips && chips == 1;
   require(is_one_chip || chips % version.chips_of_host == 0, "{}: a slice of {} has a multiple of {} {}{}", name,

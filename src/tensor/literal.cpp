@@ -148,7 +148,8 @@ std::size_t Literal::hash() const {
 }
 
 void Literal::check_dtype(DType dtype) const {
-  require(type_.is_array() && type_.dtype() == dtype, "{} elements asked of {}", dtype_name(dtype), type_);
+  require(type_.is_array() && type_.dtype() == dtype, "the elements of {} cannot be read as {}", type_,
+          dtype_name(dtype));
 }
 
 void Literal::check_size(std::size_t count) const {

@@ -87,22 +87,22 @@ bool Type::is_tuple() const { return node_->kind == TypeKind::kTuple; }
 bool Type::is_token() const { return node_->kind == TypeKind::kToken; }
 
 DType Type::dtype() const {
-  ensure(is_array(), "element type asked of {}", *this);
+  ensure(is_array(), "the element type of {} was requested, which is no array", *this);
   return node_->dtype;
 }
 const Dims& Type::dims() const {
-  ensure(is_array(), "dims asked of {}", *this);
+  ensure(is_array(), "the dims of {} were requested, which is no array", *this);
   return node_->dims;
 }
 std::int64_t Type::dim(int i) const {
-  ensure(i >= 0 && i < ndim(), "dim {} asked of {}", i, *this);
+  ensure(i >= 0 && i < ndim(), "dim {} was requested, which {} does not have", i, *this);
   return at(node_->dims, i);
 }
 int Type::ndim() const { return isize(dims()); }
 const Dims& Type::layout() const { return node_->layout; }
 std::int64_t Type::element_count() const { return node_->element_count; }
 const std::vector<Type>& Type::elements() const {
-  ensure(is_tuple(), "tuple elements asked of {}", *this);
+  ensure(is_tuple(), "the elements of {} were requested, which is no tuple", *this);
   return node_->elements;
 }
 std::int64_t Type::byte_size() const { return node_->byte_size; }
@@ -120,7 +120,7 @@ std::vector<Type> Type::leaves() const {
 int Type::leaf_count() const { return is_tuple() ? node_->first_leaves.back() : 1; }
 
 int Type::leaf_offset(std::int64_t element) const {
-  ensure(is_tuple(), "a leaf's place asked of {}", *this);
+  ensure(is_tuple(), "the place of a leaf of {} was requested, which is no tuple", *this);
   return at(node_->first_leaves, element);
 }
 

@@ -84,17 +84,19 @@ class Trainer::Run {
   void save_results(const TrainOutput& output) const;
   void save_results(const LogEntry& evaluation, double seconds) const;
   void save_results(const std::string& split, const std::function<void(JsonObject&)>& set) const;
-  void save_run();
-  void finish_save_after_error();
-  void resume();
-  [[nodiscard]] ResumeState state_of_data() const;
   void call(Event event, const LogEntry* log = nullptr, const Metrics* metrics = nullptr);
-  bool is_stopped();
-  [[nodiscard]] std::string stop_message() const;
   [[nodiscard]] bool saves() const { return is_master_ && !arguments_.output_dir.empty(); }
   /// An evaluation leaves the state of the run in the folder as it is.
   [[nodiscard]] bool writes_state() const { return saves() && (arguments_.do_train || steps_of_run_ > 0); }
   void check_held_out_samples() const;
+
+  // training_checkpoints.cpp
+  void save_run();
+  void finish_save_after_error();
+  void resume();
+  [[nodiscard]] ResumeState state_of_data() const;
+  bool is_stopped();
+  [[nodiscard]] std::string stop_message() const;
 
   // training_log.cpp
   void note_reading(double rate, bool logs);

@@ -149,7 +149,7 @@ TEST(ArgumentParser, AFileMayNameItsProgram) {
   ASSERT_TRUE(s.parser.parse({folder.write("a.json", R"({"program": "prog", "max_steps": 3})")}));
   EXPECT_EQ(s.steps, 3);
   const std::string other = folder.write("b.json", R"({"program": "gorp", "unknown": 3})");
-  EXPECT_EQ(error_of([&] { s.parser.parse({other}); }), other + ": arguments of gorp; this is prog");
+  EXPECT_EQ(error_of([&] { s.parser.parse({other}); }), other + ": has arguments of gorp, but this program is prog");
 }
 
 TEST(ArgumentParser, SeveralWordsMayFollowAFlagOfWords) {

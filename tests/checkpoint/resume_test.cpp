@@ -240,8 +240,8 @@ TEST_F(OddCheckpoints, WithoutTheOptimizerTheyCannotContinueARun) {
   for (const int step : {1, 2}) save(step, {{"model", run_.net.state_dict()}}, "config");
   const std::string reason =
       path(2) +
-      " contains no state of the optimizer, because it was written with --save_only_model: it can start another run, "
-      "but not continue its own (tessera checkpoint consolidate, then --model_name_or_path)";
+      " contains no state of the optimizer, because it was written with --save_only_model: no run can be resumed from "
+      "it, but another run can start from its weights (tessera checkpoint consolidate, then --model_name_or_path)";
   EXPECT_EQ(error(run_.states()), "no checkpoint in " + folder_.file("") + " can continue its run: " + reason);
   EXPECT_EQ(testing::error_of([&] { load_checkpoint(path(2), run_.states()); }), reason);
   EXPECT_EQ(error({{"model", run_.net.state_dict()}}), "no error");

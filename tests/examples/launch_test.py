@@ -145,7 +145,7 @@ class LaunchTest(unittest.TestCase):
         os.kill(job.launcher(), signal.SIGKILL)
         code, out, err = job.end()
         self.assertEqual(code, 0, err)
-        for text in ["start 1 ended", "rank 1 (host ", "was killed by SIGKILL", "  rank 0 ", "; its last words:", "    rank 0 of 2: rank 1 of 2 died",
+        for text in ["start 1 ended", "rank 1 (host ", "was killed by SIGKILL", "  rank 0 ", "; its last output:", "    rank 0 of 2: rank 1 of 2 died",
                      "the process that runs a rank was killed by SIGKILL, as ", "start 4 ended", f"{MPIEXEC} was killed by SIGKILL", "restart 4 of at most 100 with 2 ranks, from "]:
             self.assertIn(text, err)
         self.assertEqual(out.count("resumed "), 4)
@@ -179,7 +179,7 @@ class LaunchTest(unittest.TestCase):
         self.assertNotIn("restart 3", out)
         self.assertIn("start 1 ended after ", err)
         self.assertIn("rank 0 (host ", err)
-        self.assertIn(" ended with exit code 9\n  rank 0 ended with exit code 9; its last words:\n    rank 0 is out of paper\n", err)
+        self.assertIn(" ended with exit code 9\n  rank 0 ended with exit code 9; its last output:\n    rank 0 is out of paper\n", err)
         self.assertIn("does not start again: 3 starts in a row made no newer checkpoint (--crash-loop)", err)
 
     def test_restarts_are_bounded(self):

@@ -127,7 +127,7 @@ def memory_limits():
     for words, least, reason in (([], "1MB", too_little), (budget, "1MB", too_little),
                                  (budget, "0", "--max_memory_per_rank 10KB: the step does not fit even if all possible values are recomputed")):
         text = clm("--auto_find_batch_size", *words, *TWO, status=1, TESSERA_MEMORY_LIMIT=least).stderr
-        check(text.count(reason) == 1 and "what helps: more ranks" in text, text)
+        check(text.count(reason) == 1 and "possible remedies: more ranks" in text, text)
 
 
 def flags():

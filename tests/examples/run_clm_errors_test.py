@@ -367,10 +367,9 @@ def killed():
     while "step     40" not in text() and time.time() < deadline and job.poll() is None:
         time.sleep(0.1)
     found = children(job.pid)
-    check(len(found) == 4, f"killed: 4 ranks expected, found {found}\n{text()}")
     if len(found) != 4:
         job.kill()
-        return
+        return check(False, f"killed: 4 ranks expected, found {found}\n{text()}")
     begin = time.time()
     os.kill(found[2], signal.SIGKILL)
     try:

@@ -56,6 +56,26 @@ ENTRY %main {
   EXPECT_EQ(peak.scratch, 0);
 }
 
+// %d is reduced to the gradient %g, of which the optimizer reads a multiple. %a is an activation.
+TEST(ArenaPeak, CountsGradientsAlsoBeforeTheirReduction) {
+  const ArenaPeak peak = peak_of(R"(HloModule m, num_partitions=2
+%add { %a = f32[] parameter(0) %b = f32[] parameter(1) ROOT %s = f32[] add(%a, %b) }
+ENTRY %main {
+  %x = f32[5,3] parameter(0)
+  %y = f32[5,7] parameter(1)
+  %w = f32[3,7] parameter(2)
+  %a = f32[5,7] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %d = f32[3,7] dot(%x, %y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  %g = f32[3,7] all-reduce(%d), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%add
+  %c = f32[3,7] multiply(%g, %g), metadata={op_name="clip_grad_norm"}
+  %u = f32[3,7] subtract(%w, %c), metadata={op_name="optimizer"}
+  %z = f32[3,5] dot(%u, %a), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT %r = (f32[3,5], f32[3,7]) tuple(%z, %u)
+})");
+  EXPECT_GE(peak.gradients, 3 * 7 * 4);
+  EXPECT_GE(peak.values, 5 * 7 * 4);
+}
+
 TEST(ArenaPeak, CountsTheArenaOfALoopAsScratchMemory) {
   const ArenaPeak peak = peak_of(R"(HloModule m
 %body {

@@ -41,7 +41,7 @@ TEST(AcceleratorSlice, ErrorsSayWhichNumbersAreValid) {
   EXPECT_EQ(error("v3-x"), "v3-x: the name of a slice is v3-N, where N is a multiple of 8");
   EXPECT_EQ(error("v3-7"), "v3-7: the name of a slice is v3-N, where N is a multiple of 8");
   EXPECT_EQ(error("v4-12"), "v4-12: a slice of v4 has a multiple of 8 cores");
-  EXPECT_EQ(error("v3-4096"), "v3-4096: a pod of v3 has 2048 cores");
+  EXPECT_EQ(error("v3-4096"), "v3-4096: a pod of v3 has only 2048 cores");
   EXPECT_EQ(error("v5litepod-6"), "v5litepod-6: a slice of v5litepod has a multiple of 4 chips, or 1");
 }
 

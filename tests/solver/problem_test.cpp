@@ -55,7 +55,7 @@ TEST(DecisionGraph, MistakesNameTheNodeOrTheEdge) {
   EXPECT_EQ(refused([](Problem& p) { p.nodes[0].costs[1] = -1; }), "pair: node 0 has a cost below 0");
   EXPECT_EQ(refused([](Problem& p) { p.nodes[0].usages[1] = -1; }), "pair: node 0 has a usage below 0");
   EXPECT_EQ(refused([](Problem& p) { p.nodes[0].usages.pop_back(); }), "pair: node 0 has 2 costs and 1 usages");
-  EXPECT_EQ(refused([](Problem& p) { p.edges[1].second = 2; }), "pair: edge 1 joins node 2, but there are 2 nodes");
+  EXPECT_EQ(refused([](Problem& p) { p.edges[1].second = 2; }), "pair: edge 1 connects node 2, but there are 2 nodes");
   EXPECT_EQ(refused([](Problem& p) { p.edges[0].costs.pop_back(); }), "pair: edge 0 has 5 costs for 2 x 3 choices");
   EXPECT_EQ(refused([](Problem& p) { p.memory_limit = -1; }), "pair: the memory limit is below 0");
   EXPECT_EQ(refused([](Problem& p) { p.nodes[0].usages[0] = std::int64_t{1} << 53; }),

@@ -10,7 +10,7 @@ namespace {
 TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndProposeRemedies) {
   const auto strict = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --strict");
   EXPECT_EQ(strict.code, 1);
-  EXPECT_NE(strict.error.find("strict mode: no annotation asks for 2 of 2 collectives"), std::string::npos)
+  EXPECT_NE(strict.error.find("strict mode: no annotation requires 2 of 2 collectives"), std::string::npos)
       << strict.error;
   EXPECT_NE(strict.error.find("annotate the result %y with {data,-}"), std::string::npos) << strict.error;
   const auto budget = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 100");

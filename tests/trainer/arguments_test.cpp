@@ -159,7 +159,7 @@ TEST(TrainingArguments, TheirFileIsOneOfItsProgram) {
   parsed_by("run_clm", TrainingProgram::kClm, flags).json().save(file);
   EXPECT_EQ(parsed_by("run_clm", TrainingProgram::kClm, {file}).train_file, "t.txt");
   EXPECT_EQ(error_of([&] { parsed_by("run_mlm", TrainingProgram::kMlm, {file}); }),
-            file + ": arguments of run_clm; this is run_mlm");
+            file + ": has arguments of run_clm, but this program is run_mlm");
 }
 
 // ---- flags ----------------------------------------------------------------------------------------------------------------

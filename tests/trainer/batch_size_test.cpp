@@ -189,7 +189,7 @@ TEST(EvaluationMemory, AnEvaluationThatDoesNotFitIsAnErrorWithItsFlag) {
   EXPECT_TRUE(
       text.starts_with("--per_device_eval_batch_size 64: an evaluation does not fit into memory: a rank needs "))
       << text;
-  EXPECT_NE(text.find("what helps: a smaller --per_device_eval_batch_size"), text.npos) << text;
+  EXPECT_NE(text.find("possible remedies: a smaller --per_device_eval_batch_size"), text.npos) << text;
 }
 
 }  // namespace

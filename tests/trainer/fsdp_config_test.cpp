@@ -103,7 +103,8 @@ TEST(FsdpConfig, EveryRequestWithoutEffectIsNoted) {
                 settings + "coalesce_all_gather_ops" + combined, settings + "reduce_scatter_bucket_size_mb" + combined,
                 settings + "opt_flatten_overlap_factor has no effect: parameters keep their shapes",
                 settings + "_shard_size_multiple has no effect: shards are padded only where no dim divides",
-                settings + "_use_xla_patched_linear has no effect: the gradient of a product is always two products"}));
+                settings + "_use_xla_patched_linear has no effect: the gradients of a product are always computed by "
+                           "two products"}));
   EXPECT_TRUE(config(R"({"xla": true, "xla_fsdp_settings": {"coalesce_all_gather_ops": false,
                          "_shard_size_multiple": 128, "_use_xla_patched_linear": true}})")
                   .notes.empty());
@@ -133,8 +134,8 @@ TEST(FsdpConfig, DebugOptionsOfPyTorchXlaAreRead) {
   EXPECT_EQ(c.debug.msg, "mine");
   EXPECT_TRUE(c.notes.empty());
   EXPECT_EQ(config(R"({"xla": true, "xla_fsdp_settings": {"_debug_dummy_all_reduce_op": true}})").notes,
-            (std::vector<std::string>{"f.json: xla_fsdp_settings: _debug_dummy_all_reduce_op has no effect: the norm "
-                                      "of gradients, which alone uses it, is one number"}));
+            (std::vector<std::string>{"f.json: xla_fsdp_settings: _debug_dummy_all_reduce_op has no effect: only the "
+                                      "norm of gradients is all-reduced, and it is one number"}));
 }
 
 TEST(FsdpConfig, MixedPrecisionIsAWordOrAnObject) {

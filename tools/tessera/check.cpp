@@ -89,12 +89,13 @@ int run(const Arguments& arguments) {
                         elided_constants_text(program));
   if (const auto& ill = report.ill_conditioned; !ill.empty()) {
     text +=
-        "ill-conditioned: these differ by no more than a change of rounding changes the results of the unpartitioned "
-        "program\n";
+        "ill-conditioned: other roundings change these elements of the results of the unpartitioned program by as "
+        "much\n";
     for (const auto& element : ill) text += fmt::format("  {}\n", element);
   }
   if (!unknown.empty())
-    text += fmt::format("stand-ins were computed for unknown custom-calls: {}\n", fmt::join(unknown, ", "));
+    text += fmt::format("hashes of the operands replace the results of unknown custom-calls: {}\n",
+                        fmt::join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
   if (!report.unequal_results.empty())
     text += fmt::format(

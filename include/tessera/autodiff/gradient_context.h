@@ -10,6 +10,7 @@
 
 namespace tessera {
 
+/// The arguments of OpDef::gradient.
 struct GradientContext {
   Builder& builder;
   const OpView& view;

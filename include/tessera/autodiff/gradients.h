@@ -40,8 +40,8 @@ inline constexpr std::string_view kGradientAttribute = "tessera.gradient";
 std::vector<Value> flowing_gradients(Builder& builder, const std::vector<Value>& outputs,
                                      const std::vector<Value>& d_outputs, const std::vector<Value>& wrt);
 
-/// Frontend attribute of an unshard that is repeated in a step: `backward`, or `forward N` for pass N of the step. Unshards
-/// of different passes are never merged.
+/// Frontend attribute of an unshard that is repeated in a step: `backward`, or `forward N` for pass N of the step.
+/// Unshards of different passes are never merged.
 inline constexpr std::string_view kPhaseAttribute = "tessera.phase";
 
 /// Returns the gradients of a scalar `output` with respect to `wrt`, in the order of `wrt`. A value that does not

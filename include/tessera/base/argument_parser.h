@@ -26,6 +26,7 @@ namespace tessera {
 /// Reads true, yes, 1 or on as true, and false, no, 0 or off as false. Returns nullopt for other texts.
 std::optional<bool> parse_bool(std::string_view text);
 
+/// The flags of a program, which it reads from a command line or a file.
 class ArgumentParser {
  public:
   ArgumentParser(std::string program, std::string about) : program_(std::move(program)), about_(std::move(about)) {}

@@ -10,6 +10,7 @@
 
 namespace tessera {
 
+/// A checksum that is computed while data arrives.
 class Checksum {
  public:
   Checksum();

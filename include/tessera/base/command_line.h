@@ -39,6 +39,7 @@ decltype(auto) read_option(std::string_view option, Read&& read) {
   }
 }
 
+/// An option that a command line may have.
 struct OptionSyntax {
   enum class Value { kNone, kRequired, kOptional, kMany };  // kMany: zero or more words, up to the next option
   std::string name;  // without dashes; `_` and `-` mean the same; a single letter is given as -o
@@ -46,11 +47,13 @@ struct OptionSyntax {
   std::string placeholder = "a value";  // the name of the value in errors
 };
 
+/// An option of a command line, with its value.
 struct GivenOption {
   std::string name;                  // as in OptionSyntax
   std::optional<std::string> value;  // several words are joined by blanks
 };
 
+/// The words of a command line by kind.
 struct CommandWords {
   std::vector<GivenOption> options;     // in order
   std::vector<std::string> positional;  // in order

@@ -48,8 +48,8 @@ class Error : public std::runtime_error {
   std::string place_;
 };
 
-/// A file cannot be read or written, or its content does not have the form of such files. The command line that names the
-/// file may be right.
+/// A file cannot be read or written, or its content does not have the form of such files. The command line that names
+/// the file may be right.
 class FileError : public Error {
  public:
   using Error::Error;

@@ -12,8 +12,9 @@ namespace tessera {
 /// wrong by one unit in the last place). Error, with `origin`, line, column and reason, if the text is not JSON or
 /// nests lists and objects deeper than 200.
 boost::json::value parse_json(std::string_view text, std::string_view origin);
-/// The same for one line of a file. `place` names the file and the line, so errors add only the column. A lone surrogate, such
-/// as `"\ud800"`, which Python's json.dumps writes, is read as U+FFFD; the first one of a rank is named in a warning.
+/// The same for one line of a file. `place` names the file and the line, so errors add only the column. A lone
+/// surrogate, such as `"\ud800"`, which Python's json.dumps writes, is read as U+FFFD; the first one of a rank is named
+/// in a warning.
 boost::json::value parse_line_of_json(std::string_view line, std::string_view place);
 /// As parse_json(), but if an object has two members with one name, there is an Error instead of the last member.
 boost::json::value parse_json_with_unique_keys(std::string_view text, std::string_view origin);

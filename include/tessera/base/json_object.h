@@ -16,6 +16,7 @@
 
 namespace tessera {
 
+/// A JSON object, whose keys keep their order.
 class JsonObject {
  public:
   /// An empty object. Errors call it `origin`.
@@ -23,8 +24,8 @@ class JsonObject {
   /// FileErrors: no such file, not JSON (with line and column), not an object.
   static JsonObject from_file(const std::string& path);
   static JsonObject parse(std::string_view text, std::string origin = "JSON");
-  /// The same for one line of a file. `place` names the file and the line, so errors add only the column. A lone surrogate is
-  /// read as U+FFFD (json.h).
+  /// The same for one line of a file. `place` names the file and the line, so errors add only the column. A lone
+  /// surrogate is read as U+FFFD (json.h).
   static JsonObject parse_line(std::string_view line, std::string place);
   JsonObject(const JsonObject& other);
   JsonObject(JsonObject&&) noexcept;

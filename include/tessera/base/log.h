@@ -9,6 +9,7 @@
 
 namespace tessera {
 
+/// The importance of a line, in increasing order.
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
 /// True if the current rank prints lines of this level (TESSERA_LOG_LEVEL).

@@ -16,6 +16,7 @@
 
 namespace tessera {
 
+/// A map with a limited number of values. Not thread-safe.
 template <class Key, class Value>
 class LruCache {
  public:

@@ -10,6 +10,7 @@
 
 namespace tessera {
 
+/// The type of the value of an option. kList: texts separated by commas. kBytes: a size such as 2GB.
 enum class OptionType : std::uint8_t { kFlag, kInteger, kText, kList, kChoice, kBytes };
 
 /// One row of the table, which docs/reference/environment.md shows.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All state of a rank belongs to one RankContext. A thread_local pointer refers to the context of the calling thread.
-// No other global may hold state of a rank, because ranks may be threads of one process (virtual ranks). Ranks of a process
-// share a few caches behind a lock, such as RecentPlans (src/lowering/execution_plan.cpp).
+// No other global may hold state of a rank, because ranks may be threads of one process (virtual ranks). Ranks of a
+// process share a few caches behind a lock, such as RecentPlans (src/lowering/execution_plan.cpp).
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 
 namespace tessera {
 
+/// The state of one rank.
 class RankContext {
  public:
   RankContext(int rank, int rank_count) : rank_(rank), rank_count_(rank_count) {}

@@ -14,6 +14,7 @@
 
 namespace tessera {
 
+/// A position in a text.
 class TextCursor {
  public:
   /// `text` must outlive the cursor. Without a file name, errors quote the text instead of giving a line and a column.

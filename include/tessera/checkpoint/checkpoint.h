@@ -26,6 +26,7 @@
 
 namespace tessera {
 
+/// The content of a new checkpoint.
 struct CheckpointContent {
   std::map<std::string, StateDict> states;      // by group: "model", "optimizer"
   std::map<std::string, JsonObject> documents;  // by name, the same names on all ranks; those of rank 0 are written
@@ -72,8 +73,9 @@ class CheckpointWriter {
   std::optional<Outcome> poll();
   /// Waits for the end of the save in flight, and returns its outcome. Nullopt if there is none. Collective.
   std::optional<Outcome> finish();
-  /// Gives up the save in flight, because its values must not be used. It leaves a folder NAME.partial. If all ranks have
-  /// written their files, the checkpoint may be complete already. All ranks must call it, but it is not collective.
+  /// Gives up the save in flight, because its values must not be used. It leaves a folder NAME.partial. If all ranks
+  /// have written their files, the checkpoint may be complete already. All ranks must call it, but it is not
+  /// collective.
   void drop();
 
  private:
@@ -172,10 +174,11 @@ std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoi
 
 /// The complete checkpoints `checkpoint-N` in a folder, by N.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
-/// The name of a file with a model's weights in the folder, also of other libraries, such as model.safetensors; "" if there
-/// is none.
+/// The name of a file with a model's weights in the folder, also of other libraries, such as model.safetensors; "" if
+/// there is none.
 std::string weights_in(const std::string& folder);
-/// Whether a checkpoint of a training program was written with --save_only_model, so that no run can be continued from it.
+/// Whether a checkpoint of a training program was written with --save_only_model, so that no run can be continued from
+/// it.
 bool holds_only_model(const std::string& checkpoint);
 /// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged or lacks a group,
 /// prints a warning and tries the previous checkpoint. Nullopt if there is none, or if all are damaged; the states then

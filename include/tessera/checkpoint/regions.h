@@ -51,6 +51,7 @@ struct Runs {
   std::int64_t length = 0;
   std::int64_t extent = 0;
 };
+/// Returns the runs of a region in a buffer that holds it.
 Runs runs_of(const Region& region, const RegionBuffer& buffer);
 
 /// Calls `run(from, to, count)`, in elements, for each run of elements of `region` that is contiguous in both buffers,

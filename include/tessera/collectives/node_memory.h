@@ -18,6 +18,7 @@ struct NodePlace {
   friend bool operator==(const NodePlace&, const NodePlace&) = default;
 };
 
+/// The node memory of one rank.
 class NodeMemory {
  public:
   static constexpr std::int64_t kPage = 4096;

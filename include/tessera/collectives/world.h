@@ -19,6 +19,7 @@
 
 namespace tessera {
 
+/// The connection of one rank to its world.
 class Communicator {
  public:
   Communicator(Communicator&&) noexcept;
@@ -79,8 +80,9 @@ std::string mpi_library();
 int fail_before_world(const std::string& message, int status);
 
 /// Runs `fn` and returns 0. If `fn` throws in a world of one rank, prints the message and returns exit_code_of() the
-/// error. In a larger world, prints `rank 3 of 8: message` and ends all ranks with this code. Ranks that stop only because another rank failed print nothing. If
-/// ranks of a node have the same message, it is printed once: `all 8 ranks: message`.
+/// error. In a larger world, prints `rank 3 of 8: message` and ends all ranks with this code. Ranks that stop only
+/// because another rank failed print nothing. If ranks of a node have the same message, it is printed once: `all 8
+/// ranks: message`.
 int guard_main(Communicator& world, const std::function<void()>& fn);
 
 }  // namespace tessera

@@ -14,6 +14,7 @@
 
 namespace tessera::data {
 
+/// A list of arrays with different names.
 class Arrays {
  public:
   using Entry = std::pair<std::string, Literal>;

@@ -19,6 +19,7 @@
 
 namespace tessera::data {
 
+/// A BPE tokenizer.
 class BpeTokenizer final : public Tokenizer {
  public:
   /// Trains a vocabulary: merges the most frequent pair (of equal ones, the pair with smaller ids) until there are
@@ -29,8 +30,8 @@ class BpeTokenizer final : public Tokenizer {
   static BpeTokenizer from_merges(std::string_view merges, std::string name);
   /// Reads vocab.json ({"token": id}) and merges.txt of Hugging Face.
   static BpeTokenizer from_vocab_and_merges(std::string_view vocab_json, std::string_view merges, std::string name);
-  /// Reads tokenizer.json of Hugging Face's tokenizers with a model of type BPE. Errors name the file and the part that is
-  /// not supported: another normalizer, pre_tokenizer or post_processor, or another option of it.
+  /// Reads tokenizer.json of Hugging Face's tokenizers with a model of type BPE. Errors name the file and the part that
+  /// is not supported: another normalizer, pre_tokenizer or post_processor, or another option of it.
   static BpeTokenizer from_tokenizer_json(std::string_view json, std::string name);
 
   /// Added tokens in the text, such as "<|endoftext|>", become their ids, as in Hugging Face's tokenizers.

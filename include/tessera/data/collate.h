@@ -20,6 +20,7 @@ struct RowsToMake {
   std::int64_t epoch = 0;
 };
 
+/// An object that makes the rows of a batch from samples.
 class Collator {
  public:
   virtual ~Collator() = default;

@@ -22,6 +22,7 @@
 
 namespace tessera::data {
 
+/// A batch as tensors.
 struct DeviceBatch {
   std::map<std::string, Tensor, std::less<>> tensors;  // with the names of the arrays
   std::int64_t real_rows = 0;                          // the first rows; the others only fill the batch
@@ -34,6 +35,7 @@ struct DeviceLoaderOptions {
   std::optional<InputSharding> input_sharding{};  // nullopt: that of the loader
 };
 
+/// A range over the batches of a loader, whose iterator ends steps.
 class MpDeviceLoader {
  public:
   /// `loader` must outlive this. Errors: batches_per_execution < 1.

@@ -9,6 +9,7 @@
 
 namespace tessera::data {
 
+/// A task of GLUE: the form of its files, its labels and its metrics.
 struct GlueTask {
   std::string name;                    // as in Hugging Face's run_glue.py: cola, sst2, mrpc, qqp, stsb, mnli, …
   std::string folder;                  // of the archive: CoLA
@@ -35,6 +36,7 @@ struct LabelledText {
   std::string first, second, label;
   std::int64_t line = 0;  // in the file, from 1
 };
+/// The samples of a file.
 struct LabelledTexts {
   std::string name;  // of the file
   std::vector<LabelledText> samples;
@@ -51,11 +53,12 @@ LabelledTexts read_glue(const GlueTask& task, const std::string& path);
 /// header, including that of CoLA, whose training file has none. A test file of CoLA without a header is read in the
 /// layout of the training file.
 LabelledTexts parse_glue_test(const GlueTask& task, std::string_view text, std::string name);
+/// Reads a test file. Errors: those of parse_glue_test().
 LabelledTexts read_glue_test(const GlueTask& task, const std::string& path);
 
 /// Returns the folder of the task's files: `data_dir`, if it contains train.tsv, else the task's folder in it. Without
-/// `data_dir`, searches `cache_dir` and the folder of TESSERA_DATA for the task's folder, and for glue_data and glue with
-/// it. Error, with the folders that were searched, if there is none.
+/// `data_dir`, searches `cache_dir` and the folder of TESSERA_DATA for the task's folder, and for glue_data and glue
+/// with it. Error, with the folders that were searched, if there is none.
 std::string find_glue_folder(const GlueTask& task, const std::string& data_dir, const std::string& cache_dir);
 
 }  // namespace tessera::data

@@ -18,10 +18,10 @@ Literal read_image(const std::string& path, int channels);
 /// The same from bytes. Errors call them `name`.
 Literal parse_image(std::string_view bytes, const std::string& name, int channels);
 
-/// The images of a folder: FOLDER/CLASS/…/FILE with the suffix .png, .ppm or .pgm, in lower or upper case. The classes are
-/// the sub-folders, sorted by name. Hidden files and folders, whose names begin with a dot, are left out, and so are other
-/// files, with a warning. A sample has `pixel_values` f32[channels, height, width] with values from 0 to 1, and `labels`
-/// s32[].
+/// The images of a folder: FOLDER/CLASS/…/FILE with the suffix .png, .ppm or .pgm, in lower or upper case. The classes
+/// are the sub-folders, sorted by name. Hidden files and folders, whose names begin with a dot, are left out, and so
+/// are other files, with a warning. A sample has `pixel_values` f32[channels, height, width] with values from 0 to 1,
+/// and `labels` s32[].
 class ImageFolder final : public Source {
  public:
   /// Errors: no sub-folder; no image in a sub-folder; channels other than 1 and 3. Does not read images yet.

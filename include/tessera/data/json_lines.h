@@ -25,8 +25,9 @@ struct JsonLinesOptions {
 /// Each line of JSON Lines files is a sample. get() reads the line.
 class JsonLines final : public Source {
  public:
-  /// `paths` are .jsonl or .json files, or folders for their *.jsonl files at any depth, sorted by path. Reads the files once
-  /// to find the lines. Skips blank lines. Errors: a missing file, no lines, neither a tokenizer nor columns.
+  /// `paths` are .jsonl or .json files, or folders for their *.jsonl files at any depth, sorted by path. Reads the
+  /// files once to find the lines. Skips blank lines. Errors: a missing file, no lines, neither a tokenizer nor
+  /// columns.
   JsonLines(const std::vector<std::string>& paths, JsonLinesOptions options);
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(lines_.size()); }
   /// Errors name file and line: not JSON, no such key (with the nearest), neither a number nor a list of numbers.

@@ -88,6 +88,7 @@ struct Batch {
   [[nodiscard]] Tensor tensor(std::string_view name) const;
 };
 
+/// Makes the batches of a source.
 class Loader {
  public:
   /// Collective: the ranks compare their sources. Error, on every rank and with the ranks, if a source exists only on

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A data set in memory.
 //
-//   auto train = std::make_shared<TensorDataset>(Arrays{{"input_ids", ids}, {"labels", labels}});  // s32[23,6], s32[23]
+//   auto train = std::make_shared<TensorDataset>(Arrays{{"input_ids", ids}, {"labels", labels}}); // s32[23,6], s32[23]
 //   Trainer({.model = model, .args = arguments, .train_dataset = train}).train();
 #pragma once
 
@@ -16,8 +16,8 @@ namespace tessera::data {
 /// rank that reads it has the complete arrays, and batches contain only the rows of the rank.
 class TensorDataset final : public Source {
  public:
-  /// Copies of `arrays` share their memory. Errors: no arrays; an array without dims; arrays with different sizes of dim
-  /// 0 (with the sizes).
+  /// Copies of `arrays` share their memory. Errors: no arrays; an array without dims; arrays with different sizes of
+  /// dim 0 (with the sizes).
   explicit TensorDataset(Arrays arrays);
 
   [[nodiscard]] std::int64_t size() const override { return size_; }

@@ -15,6 +15,7 @@
 
 namespace tessera::data {
 
+/// A sequence of tokens in blocks of equal length.
 class BlockDataset {
  public:
   /// Blocks of tokens in memory. Error unless block_size >= 2: a block of one token predicts nothing.

@@ -38,7 +38,7 @@ struct TokenFileInfo {
   std::uint64_t checksum = 0;   // of all above
 };
 
-/// A mapped token file. A block of 64 KiB is compared with its checksum when a function first reads from it. If the block
+/// A token file that is mapped into memory. Copies share the mapping. A block of 64 KiB is compared with its checksum when a function first reads from it. If the block
 /// is damaged, the function throws an Error. Files of version 1 have no such checksums.
 class TokenFile {
  public:
@@ -62,8 +62,8 @@ class TokenFile {
   /// Makes the tokenizer that the file records. It reads the vocabulary in the header, or else the file with the name
   /// of the tokenizer.
   [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer() const;
-  /// Whether the ids in the file are those of `tokenizer`. Compares the contents of the vocabularies (is_same_tokenizer()).
-  /// If the file that has the vocabulary is gone, compares only sizes and ends of text.
+  /// Whether the ids in the file are those of `tokenizer`. Compares the contents of the vocabularies
+  /// (is_same_tokenizer()). If the file that has the vocabulary is gone, compares only sizes and ends of text.
   [[nodiscard]] bool was_written_with(const Tokenizer& tokenizer) const;
 
  private:

@@ -16,6 +16,7 @@
 
 namespace tessera::data {
 
+/// Converts texts to token ids and back.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;

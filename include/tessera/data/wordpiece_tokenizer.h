@@ -39,6 +39,7 @@ struct EncodeOptions {
   std::int64_t max_length = 0;  // with the special tokens; a longer text is truncated. 0: any length
 };
 
+/// BERT's tokenizer with a vocabulary and options.
 class WordPieceTokenizer final : public Tokenizer {
  public:
   /// Reads a vocab.txt: a piece on each line, whose number is its id; pieces that do not begin a word start with `##`.

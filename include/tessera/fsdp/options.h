@@ -63,8 +63,8 @@ class ReshardAfterForward {
 };
 
 /// Dummies replace parts of FSDP, so that the difference in memory and time shows what these parts cost (PyTorch/XLA:
-/// the arguments `_debug_dummy_forward_pass`, …). With any of the first three, all results are wrong, and a warning says
-/// so. The options of a unit apply to its parameters.
+/// the arguments `_debug_dummy_forward_pass`, …). With any of the first three, all results are wrong, and a warning
+/// says so. The options of a unit apply to its parameters.
 struct FsdpDebugOptions {
   /// Calls of a unit return values of the right types, which a few elementwise ops compute from the inputs and from all
   /// parameters of the unit and of units below it. Other functions of the unit than its call operator are not replaced.
@@ -101,7 +101,8 @@ struct FsdpOptions {
   bool shard_param_on_dim_0 = false;
   /// Returns the dim of a parameter that is sharded. Nullopt: the default dim.
   std::function<std::optional<int>(const nn::NamedParameter& parameter)> shard_placement_fn{};
-  /// Parameters in these modules are not sharded, and a policy neither visits these modules nor counts their parameters.
+  /// Parameters in these modules are not sharded, and a policy neither visits these modules nor counts their
+  /// parameters.
   std::vector<const nn::Module*> ignored_modules{};
   /// Parameters for which this is true are not sharded, and a policy does not count them.
   std::function<bool(const nn::NamedParameter& parameter)> ignored_parameters{};
@@ -110,9 +111,9 @@ struct FsdpOptions {
   /// Buffers of floats are used in this type; nullopt: in their own type.
   std::optional<DType> buffer_dtype{};
   bool fp32_reduce_scatter = false;
-  /// Called for each unit below the root before it is sharded, after nn::Module::set_wrap_overrides(). It may change the
-  /// module and the options of this unit (reshard_after_forward, mixed_precision, buffer_dtype, shard_param_on_dim_0,
-  /// shard_placement_fn, sharding_strategy, debug).
+  /// Called for each unit below the root before it is sharded, after nn::Module::set_wrap_overrides(). It may change
+  /// the module and the options of this unit (reshard_after_forward, mixed_precision, buffer_dtype,
+  /// shard_param_on_dim_0, shard_placement_fn, sharding_strategy, debug).
   std::function<void(nn::Module& module, FsdpOptions& options)> auto_wrapper_callable{};
   /// Sets other initial values of a module. Called for each module whose parameters have no values yet, children before
   /// parents.

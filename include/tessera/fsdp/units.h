@@ -36,10 +36,10 @@ struct RecursiveWrapOptions {
   /// False: `module` itself becomes a unit, too, if the policy selects it.
   bool only_wrap_children = false;
 };
-/// Makes the modules in `module` units that options.auto_wrap_policy selects, but not `module` itself, unless the policy
-/// selects it. For parts of a model that need different policies or options. A call of fully_shard() for the model
-/// afterwards, without a policy, makes the root unit of all other parameters. Returns the number of elements of the
-/// parameters in the units (in PyTorch/XLA: recursive_wrap). Errors: there is no policy; those of fully_shard().
+/// Makes the modules in `module` units that options.auto_wrap_policy selects, but not `module` itself, unless the
+/// policy selects it. For parts of a model that need different policies or options. A call of fully_shard() for the
+/// model afterwards, without a policy, makes the root unit of all other parameters. Returns the number of elements of
+/// the parameters in the units (in PyTorch/XLA: recursive_wrap). Errors: there is no policy; those of fully_shard().
 std::int64_t recursive_wrap(nn::Module& module, const FsdpOptions& options, const RecursiveWrapOptions& how = {});
 /// The units of a module that fully_shard() has sharded; the root unit is the first one.
 std::vector<FsdpUnit> fsdp_units(nn::Module& module);

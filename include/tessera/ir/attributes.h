@@ -154,6 +154,7 @@ class AttributesOf final : public AttributesBase {
   }
 };
 
+/// Wraps a struct of attributes.
 template <class T>
 Attributes make_attributes(T value) {
   return std::make_shared<const AttributesOf<T>>(std::move(value));

@@ -20,6 +20,7 @@ struct LocalWindow {
   std::int64_t high = 0;
 };
 
+/// The arguments of OpDef::localize.
 struct LocalizeContext {
   Builder& builder;                         // the per-device computation
   const OpView& view;                       // global types

@@ -59,6 +59,7 @@ struct CollectiveContext {
 // ---- gradient -------------------------------------------------------------------------------------------------------
 
 struct GradientContext;  // tessera/autodiff/gradient_context.h
+/// How the gradient of an op is computed.
 enum class GradientKind : std::uint8_t {
   kNone,      // not differentiable: an error names the op if a gradient must pass through it
   kZero,      // piecewise constant or integer-valued: no gradient flows
@@ -79,6 +80,7 @@ enum class FactorKind : std::uint8_t {
   kPermute,  // kept, but elements move along it (pad, slice, window, reverse, concatenate): needs halos or realignment
   kBlocked,  // cannot be sharded (sort dim, fft dim)
 };
+/// An index of an op, with its number of elements.
 struct Factor {
   std::int64_t size = 1;
   FactorKind kind = FactorKind::kPass;
@@ -105,6 +107,7 @@ struct Window {
   friend bool operator==(const Window&, const Window&) = default;
 };
 
+/// The factors of an op, and the factors of each dim of its operands and results.
 struct FactorMap {
   std::vector<Factor> factors;
   std::vector<TensorFactors> operands;    // one for each operand (arrays only; the leaves of a tuple operand in order)
@@ -212,6 +215,7 @@ enum class FileTransfer : std::uint8_t {
 /// The content of the parentheses in a text: operands, or a number (parameter), or a literal (constant).
 enum class Payload : std::uint8_t { kOperands, kNumber, kLiteral };
 
+/// A row of the op table.
 struct OpDef {
   std::string_view name;
   int min_operands = 0;

@@ -45,6 +45,7 @@ struct Notes {
 };
 using NotesRef = std::shared_ptr<const Notes>;
 
+/// One operation of a computation. Its value is its result.
 struct Instruction {
   const OpDef* op = nullptr;
   Type type;
@@ -68,6 +69,7 @@ NotesRef with_frontend_attribute(const NotesRef& notes, std::string_view key, st
 /// the original op (such as operand_precision).
 NotesRef for_another_op(const NotesRef& notes);
 
+/// A list of instructions with parameters and a root.
 struct Computation {
   std::string name;
   std::vector<Instruction> instructions;
@@ -95,6 +97,7 @@ struct Alias {
   friend bool operator==(const Alias&, const Alias&) = default;
 };
 
+/// An HLO module. It is not changed after it was built.
 struct Program {
   std::string name = "module";
   std::vector<ComputationRef> computations;  // callees first

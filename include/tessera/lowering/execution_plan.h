@@ -26,6 +26,7 @@ struct ExecutionOptions {
   [[nodiscard]] std::size_t hash() const;
 };
 
+/// A lowered program with its schedule.
 struct ExecutionPlan {
   Program program;  // lowered
   std::shared_ptr<const Schedule> schedule;

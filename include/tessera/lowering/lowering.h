@@ -54,8 +54,8 @@ Program expand_reductions(const Program& program, int world_size);
 std::optional<Program> prefetch_in_loops(const Program& program, const std::vector<int>& nodes);
 
 /// Sorts by keys that are computed for all elements, instead of calling a comparator for every pair. Applies to
-/// comparators that compare a function of the elements of one side with the same function of the other side, as those of
-/// JAX for floats, or several such functions one after the other. Compares integers, and floats in the total order.
+/// comparators that compare a function of the elements of one side with the same function of the other side, as those
+/// of JAX for floats, or several such functions one after the other. Compares integers, and floats in the total order.
 /// Applies to all computations.
 Program sort_by_keys(const Program& program);
 
@@ -90,8 +90,8 @@ Program rematerialize_elementwise(const Program& program);
 std::optional<Program> fused_excess_precision(const Program& program);
 
 /// Computes or gathers values of the forward pass again in the backward pass, so that the program needs at most
-/// `most_bytes` (Schedule::peak_bytes). With `offload`, it may also write them to a file and read them back. Chooses the
-/// values and the ways with the least modelled cost. If the limit cannot be met, uses as little memory as it finds.
+/// `most_bytes` (Schedule::peak_bytes). With `offload`, it may also write them to a file and read them back. Chooses
+/// the values and the ways with the least modelled cost. If the limit cannot be met, uses as little memory as it finds.
 /// Loops and ops with side effects run only once. The results do not change.
 Program rematerialize(const Program& program, std::int64_t most_bytes, bool offload = false);
 

@@ -11,6 +11,7 @@
 
 namespace tessera::nn {
 
+/// relu().
 class ReLU : public Callable<ReLU> {
  public:
   Tensor forward(const Tensor& x);
@@ -36,12 +37,14 @@ class SiLU : public Callable<SiLU> {
   [[nodiscard]] std::string_view class_name() const override { return "SiLU"; }
 };
 
+/// tanh().
 class Tanh : public Callable<Tanh> {
  public:
   Tensor forward(const Tensor& x);
   [[nodiscard]] std::string_view class_name() const override { return "Tanh"; }
 };
 
+/// sigmoid().
 class Sigmoid : public Callable<Sigmoid> {
  public:
   Tensor forward(const Tensor& x);
@@ -216,6 +219,7 @@ class Softmin : public Callable<Softmin> {
   int dim_;
 };
 
+/// Returns its argument.
 class Identity : public Callable<Identity> {
  public:
   Tensor forward(const Tensor& x) { return x; }
@@ -257,18 +261,21 @@ class ChannelDropout : public Callable<Self> {
  private:
   double p_;
 };
+/// ChannelDropout of [n, c, l].
 class Dropout1d : public ChannelDropout<Dropout1d> {
  public:
   explicit Dropout1d(double p = 0.5) : ChannelDropout(p) {}
   static constexpr std::string_view kName = "Dropout1d";
   static constexpr int kDims = 3;  // [n, c, l]
 };
+/// ChannelDropout of images [n, c, h, w].
 class Dropout2d : public ChannelDropout<Dropout2d> {
  public:
   explicit Dropout2d(double p = 0.5) : ChannelDropout(p) {}
   static constexpr std::string_view kName = "Dropout2d";
   static constexpr int kDims = 4;  // [n, c, h, w]
 };
+/// ChannelDropout of volumes [n, c, d, h, w].
 class Dropout3d : public ChannelDropout<Dropout3d> {
  public:
   explicit Dropout3d(double p = 0.5) : ChannelDropout(p) {}

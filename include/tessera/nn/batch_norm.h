@@ -24,8 +24,8 @@ class BatchNorm : public Callable<BatchNorm> {
     bool track_running_stats = true;
     DType dtype = DType::kF32;
   };
-  /// Error if the class does not accept the number of dims or channels of x, or if the statistics of the batch are needed
-  /// and each channel has one value.
+  /// Error if the class does not accept the number of dims or channels of x, or if the statistics of the batch are
+  /// needed and each channel has one value.
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }
   [[nodiscard]] Tensor bias() const { return bias_; }

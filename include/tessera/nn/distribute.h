@@ -37,8 +37,8 @@ inline void distribute_module(Module& module, const Mesh& mesh, const PartitionF
   replicate(module.named_buffers());
 }
 
-/// In place of a partition function: no parameter is annotated, and auto mode chooses their shardings. PyTorch/XLA calls
-/// it auto_policy.
+/// In place of a partition function: no parameter is annotated, and auto mode chooses their shardings. PyTorch/XLA
+/// calls it auto_policy.
 enum class AutoPolicy : std::uint8_t { kAuto };
 inline constexpr AutoPolicy kAutoPolicy = AutoPolicy::kAuto;
 

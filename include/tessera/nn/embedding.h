@@ -70,9 +70,9 @@ class EmbeddingBag : public Callable<EmbeddingBag> {
   Tensor weight_;
 };
 
-/// Adds noise to the result [b, t, d] of every call in training, uniform in [-a, a) with a = alpha / sqrt(t d) (NEFTune;
-/// Jain et al., 2024). The noise does not depend on the mesh. Ends when the hook is removed. Error if alpha is negative or
-/// not finite.
+/// Adds noise to the result [b, t, d] of every call in training, uniform in [-a, a) with a = alpha / sqrt(t d)
+/// (NEFTune; Jain et al., 2024). The noise does not depend on the mesh. Ends when the hook is removed. Error if alpha
+/// is negative or not finite.
 HookHandle add_embedding_noise(Embedding& embedding, double alpha);
 
 }  // namespace tessera::nn

@@ -21,6 +21,7 @@
 
 namespace tessera::nn {
 
+/// Initial values that are all equal.
 Initializer zeros();
 Initializer ones();
 Initializer constant(double value);
@@ -79,10 +80,10 @@ void kaiming_uniform(const Tensor& parameter, const KaimingOptions& options = {}
 /// Normal with the deviation gain / sqrt(fan).
 void kaiming_normal(const Tensor& parameter, const KaimingOptions& options = {});
 
-/// `gain` times a matrix with orthonormal rows or columns, whichever are fewer (Saxe et al., 2014). Dims after the first
-/// form the columns. The matrix is Q of the QR decomposition of a normal matrix, where the diagonal of R is positive.
-/// It is computed in f64, so that meshes differ by less than the rounding to f32, except in rare cases. Every rank may
-/// compute the complete matrix.
+/// `gain` times a matrix with orthonormal rows or columns, whichever are fewer (Saxe et al., 2014). Dims after the
+/// first form the columns. The matrix is Q of the QR decomposition of a normal matrix, where the diagonal of R is
+/// positive. It is computed in f64, so that meshes differ by less than the rounding to f32, except in rare cases. Every
+/// rank may compute the complete matrix.
 void orthogonal(const Tensor& parameter, double gain = 1);
 
 }  // namespace init

@@ -34,8 +34,8 @@ struct NllOptions {
   Tensor weight{};  // [classes]: the weight of each class; null: 1
   LossReduction reduction = LossReduction::kMean;
 };
-/// -log p[label] for logarithms of probabilities [..., classes], such as those of log_softmax(x, -1), and integer labels
-/// [...]. kMean divides as in cross_entropy().
+/// -log p[label] for logarithms of probabilities [..., classes], such as those of log_softmax(x, -1), and integer
+/// labels [...]. kMean divides as in cross_entropy().
 Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& options = {},
                 std::source_location where = std::source_location::current());
 

@@ -47,6 +47,7 @@ class Module;
 using WrapOverrides = std::function<void(FsdpOptions& options)>;
 
 using NamedParameter = NamedTensor;
+/// A module and its path from another module.
 struct NamedModule {
   std::string path;  // "" for the module itself
   Module* module = nullptr;
@@ -68,6 +69,7 @@ struct FileNames {
   std::vector<std::pair<std::string, std::string>> formerly_tied{};
 };
 
+/// The base of all modules.
 class Module {
  public:
   Module() = default;

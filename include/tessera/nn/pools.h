@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools of sequences [n, c, l] and of images [n, c, h, w] with PyTorch's arguments. A size of an image is one number for
-// both dims, or {h, w}.
+// Pools of sequences [n, c, l] and of images [n, c, h, w] with PyTorch's arguments. A size of an image is one number
+// for both dims, or {h, w}.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,8 @@ std::vector<Tensor> scan_layers(Module& layer, const std::vector<Tensor>& carry,
 /// Error if a layer returns another structure than that of the carry: other sizes of vectors, other numbers.
 void check_carry(const Module& layer, const std::string& expected, const std::string& got);
 
-/// True if the elements of a result replace several arguments. False if the result replaces an argument of its own type.
+/// True if the elements of a result replace several arguments. False if the result replaces an argument of its own
+/// type.
 template <class Result, class First>
 inline constexpr bool kReplacesSeveral = kIsTuple<Result> && !std::is_same_v<Result, First>;
 

@@ -74,8 +74,8 @@ struct InterpolateOptions {
   /// The factors of these dims; one number applies to all of them. A size is floor(in * factor).
   std::vector<double> scale_factor{};
   InterpolateMode mode = InterpolateMode::kNearest;
-  /// Positions are those of the centers of the elements: the first and the last ones coincide. false: the borders of the
-  /// images coincide. Not for the modes kNearest and kNearestExact.
+  /// Positions are those of the centers of the elements: the first and the last ones coincide. false: the borders of
+  /// the images coincide. Not for the modes kNearest and kNearestExact.
   bool align_corners = false;
   /// Positions are computed from the sizes, not from scale_factor.
   bool recompute_scale_factor = false;

@@ -52,7 +52,8 @@ struct PermuteAttributes {
 ListedDevices listed_devices(const Attributes& attributes);
 /// The number of devices in a group of the collective; `devices` if it lists no groups.
 std::int64_t collective_group_size(const Instruction& instruction, std::int64_t devices);
-/// The bytes that a device receives in the collective (OpDef::bytes_received). `operand` and `result` are sizes in bytes.
+/// The bytes that a device receives in the collective (OpDef::bytes_received). `operand` and `result` are sizes in
+/// bytes.
 std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
                             std::int64_t devices);
 /// Returns true if every group of the collective is within a node and has more than one member. `nodes` has the node of

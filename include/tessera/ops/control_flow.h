@@ -51,6 +51,7 @@ bool is_sharding_barrier(const Instruction& instruction);
 /// The borders of a manual region: custom-calls SPMDFullToShardShape and xla.sdy.GlobalToLocalShape enter one,
 /// SPMDShardToFullShape and xla.sdy.LocalToGlobalShape leave it.
 enum class ManualBorder : std::uint8_t { kNone, kEnter, kLeave };
+/// Returns the kind of border that the instruction is; kNone for other instructions.
 ManualBorder manual_border(const Instruction& instruction);
 /// Frontend attribute of a border: the sharding of the global array over the manual axes of the region.
 inline constexpr std::string_view kBorderPlacementAttribute = "tessera.border";
@@ -81,6 +82,7 @@ std::optional<std::int64_t> known_trip_count(const Program& program, const Compu
                                              const Instruction& loop);
 
 namespace ops {
+/// Emits the HLO op of this name. Errors: types that do not match those of the computations.
 Value call(Builder& builder, const std::vector<Value>& operands, ComputationId computation);
 Value while_loop(Value init, ComputationId condition, ComputationId body);
 Value conditional(Value index, const std::vector<Value>& operands, const std::vector<ComputationId>& branches);

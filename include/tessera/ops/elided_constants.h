@@ -17,6 +17,7 @@
 
 namespace tessera {
 
+/// True if an instruction of the computation, or of a computation of the program, is an elided constant.
 bool has_elided_constants(const Computation& computation);
 bool has_elided_constants(const Program& program);
 /// True if the computation, or one that it calls, has such a constant.

@@ -21,9 +21,9 @@ struct EvaluatedStep {
 
 struct EvaluateOptions {
   std::int64_t partition = 0;
-  /// For evaluate() on one device of a program whose other devices are evaluated elsewhere at the same time: called with
-  /// each collective and the operands of this device. Returns the operands of the devices of its group, by device; devices
-  /// of other groups have none.
+  /// For evaluate() on one device of a program whose other devices are evaluated elsewhere at the same time: called
+  /// with each collective and the operands of this device. Returns the operands of the devices of its group, by device;
+  /// devices of other groups have none.
   std::function<std::vector<std::vector<Literal>>(const Instruction& collective, const std::vector<Literal>& operands)>
       exchange{};
   /// Loops stop with an Error after this number of rounds (0: no limit).

@@ -105,6 +105,7 @@ std::string field_text(RngAlgorithm value);
 void parse_field(std::string_view text, RngAlgorithm& value);
 
 namespace ops {
+/// HLO's gather.
 Value gather(Value operand, Value start_indices, GatherAttributes attributes);
 /// Looks up rows of a table: table[v, d...], ids[...] -> [ids..., d...]. Ids out of range are clamped.
 Value take_rows(Value table, Value ids);

@@ -88,6 +88,8 @@ Value fft(Value x, FftType type, Dims fft_length);
 Value cholesky(Value a, bool lower);
 /// Solves op(A) X = B (left side) or X op(A) = B for X.
 Value triangular_solve(Value a, Value b, TriangularSolveAttributes attributes);
+/// HLO's ragged-dot: a product in which a dim of lhs consists of groups of `group_sizes` elements, each with its own
+/// rhs.
 Value ragged_dot(Value lhs, Value rhs, Value group_sizes, RaggedDotAttributes attributes);
 /// The k largest (smallest) elements along the last dim, in order: a tuple of values and s32 indices.
 Value topk(Value x, std::int64_t k, bool largest = true);

@@ -15,8 +15,8 @@ std::vector<Value> elements_of(Value tuple);
 
 /// Maps the counter and the elements of a loop to the next elements.
 using LoopBody = std::function<std::vector<Value>(Value counter, const std::vector<Value>& elements)>;
-/// Emits `while (counter < rounds)` over (counter = 0, init…), and returns the final elements. The computations are called
-/// `name`.condition and `name`.body.
+/// Emits `while (counter < rounds)` over (counter = 0, init…), and returns the final elements. The computations are
+/// called `name`.condition and `name`.body.
 std::vector<Value> counted_while(Builder& outer, const std::string& name, std::int64_t rounds,
                                  const std::vector<Value>& init, const LoopBody& body);
 

@@ -7,6 +7,7 @@
 
 namespace tessera {
 
+/// Returns the table of all ops.
 const OpTable& op_table();
 
 }  // namespace tessera

@@ -100,11 +100,14 @@ void parse_field(std::string_view text, std::vector<SliceRange>& value);
 void parse_field(std::string_view text, std::vector<PaddingDim>& value);
 
 namespace ops {
+/// Emits parameter `number`. Without a name, it gets one.
 Value parameter(Builder& builder, std::int64_t number, Type type, std::string name = {},
                 ShardingRef sharding = nullptr);
+/// A constant array or tuple.
 Value constant(Builder& builder, Literal value);
 /// A scalar constant of any element type.
 Value scalar(Builder& builder, DType dtype, double value);
+/// An array in which each element is its index along `dim`.
 Value iota(Builder& builder, Type type, int dim);
 /// Operand dim i becomes result dim dimensions[i].
 Value broadcast(Value x, Dims result_dims, Dims dimensions);
@@ -112,16 +115,26 @@ Value broadcast(Value x, Dims result_dims, Dims dimensions);
 Value splat(Value scalar, Dims dims);
 /// An array of `type` whose elements are all `value`: a broadcast scalar constant.
 Value full(Builder& builder, const Type& type, double value);
+/// The same elements in row-major order with other dims.
 Value reshape(Value x, Dims dims);
+/// Dim i of the result is dim permutation[i] of x.
 Value transpose(Value x, Dims permutation);
+/// The elements in a range of each dim.
 Value slice(Value x, std::vector<SliceRange> ranges);
 /// x[.., start:limit, ..] along one dim.
 Value slice_dim(Value x, int dim, std::int64_t start, std::int64_t limit);
+/// Adds `padding_value` before, after and between the elements of each dim. Negative numbers of `low` and `high` remove
+/// elements.
 Value pad(Value x, Value padding_value, std::vector<PaddingDim> padding);
+/// The parts one after the other along `dim`.
 Value concatenate(const std::vector<Value>& parts, int dim);
+/// The elements in reverse order along `dims`.
 Value reverse(Value x, Dims dims);
+/// The same value; with a sharding that differs from that of x, this is a reshard.
 Value copy(Value x);
+/// A tuple of these elements.
 Value tuple(Builder& builder, const std::vector<Value>& elements);
+/// An element of a tuple.
 Value get_tuple_element(Value tuple, int index);
 /// An opt-barrier over one value, or over a tuple of several. Returns the results in the order of `values`.
 std::vector<Value> opt_barrier(const std::vector<Value>& values);

@@ -91,6 +91,7 @@ struct WindowAttributes {
 std::optional<CompareDirection> comparison_of(const Computation& computation);
 
 namespace ops {
+/// HLO's convolution.
 Value convolution(Value lhs, Value rhs, ConvolutionAttributes attributes);
 /// HLO's general form; several operands give a tuple.
 Value reduce_window(const std::vector<Value>& operands, const std::vector<Value>& inits, WindowDims window,

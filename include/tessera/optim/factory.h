@@ -31,11 +31,11 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, std::vector<Par
 /// type.
 void check_optimizer(std::string_view name, const std::string& arguments);
 
-/// Whether the optimizer computes the learning rate itself, and ignores that of the settings: Adafactor with the argument
-/// relative_step. Errors: those of check_optimizer().
+/// Whether the optimizer computes the learning rate itself, and ignores that of the settings: Adafactor with the
+/// argument relative_step. Errors: those of check_optimizer().
 bool computes_rate(std::string_view name, const std::string& arguments);
-/// The fields of OptimizerSettings that the optimizer uses in addition to the learning rate: `beta1`, `beta2`, `epsilon`.
-/// Error for an unknown name.
+/// The fields of OptimizerSettings that the optimizer uses in addition to the learning rate: `beta1`, `beta2`,
+/// `epsilon`. Error for an unknown name.
 std::vector<std::string> settings_of(std::string_view name);
 
 }  // namespace tessera::optim

@@ -18,8 +18,8 @@ struct NAdamOptions {
   StateFormat state_format = StateFormat::kFull;
   bool maximize = false;
 };
-/// NAdam (Dozat, 2016) with PyTorch's order of operations: Adam with Nesterov's momentum, where the momentum of step t is
-/// beta1 (1 - 0.96^(t momentum_decay) / 2).
+/// NAdam (Dozat, 2016) with PyTorch's order of operations: Adam with Nesterov's momentum, where the momentum of step t
+/// is beta1 (1 - 0.96^(t momentum_decay) / 2).
 class NAdam : public Optimizer {
  public:
   NAdam(std::vector<Tensor> parameters, const NAdamOptions& options);

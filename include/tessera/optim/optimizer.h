@@ -30,6 +30,7 @@ struct ParameterGroup {
   std::optional<bool> use_muon{};         // for make_optimizer("muon"); nullopt: true for matrices
 };
 
+/// The base of all optimizers.
 class Optimizer {
  public:
   virtual ~Optimizer();

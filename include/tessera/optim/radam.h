@@ -17,8 +17,9 @@ struct RAdamOptions {
   StateFormat state_format = StateFormat::kFull;
   bool maximize = false;
 };
-/// RAdam (Liu et al., 2020) with PyTorch's order of operations: Adam whose step size is rectified by the variance of the
-/// second moment. In the first steps, where this variance is infinite, the update is the corrected first moment alone.
+/// RAdam (Liu et al., 2020) with PyTorch's order of operations: Adam whose step size is rectified by the variance of
+/// the second moment. In the first steps, where this variance is infinite, the update is the corrected first moment
+/// alone.
 class RAdam : public Optimizer {
  public:
   RAdam(std::vector<Tensor> parameters, const RAdamOptions& options);

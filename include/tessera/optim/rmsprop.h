@@ -18,8 +18,8 @@ struct RMSpropOptions {
   bool maximize = false;
 };
 /// RMSprop (Hinton, 2012) with PyTorch's order of operations: v = alpha v + (1 - alpha) g^2; p -= lr g / (sqrt(v) +
-/// epsilon). If `centered`, v - m^2 replaces v under the root, where m is the average of the gradients. With a momentum,
-/// p -= lr b for b = momentum b + g / (…). Weight decay is an L2 penalty.
+/// epsilon). If `centered`, v - m^2 replaces v under the root, where m is the average of the gradients. With a
+/// momentum, p -= lr b for b = momentum b + g / (…). Weight decay is an L2 penalty.
 class RMSprop : public Optimizer {
  public:
   RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& options);

@@ -13,6 +13,7 @@
 
 namespace tessera::optim {
 
+/// The kinds of schedules. schedule_names() has their names.
 enum class ScheduleType : std::uint8_t {
   kLinear,
   kCosine,
@@ -60,6 +61,7 @@ struct ScheduleArguments {
   static ScheduleArguments parse(ScheduleType type, const std::string& text);
 };
 
+/// A learning rate as a function of the number of the update.
 class Schedule {
  public:
   /// Errors: arguments that are missing or out of range, with their names.

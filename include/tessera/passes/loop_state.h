@@ -13,8 +13,8 @@ namespace tessera {
 /// Returns the element of the state that the instruction reads: i for get-tuple-element(parameter), index=i.
 std::optional<std::int64_t> state_element(const Computation& computation, Id id);
 
-/// Returns true if the only readers of the state are get-tuple-elements. A computation with another number of parameters
-/// than one has no state.
+/// Returns true if the only readers of the state are get-tuple-elements. A computation with another number of
+/// parameters than one has no state.
 bool reads_only_elements(const Computation& computation);
 
 /// The number of instructions that call each computation of the program.
@@ -27,8 +27,8 @@ Value element_of(Value tuple, std::int64_t i);
 /// sharding and its control predecessors.
 Value clone_into(ComputationRewriter& r, const Instruction& instruction, const std::vector<Value>& operands);
 
-/// Emits a value of a loop's body in the computation of `r`, with everything that it depends on. `state` has the elements
-/// of the state. `made` has the values that exist already, and receives the emitted ones.
+/// Emits a value of a loop's body in the computation of `r`, with everything that it depends on. `state` has the
+/// elements of the state. `made` has the values that exist already, and receives the emitted ones.
 Value compute_from_state(ComputationRewriter& r, const Computation& body, Id id, const std::vector<Value>& state,
                          std::map<Id, Value>& made);
 

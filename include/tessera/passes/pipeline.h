@@ -33,6 +33,7 @@ struct PipelineOptions {
 /// program from another program, returns the folder of the other program. "" if nothing is written.
 std::string dump_folder(const Program& program);
 
+/// A list of passes with a name.
 class Pipeline {
  public:
   explicit Pipeline(std::string name, PipelineOptions options = {});

@@ -26,6 +26,7 @@ struct Stage {
   std::vector<int> arguments;  // the number of the value of each parameter
   std::vector<int> results;    // the value of each element of the root
 };
+/// The programs of a step.
 struct Stages {
   std::vector<Stage> stages;
   int value_count = 0;

@@ -67,6 +67,7 @@ enum class Place : std::uint8_t {
   kFile,       // at `offset` of a file of the host (OpDef::file_transfer); only in the entry computation
   kPeers,      // operands or slices of all members of an all-gather, mapped in sequence; `index`: that of this rank
 };
+/// A block of memory, its place and its lifetime.
 struct Buffer {
   Place place = Place::kArena;
   std::int64_t bytes = 0;
@@ -205,6 +206,7 @@ struct StepSummary {
   std::int64_t read = 0;
   std::int64_t written = 0;
 };
+/// Describes a step.
 StepSummary summarize(const Program& program, const Schedule& schedule, const Step& step);
 /// Returns one line for each step with its bytes, as in schedule.txt of TESSERA_DUMP_DIR.
 std::string describe(const Program& program, const Schedule& schedule);

@@ -13,6 +13,7 @@
 
 namespace tessera {
 
+/// The meaning of a tile dim that is no dim of the array.
 enum class SubgroupType : std::uint8_t { kReplicated, kManual, kUnreduced, kMaximal };
 
 /// The sharding of one leaf as in the text, before it is converted to axes.
@@ -34,6 +35,7 @@ std::vector<HloSharding> parse_hlo_sharding(std::string_view text);
 /// Converts a sharding over axes to HLO's form, normalized as in XLA: replicated dims are merged and sorted, and
 /// devices are an iota if possible. Omits reductions other than sum and open dims, because HLO cannot express them.
 HloSharding to_hlo(const Sharding& sharding);
+/// Prints a sharding as it was read.
 std::string hlo_sharding_text(const HloSharding& leaf);
 /// Returns HLO's text of one leaf or of a tuple, normalized as in XLA (V2 if possible, replicated dims merged).
 std::string hlo_sharding_text(const Sharding& sharding);

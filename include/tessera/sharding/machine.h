@@ -34,6 +34,7 @@ inline constexpr int kWorkClassCount = 3;
 /// "wide_product", "narrow_product", "other": the keys of a profile.
 std::string_view work_class_name(WorkClass work);
 
+/// The model of a machine.
 class MachineModel {
  public:
   static constexpr std::int64_t kWideExtent = 64;
@@ -45,8 +46,8 @@ class MachineModel {
   static std::vector<std::string> presets();
   /// Error unless the text is a preset (the error names the nearest one), a path, or the name of a file that exists.
   static void check_name(const std::string& preset_or_path);
-  /// Returns a preset, or reads a profile from a file. Errors: that of check_name(); as FileErrors, that the file cannot
-  /// be read, and those of parse().
+  /// Returns a preset, or reads a profile from a file. Errors: that of check_name(); as FileErrors, that the file
+  /// cannot be read, and those of parse().
   static MachineModel load(const std::string& preset_or_path);
   /// Errors: not JSON, unknown keys (with the nearest ones), speeds that are not positive and finite, an element type
   /// that does not exist.

@@ -16,6 +16,7 @@ namespace tessera {
 
 class PartitionSpec;
 
+/// An axis with its name and size.
 struct MeshAxis {
   std::string name;
   std::int64_t size = 1;
@@ -31,6 +32,7 @@ struct AxisRef {
   friend auto operator<=>(const AxisRef&, const AxisRef&) = default;
 };
 
+/// The devices in named axes. Copies share their content.
 class Mesh {
  public:
   /// The mesh of one device, without axes.

@@ -14,6 +14,7 @@
 
 namespace tessera {
 
+/// The numbers from `start` to `limit` - 1.
 struct Interval {
   std::int64_t start = 0;
   std::int64_t limit = 0;  // start == limit: empty

@@ -19,10 +19,12 @@
 
 namespace tessera {
 
+/// The reductions of collectives and of partial arrays.
 enum class Reduction : std::uint8_t { kSum, kProduct, kMin, kMax, kAnd, kOr };
 /// `sum`, `product`, `min`, `max`, `and`, `or`.
 std::string_view reduction_name(Reduction reduction);
 
+/// The sharding of one dim.
 struct DimSharding {
   std::vector<AxisRef> axes;    // major to minor
   bool open = false;            // propagation may add minor axes
@@ -87,6 +89,7 @@ class PartitionSpec {
   std::vector<Entry> entries_;
 };
 
+/// The sharding of an array.
 struct Sharding {
   enum class Kind : std::uint8_t {
     kTiled,    // by axes; fully replicated if no axis is used
@@ -134,6 +137,7 @@ struct Sharding {
 /// The sharding of a value of any type: one for each leaf. Null: no annotation.
 using Shardings = std::vector<Sharding>;
 using ShardingRef = std::shared_ptr<const Shardings>;
+/// Stores the sharding of a value with one leaf, or the shardings of all leaves.
 ShardingRef make_sharding(Sharding sharding);
 ShardingRef make_shardings(Shardings leaves);
 /// True if both are null, or if both have equal leaves.

@@ -26,8 +26,8 @@ struct Link {
 /// By default all links are equal and have no latency. `tessera partition` uses this default.
 class Topology {
  public:
-  /// FileErrors: no such file, not JSON, unknown keys (with the nearest ones), a bandwidth that is not positive, a negative
-  /// latency.
+  /// FileErrors: no such file, not JSON, unknown keys (with the nearest ones), a bandwidth that is not positive, a
+  /// negative latency.
   static Topology from_file(const std::string& path);
   static Topology parse(std::string_view text, const std::string& origin = "topology");
   static Topology from_json(const JsonObject& json);

@@ -15,6 +15,7 @@ namespace tessera::solver {
 /// A cost of this size or more means that the choice, or the pair of choices, is not allowed.
 inline constexpr std::int64_t kForbidden = 100'000'000'000'000'000;
 
+/// A decision: the costs and the memory of its choices.
 struct Node {
   std::int64_t begin = 0;  // alive in [begin, end); not at all if end <= begin
   std::int64_t end = 0;
@@ -22,6 +23,7 @@ struct Node {
   std::vector<std::int64_t> usages;  // bytes per choice while it is alive, at least 0; empty: no choice needs memory
 };
 
+/// The costs of the pairs of choices of two nodes.
 struct Edge {
   std::int32_t first = 0;
   std::int32_t second = 0;

@@ -23,6 +23,7 @@ struct Budget {
   std::optional<std::int64_t> cutoff{};
 };
 
+/// An allowed assignment, and a lower bound on the cost of every other one.
 struct Solution {
   std::vector<std::int32_t> choices;  // one per node
   std::int64_t cost = 0;              // of these choices

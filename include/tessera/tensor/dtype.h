@@ -10,6 +10,7 @@
 
 namespace tessera {
 
+/// The element types. The order is used by is_float() and the other predicates below.
 enum class DType : std::uint8_t {
   kPred,
   kS8,
@@ -95,6 +96,7 @@ bool is_dtype_name(std::string_view name);
 /// Bytes of one element; pred has one.
 std::int64_t dtype_size(DType dtype);
 
+/// The classes of element types. Narrow floats and integers belong only to is_narrow().
 constexpr bool is_float(DType t) { return t >= DType::kF16 && t <= DType::kF64; }
 constexpr bool is_complex(DType t) { return t == DType::kC64 || t == DType::kC128; }
 constexpr bool is_narrow(DType t) { return t >= DType::kS1; }

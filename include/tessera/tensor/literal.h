@@ -13,6 +13,7 @@
 
 namespace tessera {
 
+/// A value on the host.
 class Literal {
  public:
   /// The empty tuple.

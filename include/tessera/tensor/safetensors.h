@@ -31,8 +31,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::uint64_t data_begin = 0;  // the offset of the data in the file
 
-  /// The header of a new file with tensors of these names and types. Error if two tensors have the same name, if a name is
-  /// `__metadata__` or not UTF-8, or if the format does not have the element type.
+  /// The header of a new file with tensors of these names and types. Error if two tensors have the same name, if a name
+  /// is `__metadata__` or not UTF-8, or if the format does not have the element type.
   static SafetensorsHeader of(const std::vector<std::pair<std::string, Type>>& tensors,
                               std::map<std::string, std::string> metadata = {});
   /// Reads the header of a file, without the data. Errors: those of read_safetensors().
@@ -43,6 +43,7 @@ struct SafetensorsHeader {
   [[nodiscard]] std::uint64_t file_bytes() const;
 };
 
+/// The content of a file.
 struct SafetensorsFile {
   std::vector<std::pair<std::string, Literal>> tensors;  // in the order of their data
   std::map<std::string, std::string> metadata;

@@ -14,6 +14,7 @@ namespace tessera {
 
 using Dims = boost::container::small_vector<std::int64_t, 4>;
 
+/// A type. Copies share their content.
 class Type {
  public:
   static constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;

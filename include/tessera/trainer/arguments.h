@@ -174,8 +174,8 @@ struct TrainingArguments {
   void check() const;
   /// Name and value of every flag, as text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
-  /// The same as training_args.json, a file with which the program starts the run again. A flag without a value is null,
-  /// as are the derived flags. The file neither continues the run nor replaces its output.
+  /// The same as training_args.json, a file with which the program starts the run again. A flag without a value is
+  /// null, as are the derived flags. The file neither continues the run nor replaces its output.
   [[nodiscard]] JsonObject json() const;
   /// The same as a text for the user: flags with a value in groups, each with the key that mmf has for it.
   [[nodiscard]] std::string configuration() const;
@@ -214,8 +214,8 @@ struct TrainingArguments {
 void settle_arguments(TrainingArguments& arguments, const ArgumentParser& parser);
 
 /// Reads a command line. `program` and `about` are for the help, and `standard` has the defaults. If the command line
-/// contains --help, prints the help and returns nullopt. UsageErrors: those of ArgumentParser and of check(). FileErrors:
-/// a file with flags, or --config_file, cannot be read or is wrong.
+/// contains --help, prints the help and returns nullopt. UsageErrors: those of ArgumentParser and of check().
+/// FileErrors: a file with flags, or --config_file, cannot be read or is wrong.
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
                                                           const std::string& about, TrainingArguments standard = {});
 

@@ -50,6 +50,7 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
+/// A layout with its planned cost.
 struct LayoutPlan {
   Layout layout;
   bool fits = true;

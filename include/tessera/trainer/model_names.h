@@ -19,12 +19,12 @@ std::string named_model_folder(const std::string& name, const std::string& cache
 /// name. Paths that exist, and names of which there is no folder, stay as they are.
 void find_named_models(TrainingArguments& arguments);
 
-/// Gives run_clm the tokenizer in the folder of --model_name_or_path, if there is one, as in Hugging Face. That of a token
-/// file must then be the same (load_clm_data()).
+/// Gives run_clm the tokenizer in the folder of --model_name_or_path, if there is one, as in Hugging Face. That of a
+/// token file must then be the same (load_clm_data()).
 void use_tokenizer_of_model(TrainingArguments& arguments);
 
-/// Gives a text program the configuration in the checkpoint of --resume_from_checkpoint, if there is one and no model is
-/// given.
+/// Gives a text program the configuration in the checkpoint of --resume_from_checkpoint, if there is one and no model
+/// is given.
 void use_config_of_checkpoint(TrainingArguments& arguments);
 
 }  // namespace tessera::trainer

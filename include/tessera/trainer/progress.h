@@ -15,6 +15,7 @@
 
 namespace tessera::trainer {
 
+/// The figures that a progress bar shows.
 struct Progress {
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
@@ -41,6 +42,7 @@ std::string duration_text(double seconds);
 /// 8123.4 -> "8.12k": three digits and k, M, G, T.
 std::string short_number(double value);
 
+/// Draws the progress of a run.
 class ProgressBar {
  public:
   /// Draws to `out`. If `out` is not a terminal, prints a separate line every `lines` updates and at the end.

@@ -26,6 +26,7 @@ struct PublishedTraining {
   double utilization = 0;  // MFU
 };
 
+/// A row with the plan of its training.
 struct ModelledTraining {
   PublishedTraining published;
   TrainingPlan plan;  // one device is a chip
@@ -35,6 +36,7 @@ struct ModelledTraining {
   [[nodiscard]] double ratio() const { return seconds / published.seconds; }
 };
 
+/// The table with the modelled times.
 struct PublishedTable {
   std::vector<ModelledTraining> rows;
   MachineModel machine;  // with the fitted speed

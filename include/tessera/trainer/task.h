@@ -113,8 +113,8 @@ struct Metrics {
 };
 /// True for metrics whose greatest value is the best.
 bool greater_is_better(std::string_view metric);
-/// True if the best model has the greatest --metric_for_best_model: --greater_is_better if it is given, else the kind of
-/// the metric.
+/// True if the best model has the greatest --metric_for_best_model: --greater_is_better if it is given, else the kind
+/// of the metric.
 bool wants_greater(const TrainingArguments& arguments);
 /// The value of --metric_for_best_model. Error, with the existing metrics, if there is no such metric.
 double chosen_metric(const TrainingArguments& arguments, const Metrics& metrics);
@@ -149,9 +149,9 @@ class Task {
   /// `labels`, the number of labels of the update (an f64 scalar). If `labels` is null, returns the mean loss of this
   /// micro-batch divided by `micro_batches`.
   virtual Tensor record(const BatchTensors& batch, const Tensor& labels, std::int64_t micro_batches) = 0;
-  /// For updates of several micro-batches whose labels only the device counts: records a micro-batch with the gradients of
-  /// the sum of its losses. After the last one, MicroBatchLosses divides the gradients by the number of all labels. Nullopt
-  /// if the task has only mean losses; record() then gives equal weights to the micro-batches.
+  /// For updates of several micro-batches whose labels only the device counts: records a micro-batch with the gradients
+  /// of the sum of its losses. After the last one, MicroBatchLosses divides the gradients by the number of all labels.
+  /// Nullopt if the task has only mean losses; record() then gives equal weights to the micro-batches.
   virtual std::optional<LossParts> record_sum(const BatchTensors& /*batch*/) { return std::nullopt; }
 
   /// The number of held-out samples.
@@ -212,8 +212,8 @@ class MicroBatchLosses {
       : task_(task), labels_(std::move(labels)), micro_batches_(micro_batches), sum_(std::move(sum)) {}
   /// Records the next micro-batch.
   void record(const BatchTensors& batch);
-  /// Called after the last micro-batch. Returns the sum with the mean loss of the update; the gradients are those of this
-  /// mean.
+  /// Called after the last micro-batch. Returns the sum with the mean loss of the update; the gradients are those of
+  /// this mean.
   Tensor finish();
 
  private:

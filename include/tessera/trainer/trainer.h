@@ -53,6 +53,7 @@ struct TrainOutput {
   std::optional<double> host_share{};
 };
 
+/// Trains and evaluates one model.
 class Trainer {
  public:
   /// Puts the model on the mesh of the arguments and makes the optimizer. Errors: those of the arguments; a data set
@@ -67,11 +68,12 @@ class Trainer {
   /// Adds a callback. It is called after the others.
   void add_callback(std::shared_ptr<TrainerCallback> callback);
   /// Trains, with the evaluations, checkpoints and log entries of the arguments. With --resume_from_checkpoint, resumes
-  /// from a checkpoint. Locks --output_dir. Errors, on all ranks: the folder already holds a run or a model, and neither
-  /// --overwrite_output_dir nor --resume_from_checkpoint is given; another run uses it.
+  /// from a checkpoint. Locks --output_dir. Errors, on all ranks: the folder already holds a run or a model, and
+  /// neither --overwrite_output_dir nor --resume_from_checkpoint is given; another run uses it.
   TrainOutput train();
   /// Evaluates the held-out samples, prints the metrics, adds them to the log, and writes eval_results.json and
-  /// all_results.json to --output_dir. Nullopt if a signal ended the evaluation. Error if there are no held-out samples.
+  /// all_results.json to --output_dir. Nullopt if a signal ended the evaluation. Error if there are no held-out
+  /// samples.
   std::optional<Metrics> evaluate();
   /// Writes a model folder to `folder`; "" means --output_dir.
   void save_model(const std::string& folder = "");

@@ -40,6 +40,7 @@ std::vector<std::string> scalar_names();
 /// The entry as one line of JSON, with a line break at the end.
 std::string json_line(const LogEntry& entry);
 
+/// The state of a run, and its log.
 struct TrainerState {
   std::int64_t max_steps = 0;
   std::int64_t num_train_epochs = 0;  // that the complete run begins

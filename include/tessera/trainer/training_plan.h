@@ -33,12 +33,14 @@ struct TrainingPlanOptions {
   double bytes_per_second = 100e9;  // that a device receives
 };
 
+/// The collectives of one op.
 struct PlannedCollective {
   std::string opcode;
   std::int64_t values = 0;  // that they carry in a step; each round of a loop counts
   std::int64_t bytes = 0;   // that each device receives in a step
 };
 
+/// The figures of a planned step.
 struct TrainingPlan {
   std::int64_t parameters = 0;
   std::int64_t tokens = 0;           // of a step

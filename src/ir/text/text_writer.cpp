@@ -332,8 +332,9 @@ class Printer {
         std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kLayoutsKey; });
     if (kept == frontend.end()) return;
     if (type_text(instruction) != kept->second && !std::exchange(warned_of_layouts_, true))
-      log_shared_warning("%{} was {} and is {} now: layouts of other hardware are omitted if shapes change",
-                         instruction.name, kept->second, instruction.type.str());
+      log_shared_warning(
+          "%{} had the type {} and now has the type {}; a layout of other hardware is omitted if the shape changes",
+          instruction.name, kept->second, instruction.type.str());
     frontend.erase(kept);
   }
 

@@ -186,7 +186,8 @@ class PlannedExecutable final : public Executable {
     const std::string excess = memory_excess(needs);
     if (excess.empty()) return;
     fail(
-        "program {} does not fit into memory: {}\nmemory of a rank:\n{}what helps: more ranks, --fsdp full_shard, "
+        "program {} does not fit into memory: {}\nmemory of a rank:\n{}possible remedies: more ranks, --fsdp "
+        "full_shard, "
         "--gradient_checkpointing true, fewer rows in a batch (--per_device_train_batch_size, in an evaluation "
         "--per_device_eval_batch_size), a larger limit",
         name_, excess, memory_.str());

@@ -145,7 +145,8 @@ std::string ExecutableMemory::str() const {
   line("arguments: parameters, optimizer state, inputs", arguments);
   line("results that take no argument's memory", results - aliased);
   line("arena: gathered values", arena_peak.gathered);
-  line("arena: activations, gradients and other values", arena_peak.values);
+  line("arena: gradients", arena_peak.gradients);
+  line("arena: activations and other values", arena_peak.values);
   line("arena: messages of collectives", arena_peak.messages);
   line("arena: scratch memory of loops and branches", arena_peak.scratch);
   line("arena: the rest", arena - arena_peak.sum());

@@ -29,7 +29,8 @@ void check_edge(const Problem& problem, std::size_t i) {
   const Edge& edge = problem.edges[i];
   const auto count = static_cast<std::int64_t>(problem.nodes.size());
   for (const std::int64_t end : {edge.first, edge.second})
-    require(end >= 0 && end < count, "{}: edge {} joins node {}, but there are {} nodes", problem.name, i, end, count);
+    require(end >= 0 && end < count, "{}: edge {} connects node {}, but there are {} nodes", problem.name, i, end,
+            count);
   const std::size_t rows = problem.nodes[static_cast<std::size_t>(edge.first)].costs.size();
   const std::size_t columns = problem.nodes[static_cast<std::size_t>(edge.second)].costs.size();
   require(edge.costs.size() == rows * columns, "{}: edge {} has {} costs for {} x {} choices", problem.name, i,

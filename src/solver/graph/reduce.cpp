@@ -58,7 +58,8 @@ class Reducer {
   bool reduce_node(int v, bool with_dominance) {
     bool any = graph_.drop_forbidden(v);
     require(!graph_.node(v).costs.empty(),
-            "{}: each combination of choices is forbidden, by those of node {} at the latest", problem_.name, v);
+            "{}: each combination of choices is forbidden, because node {} has no allowed choice left", problem_.name,
+            v);
     if (with_dominance) any |= drop_dominated(v);
     any |= graph_.fold_sums(v);
     if (graph_.node(v).is_free && remove_node(v)) any = true;

@@ -121,10 +121,11 @@ std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& me
   line("optimizer state", stored_bytes(state));
   const ArenaPeak& peak = memory.arena_peak;
   line("gathered values", static_cast<double>(peak.gathered));
-  line("activations, gradients, other values", static_cast<double>(peak.values));
+  line("gradients", static_cast<double>(peak.gradients));
+  line("activations and other values", static_cast<double>(peak.values));
   line("messages of collectives", static_cast<double>(peak.messages));
   line("scratch memory of loops and branches", static_cast<double>(peak.scratch));
-  line("gaps between them", static_cast<double>(memory.arena - peak.sum()));
+  line("gaps in the arena", static_cast<double>(memory.arena - peak.sum()));
   line("total at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));
   line("workspace of the kernels, extra", static_cast<double>(memory.workspace),
        fmt::format("  ({} bytes)", memory.workspace));
@@ -160,8 +161,8 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
   std::string out =
       fmt::format("{} collectives{}, {} received by each device:\n", count,
                   count == isize(notes) ? "" : fmt::format(" that carry {} values", notes.size()), bytes_text(total));
-  out +=
-      fmt::format("  {:>6}  {:<20} {:<12} {:>10}  {}\n", "values", "collective", "axes", "bytes", "why, for the first");
+  out += fmt::format("  {:>6}  {:<20} {:<12} {:>10}  {}\n", "values", "collective", "axes", "bytes",
+                     "reason of the first");
   constexpr std::size_t kMostRows = 12;
   for (std::size_t i = 0; i < std::min(kMostRows, rows.size()); ++i)
     out += fmt::format("  {:>6}  {:<20} {:<12} {:>10}  {}{}\n", rows[i].count, rows[i].first.opcode, rows[i].first.axes,

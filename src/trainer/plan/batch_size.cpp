@@ -68,8 +68,8 @@ void BatchPlanner::refuse(std::int64_t rows, std::int64_t bytes, const std::stri
   const ExecutableMemory needed = memory(rows);
   fail(
       "--auto_find_batch_size: a step with {} row for each data shard does not fit: the plan of a rank needs {} ({} "
-      "bytes), and it may have {} ({}):\n{}what helps: more ranks, --fsdp full_shard, --gradient_checkpointing true, a "
-      "larger limit",
+      "bytes), and it may have {} ({}):\n{}possible remedies: more ranks, --fsdp full_shard, --gradient_checkpointing "
+      "true, a larger limit",
       rows, bytes_text(needed.held_bytes()), needed.held_bytes(), bytes_text(bytes), limit, needed.str());
 }
 

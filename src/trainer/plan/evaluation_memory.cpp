@@ -77,12 +77,13 @@ void check_evaluation_memory(const TrainingArguments& arguments, std::int64_t by
   world->works_on("");
   if (world->size() > 1)
     world->broadcast(std::as_writable_bytes(std::span(&needed, 1)), 0, {0, "the memory of an evaluation"});
-  require(needed <= bytes,
-          "--per_device_eval_batch_size {}: an evaluation does not fit into memory: a rank needs {} and may have {} "
-          "({}); what helps: a smaller --per_device_eval_batch_size, more ranks, --fsdp full_shard, a larger limit",
-          arguments.per_device_eval_batch_size.value_or(0), bytes_text(needed), bytes_text(bytes),
-          options().text("TESSERA_MEMORY_LIMIT").empty() ? "the memory of the machine or of its control group"
-                                                         : "TESSERA_MEMORY_LIMIT");
+  require(
+      needed <= bytes,
+      "--per_device_eval_batch_size {}: an evaluation does not fit into memory: a rank needs {} and may have {} "
+      "({}); possible remedies: a smaller --per_device_eval_batch_size, more ranks, --fsdp full_shard, a larger limit",
+      arguments.per_device_eval_batch_size.value_or(0), bytes_text(needed), bytes_text(bytes),
+      options().text("TESSERA_MEMORY_LIMIT").empty() ? "the memory of the machine or of its control group"
+                                                     : "TESSERA_MEMORY_LIMIT");
 }
 
 }  // namespace tessera::trainer

@@ -131,7 +131,7 @@ BudgetPoint BudgetPlanner::within(std::int64_t bytes) {
   const ExecutableMemory memory = most_memory(programs(found.checkpoints_blocks), devices_, found.budget);
   fail(
       "--max_memory_per_rank {}: the step does not fit even if all possible values are recomputed; the least memory is "
-      "{} ({} bytes):\n{}what helps: more ranks, --fsdp full_shard, fewer rows in a batch",
+      "{} ({} bytes):\n{}possible remedies: more ranks, --fsdp full_shard, fewer rows in a batch",
       arguments_.max_memory_per_rank, bytes_text(found.held_bytes), found.held_bytes, memory.str());
 }
 

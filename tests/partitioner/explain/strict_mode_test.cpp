@@ -30,7 +30,7 @@ ENTRY %main (x: f32[8,6], y: f32[8,6], z: f32[8,5]) -> (f32[6,6], f32[6,5]) {
     FAIL() << "nothing was refused";
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("no annotation asks for 1 of 1 collectives"), std::string::npos) << text;
+    EXPECT_NE(text.find("no annotation requires 1 of 1 collectives"), std::string::npos) << text;
     EXPECT_NE(text.find(", part 2 of 2 over"), std::string::npos) << text;
   }
 }

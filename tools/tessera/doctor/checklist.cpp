@@ -81,7 +81,7 @@ Item check_program(const Record& record, const JobEnd& end) {
   else if (record.steps.empty())
     out.advice = "no step of the training has ended: call mark_step() or a compiled function";
   else if (exceeds_grace(record, end))
-    out.finding = kWarning, out.advice = "end the program after SIGTERM, as a scheduler asks for";
+    out.finding = kWarning, out.advice = "end the program after SIGTERM, which schedulers send";
   else
     out.finding = end.signal == 0 ? "ok" : kWarning;
   return out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That ranks have started, how they ended, and their last words. The process that runs a rank reports them on its standard
-// error, which the launcher carries to `tessera launch` from every host.
+// Reports of ranks: that they have started, how they ended, and their last output. The process that runs a rank writes
+// them to its standard error, which the launcher carries to `tessera launch` from every host.
 #pragma once
 
 #include <cstdint>

@@ -87,7 +87,7 @@ std::string count_of_ranks(std::int64_t ranks) { return fmt::format("{} rank{}",
 void print_last_words(const Outcome& outcome) {
   std::string out;
   for (const auto& [rank, end] : outcome.ranks) {
-    out += fmt::format("  rank {} {}{}\n", rank, end.str(), end.last_words.empty() ? "" : "; its last words:");
+    out += fmt::format("  rank {} {}{}\n", rank, end.str(), end.last_words.empty() ? "" : "; its last output:");
     for (const std::string& line : end.last_words) out += fmt::format("    {}\n", line);
   }
   write_error_text(out);

@@ -66,6 +66,7 @@ using ArgumentsText = std::function<std::string(const std::vector<Tensor>& argum
 
 }  // namespace detail
 
+/// A function from tensors to tensors with its compiled programs.
 class CompiledFunction {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
@@ -77,10 +78,10 @@ class CompiledFunction {
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
 
-  /// Runs one step. Collective. In another compiled function, only calls the function: its ops belong to the program of the
-  /// outer one. Errors in the first call with given argument types: the function reads a value or ends
-  /// the step; it creates a gradient or a tensor that outlives the call and that it does not return; it returns nothing
-  /// and assigns no variable; an argument has no value.
+  /// Runs one step. Collective. In another compiled function, only calls the function: its ops belong to the program of
+  /// the outer one. Errors in the first call with given argument types: the function reads a value or ends the step; it
+  /// creates a gradient or a tensor that outlives the call and that it does not return; it returns nothing and assigns
+  /// no variable; an argument has no value.
   std::vector<Tensor> operator()(const std::vector<Tensor>& arguments,
                                  std::source_location where = std::source_location::current());
 

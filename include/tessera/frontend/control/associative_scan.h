@@ -28,6 +28,7 @@ struct AssociativeScanOptions {
 namespace detail {
 
 using Combine = std::function<Tensors(const Tensors& a, const Tensors& b)>;
+/// associative_scan() for lists of tensors.
 Tensors associative_scan_tensors(const Combine& combine, const Tensors& xs, const AssociativeScanOptions& options,
                                  const std::source_location& where);
 

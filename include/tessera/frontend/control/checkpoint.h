@@ -23,6 +23,7 @@ class CheckpointScope {
   CheckpointScope(const CheckpointScope&) = delete;
   CheckpointScope& operator=(const CheckpointScope&) = delete;
 };
+/// Returns copies of the results outside of the checkpoint region, so that the backward pass need not recompute them.
 std::vector<Tensor> kept(const std::vector<Tensor>& results, const std::source_location& where);
 
 }  // namespace detail

@@ -44,6 +44,7 @@ namespace detail {
 
 using Tensors = std::vector<Tensor>;
 using Branch = std::function<Tensors()>;
+/// The functions below for lists of tensors. The templates convert trees to lists.
 Tensors cond_tensors(const Operand& predicate, const Branch& on_true, const Branch& on_false);
 using LoopCondition = std::function<Tensor(const Tensors& state)>;
 using LoopBody = std::function<Tensors(const Tensors& state)>;
@@ -64,7 +65,10 @@ struct ScanCall {
 };
 ScanStep scan_tensors(const ScanBody& body, const Tensors& carry, const Tensors& xs, const ScanCall& call,
                       const std::source_location& where);
+/// The number of iterations of a scan. Errors: it is not given; it differs from the size of dim 0 of an x; it is
+/// negative.
 std::int64_t scan_length(const Tensors& xs, const ScanOptions& options, const std::source_location& where);
+/// Error unless both structures (tree_structure()) are equal. `what` is the reason of the error.
 void check_same_structure(std::string_view function, std::string_view what, const std::string& expected,
                           const std::string& got);
 

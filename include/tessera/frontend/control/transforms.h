@@ -47,6 +47,7 @@ struct CustomCall {
   Tensors outputs;
   std::size_t residual_count = 0;
 };
+/// Calls `call`, whose gradient `backward` computes. Returns the outputs without the residuals.
 Tensors call_with_gradient(const Tensors& arguments, const std::function<CustomCall(const Tensors&)>& call,
                            const std::function<Tensors(const Tensors& residuals, const Tensors& d_outputs)>& backward,
                            const std::source_location& where);

@@ -69,6 +69,7 @@ struct VmapCall {
 Tensors vmap_tensors(const std::function<Tensors(const Tensors&)>& function, const Tensors& arguments,
                      const VmapCall& call, const std::source_location& where);
 
+/// Returns the dim of the examples for each tensor of a result.
 template <class Result>
 LeafDims result_dims(const Result& result, const ExampleDims& dims) {
   LeafDims out;

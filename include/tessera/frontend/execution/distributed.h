@@ -25,9 +25,9 @@ void init_process_group(std::string_view backend = "xla", std::string_view init_
 /// The number of this rank among the ranks of its node, and their number.
 [[nodiscard]] int get_node_local_rank();
 [[nodiscard]] int get_local_world_size();
-/// Returns the group of these ranks of the job, in this order; null on all other ranks. Collective: every rank of the job
-/// calls it with the same list. First waits for the steps that mark_step() began. Errors: the list is empty; a rank does
-/// not exist or occurs twice.
+/// Returns the group of these ranks of the job, in this order; null on all other ranks. Collective: every rank of the
+/// job calls it with the same list. First waits for the steps that mark_step() began. Errors: the list is empty; a rank
+/// does not exist or occurs twice.
 [[nodiscard]] std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks);
 /// Waits for all ranks of the job, and for the steps that mark_step() began. Collective.
 void barrier();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eager mode: every op runs when it is traced, for debugging. The line of the program that traced an op is then also the
-// line at which it runs, fails, or first gives a wrong value.
+// Eager mode: every op runs when it is traced, for debugging. The line of the program that traced an op is then also
+// the line at which it runs, fails, or first gives a wrong value.
 //
 //   experimental::EagerModeContext eager(true);
 //   const Tensor y = tanh(x);                          // y is data now
@@ -17,6 +17,7 @@ namespace tessera::experimental {
 /// of compile(), cond, loops and shard_map. Error if such a function calls eager_mode().
 void eager_mode(bool on);
 
+/// True if eager mode is on.
 [[nodiscard]] bool is_eager_mode();
 
 /// Eager mode, or lazy mode, within a scope. The end of the scope restores the former mode.

@@ -18,6 +18,7 @@
 
 namespace tessera {
 
+/// The resources and settings of a job on this rank.
 struct Environment {
   std::string build;                      // the version and the linker's build id
   std::string backend;                    // PJRT_DEVICE

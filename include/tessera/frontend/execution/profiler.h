@@ -20,8 +20,8 @@
 
 namespace tessera::profiler {
 
-/// Records the time of its scope as an event with this name. If no trace is recorded, it costs a few nanoseconds. It may
-/// be used on every thread of the rank. A thread that the program starts itself needs the context of its rank
+/// Records the time of its scope as an event with this name. If no trace is recorded, it costs a few nanoseconds. It
+/// may be used on every thread of the rank. A thread that the program starts itself needs the context of its rank
 /// (RankScope).
 class Trace {
  public:

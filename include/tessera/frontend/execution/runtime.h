@@ -27,6 +27,7 @@ namespace tessera {
 
 class Communicator;
 
+/// The connection of a program to its job, for its lifetime.
 class Runtime {
  public:
   /// Without mpirun, the job has one rank. Within launch(), joins the rank that launch() created.
@@ -46,8 +47,9 @@ class Runtime {
 /// Runs `body` on each rank of the job: the ranks that mpirun started, or one rank. `--virtual_ranks N` (removed from
 /// argv) or CPU_NUM_DEVICES=N makes N ranks as threads of this process. So does the key `virtual_ranks` of a file with
 /// flags (`program FILE.json`), unless the flag is given or mpirun started several processes. An exception is printed
-/// with its rank and ends all ranks. Returns the result of `body`; 2 after a UsageError, such as those of ArgumentParser,
-/// or if the number of virtual ranks is wrong; 1 after another exception, or if output could not be written.
+/// with its rank and ends all ranks. Returns the result of `body`; 2 after a UsageError, such as those of
+/// ArgumentParser, or if the number of virtual ranks is wrong; 1 after another exception, or if output could not be
+/// written.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 /// The ranks and hosts of this rank's job.
@@ -76,6 +78,7 @@ std::shared_ptr<ProcessGroup> joined_world();
 std::int64_t device_count();
 /// Disables execution on this rank: variables get no storage, and programs are planned for `devices` devices.
 void plan_for_devices(std::int64_t devices);
+/// True after plan_for_devices().
 [[nodiscard]] bool is_planning();
 
 /// Sets the mesh that programs without annotations, FSDP and loaders use. Error unless its size is device_count().
@@ -137,6 +140,7 @@ struct LazyCounters {
   std::int64_t cached = 0;        // programs that were compiled before
   std::int64_t forced_reads = 0;  // executions that started because a value was read
 };
+/// Returns the counters of this rank.
 LazyCounters lazy_counters();
 
 }  // namespace tessera

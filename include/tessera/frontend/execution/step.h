@@ -37,6 +37,7 @@ struct RandomState {
 };
 /// Returns the state of the random numbers.
 RandomState random_state();
+/// Sets the state of the random numbers.
 void set_random_state(const RandomState& state);
 
 /// A scope for the rows of a micro-batch that starts at `first_row` of the complete batch. Random ops in the scope draw

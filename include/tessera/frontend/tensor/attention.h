@@ -9,6 +9,7 @@
 
 namespace tessera {
 
+/// The options of scaled_dot_product_attention().
 struct AttentionSettings {
   /// Row i attends to the keys 0 to i, or with query_offset to the keys 0 to i + query_offset. As in PyTorch, this also
   /// applies if the numbers of rows and keys differ.

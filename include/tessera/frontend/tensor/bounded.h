@@ -30,6 +30,7 @@ struct UniqueResult {
   Tensor counts;   // s32[size]: how often each value occurs; 0 for fill values
   Tensor count;    // s32[]: the number of different values, which may be more than size
 };
+/// Finds the different values of all elements of x.
 UniqueResult unique(Operand x, BoundedOptions options = {});
 
 /// Options of bincount. Without weights, each id counts as 1.

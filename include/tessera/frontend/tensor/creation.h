@@ -50,8 +50,8 @@ Tensor logspace(double start, double end, std::int64_t steps, double base = 10, 
 /// Ones on the diagonal of [rows, columns], zeros elsewhere. Without columns the matrix is square.
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, DType dtype = kF32,
            std::source_location where = std::source_location::current());
-/// The rows and columns of the elements of a matrix on and below a diagonal (tril), or on and above it (triu), in row-major
-/// order: s32[2, count]. Diagonal k is k columns to the right of the main one.
+/// The rows and columns of the elements of a matrix on and below a diagonal (tril), or on and above it (triu), in
+/// row-major order: s32[2, count]. Diagonal k is k columns to the right of the main one.
 Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,
                     std::source_location where = std::source_location::current());
 Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,

@@ -69,6 +69,7 @@ struct ChannelStatistics {
   Tensor mean;
   Tensor variance;
 };
+/// Computes the mean and the variance of each channel.
 ChannelStatistics channel_statistics(Operand x);
 /// (x - mean) / sqrt(variance + epsilon), channel by channel.
 Tensor normalize_channels(Operand x, Operand mean, Operand variance, double epsilon);
@@ -87,6 +88,7 @@ struct CrossEntropyParts {
   Tensor sum;
   Tensor count;
 };
+/// Computes the sum and the count of cross_entropy().
 CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index = -100,
                                       double label_smoothing = 0);
 /// Sets elements to zero with probability p and divides the others by 1 - p. The mask depends only on the seed, the

@@ -18,7 +18,8 @@ Tensor index_select(Operand x, int dim, Operand index);
 Tensor take(Operand x, Operand index);
 /// Element `index` of a dim, which is removed. Negative numbers count from the end. Error if there is no such element.
 Tensor select(Operand x, int dim, std::int64_t index);
-/// `length` elements of a dim from `start` on. A negative start counts from the end. Error if the dim lacks some of them.
+/// `length` elements of a dim from `start` on. A negative start counts from the end. Error if the dim lacks some of
+/// them.
 Tensor narrow(Operand x, int dim, std::int64_t start, std::int64_t length);
 /// The same from a computed start, a scalar of an integer type. The start is clamped so that the elements exist.
 Tensor narrow(Operand x, int dim, const Tensor& start, std::int64_t length);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of one tensor as members: x.relu(), x.softmax(-1), x.sum({0, 1}). The headers with these functions describe
-// them.
+// The functions of one tensor as members: x.relu(), x.softmax(-1), x.sum({0, 1}). The headers with these functions
+// describe them.
 #pragma once
 
 #include <cstdint>

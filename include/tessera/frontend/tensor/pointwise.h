@@ -58,7 +58,8 @@ Tensor log10(Operand x);
 Tensor exp2(Operand x);
 /// log(exp(x) + exp(y)), without overflow. Where both are the same infinity, this is the result, and the gradient is 0.
 Tensor logaddexp(Operand x, Operand y);
-/// x * log(y), and 0 where x is 0, unless y is NaN. Where x is 0 and y is not a positive finite number, the gradient is 0.
+/// x * log(y), and 0 where x is 0, unless y is NaN. Where x is 0 and y is not a positive finite number, the gradient is
+/// 0.
 Tensor xlogy(Operand x, Operand y);
 /// log(x / (1 - x)). With epsilon, x is first clamped to [epsilon, 1 - epsilon].
 Tensor logit(Operand x, std::optional<double> epsilon = {});
@@ -163,7 +164,8 @@ Tensor isinf(Operand x);
 Tensor isposinf(Operand x);
 Tensor isneginf(Operand x);
 
-/// The replacements of nan_to_num. Infinities without one become the largest and the smallest finite number of the type.
+/// The replacements of nan_to_num. Infinities without one become the largest and the smallest finite number of the
+/// type.
 struct NanToNumOptions {
   double nan = 0;
   std::optional<double> posinf{};

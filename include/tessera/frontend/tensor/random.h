@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers from an explicit key, as in JAX. The numbers depend only on the key and on the position of the element
 // in the global tensor, so every mesh draws the same ones. A key gives the same numbers each time, so create a new key
-// for each use. In the function of a loop or of vmap, the key depends on the round or on the example only if a number of
-// the round or the example, as a tensor, is passed to fold_in().
+// for each use. In the function of a loop or of vmap, the key depends on the round or on the example only if a number
+// of the round or the example, as a tensor, is passed to fold_in().
 //
 //   Key key(42);
 //   for (int step = 0; step < steps; ++step) {
@@ -24,6 +24,7 @@
 
 namespace tessera {
 
+/// A key of random numbers. Copies are the same key.
 class Key {
  public:
   explicit Key(std::uint64_t seed);
@@ -68,8 +69,9 @@ struct MultinomialOptions {
 };
 /// weights[.., classes] -> s32[.., count]: positions drawn with probabilities in proportion to the weights, which are
 /// not negative. Without replacement all positions differ, and `count` is at most the number of weights that are not 0.
-/// Only the devices know the weights, so wrong weights are no error: without replacement, positions of weight 0 follow if
-/// there are too few others, and a row with a negative weight or NaN, or only with zeros, has positions without meaning.
+/// Only the devices know the weights, so wrong weights are no error: without replacement, positions of weight 0 follow
+/// if there are too few others, and a row with a negative weight or NaN, or only with zeros, has positions without
+/// meaning.
 Tensor multinomial(const Key& key, Operand weights, std::int64_t count, MultinomialOptions options = {});
 /// A random order of 0..count-1, s32.
 Tensor randperm(const Key& key, std::int64_t count, std::source_location where = std::source_location::current());

@@ -146,8 +146,8 @@ Tensor std(Operand x, T dim) {
 /// (sum |x|^p)^(1/p). Computed in f32 at least. The gradient at a vector of zeros is 0, as in PyTorch. With negative p,
 /// the norm and the gradient are 0 if an element is 0. With negative or infinite p: error if a dim has no elements.
 Tensor norm(Operand x, NormOptions options = {});
-/// The covariances of the rows of x [variables, observations]: [variables, variables]. A vector is one variable, and gives
-/// a scalar. The sums of products are divided by observations - correction. Computed in f32 at least.
+/// The covariances of the rows of x [variables, observations]: [variables, variables]. A vector is one variable, and
+/// gives a scalar. The sums of products are divided by observations - correction. Computed in f32 at least.
 Tensor cov(Operand x, double correction = 1);
 
 /// Options of normalize.

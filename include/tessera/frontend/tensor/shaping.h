@@ -60,8 +60,8 @@ Tensor broadcast_to(Operand x, Dims sizes);
 Tensor tile(Operand x, const Dims& counts);
 /// The same, but there must be a count for each dim of x, as in PyTorch.
 Tensor repeat(Operand x, const Dims& counts);
-/// Repeats each element along a dim `count` times. Without a dim, x is a vector of all elements. bounded.h has the form with
-/// a count for each element.
+/// Repeats each element along a dim `count` times. Without a dim, x is a vector of all elements. bounded.h has the form
+/// with a count for each element.
 Tensor repeat_interleave(Operand x, std::int64_t count, std::optional<int> dim = {});
 /// Moves element i of a dim to i + shift, cyclically.
 Tensor roll(Operand x, std::int64_t shift, int dim);
@@ -77,8 +77,8 @@ Tensor triu(Operand x, std::int64_t diagonal = 0);
 /// Pads a dim with `low` elements of `value` before and `high` after it. Negative numbers remove elements.
 Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value = 0);
 
-/// The elements on a diagonal of two dims, as the last dim of the result. Diagonal k is k columns to the right of the main
-/// one.
+/// The elements on a diagonal of two dims, as the last dim of the result. Diagonal k is k columns to the right of the
+/// main one.
 Tensor diagonal(Operand x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1);
 /// The diagonal of a matrix, or the matrix with a vector on its diagonal.
 Tensor diag(Operand x, std::int64_t offset = 0);
@@ -87,8 +87,8 @@ Tensor diag_embed(Operand x, std::int64_t offset = 0, int dim1 = -2, int dim2 = 
 /// The sum of the diagonal of a matrix; for pred the number of true elements, as s32.
 Tensor trace(Operand x);
 
-/// Windows of `size` elements of a dim, which start `step` elements apart. The dim becomes the windows, and their elements
-/// become the last dim.
+/// Windows of `size` elements of a dim, which start `step` elements apart. The dim becomes the windows, and their
+/// elements become the last dim.
 Tensor unfold(Operand x, int dim, std::int64_t size, std::int64_t step);
 
 /// The order of the dims of a grid: vector i varies along dim i (kIj), or with the first two dims exchanged (kXy).

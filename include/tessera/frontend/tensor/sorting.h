@@ -30,8 +30,8 @@ SortResult cummax(Operand x, int dim);
 /// The smallest element. NaN counts as smallest.
 SortResult cummin(Operand x, int dim);
 
-/// The median of all elements: element (n - 1) / 2 in ascending order, and thus the lower one of two. Equal elements share
-/// the gradient equally. NaN if an element is NaN. Error if there are no elements.
+/// The median of all elements: element (n - 1) / 2 in ascending order, and thus the lower one of two. Equal elements
+/// share the gradient equally. NaN if an element is NaN. Error if there are no elements.
 Tensor median(Operand x);
 /// The median along a dim. The gradient goes to the element at the position.
 SortResult median(Operand x, MedianOptions options);

@@ -98,15 +98,15 @@ LoadStateResult load_state(const StateDict& state, const StateDict& source, std:
 using ShardReader =
     std::function<void(const Type& type, const Sharding& sharding, std::int64_t device, std::span<std::byte> shard)>;
 /// Defers the value of a variable: when it is first needed, `reader` reads it, in the sharding that the variable has
-/// then. No rank holds more than its shard. Not collective. `content` is a hash of the source: the next program that uses
-/// the variable is an error unless all ranks pass the same (TESSERA_CHECK_INPUTS); 0: it is not compared.
+/// then. No rank holds more than its shard. Not collective. `content` is a hash of the source: the next program that
+/// uses the variable is an error unless all ranks pass the same (TESSERA_CHECK_INPUTS); 0: it is not compared.
 void read_when_needed(const Tensor& variable, ShardReader reader, std::uint64_t content = 0);
 /// Reads the values that read_when_needed() deferred. Not collective.
 void read_now(const StateDict& state);
 /// The bytes of the complete variables whose values are in memory. Others are computed or read when they are needed.
 std::int64_t bytes_in_memory(const StateDict& state);
-/// Returns a function that gives the variables the values that they have now. They stay in memory as long as the function
-/// exists.
+/// Returns a function that gives the variables the values that they have now. They stay in memory as long as the
+/// function exists.
 std::function<void()> restorer_of(const StateDict& state);
 /// Gives the numbers of `state` the values of the tensors that stand for them, which are read if they are deferred.
 /// Numbers without a source do not change. `sources` is the result of match_state().

@@ -40,10 +40,10 @@ inline constexpr NewDim NewAxis;
 /// Selects all elements of each dim for which the subscript has no other entry.
 inline constexpr OtherDims Ellipsis;
 
-/// One entry of a subscript. Of several tensors, all broadcast against each other. Their dims replace the dims along which
-/// they select if these are adjacent; otherwise they become the first dims of the result. A tensor without dims counts as
-/// a number. Negative positions count from the end. A read at a position that is still out of range reads the nearest
-/// element; a write there has no effect.
+/// One entry of a subscript. Of several tensors, all broadcast against each other. Their dims replace the dims along
+/// which they select if these are adjacent; otherwise they become the first dims of the result. A tensor without dims
+/// counts as a number. Negative positions count from the end. A read at a position that is still out of range reads the
+/// nearest element; a write there has no effect.
 class Index {
  public:
   enum class Kind : std::uint8_t { kNumber, kRange, kIds, kNewDim, kOtherDims };

@@ -46,14 +46,15 @@ class TensorImpl;
 /// the variable, so no rank holds more than its shard.
 using Initializer = std::function<Value(Builder&, const Type&)>;
 
+/// A handle to a value, which may be null.
 class Tensor : public TensorMembers {
  public:
   /// A null tensor.
   Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  /// The handle then refers to another value. Only for named handles: `x[0] = y` and `x.grad() = g` would change nothing,
-  /// so they do not compile. Write `x = x.at({0}).set(y)` and `x.set_grad(g)`.
+  /// The handle then refers to another value. Only for named handles: `x[0] = y` and `x.grad() = g` would change
+  /// nothing, so they do not compile. Write `x = x.at({0}).set(y)` and `x.set_grad(g)`.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   ~Tensor() = default;
@@ -219,8 +220,8 @@ class Tensor : public TensorMembers {
   [[nodiscard]] Tensor expand(FirstSize first, More... more) const {
     return expand_to(sizes_of(first, more...), first.where);
   }
-  /// A part of the tensor, or its elements at positions, as in PyTorch (subscript.h). Errors: a number out of range, too
-  /// many entries, a mask.
+  /// A part of the tensor, or its elements at positions, as in PyTorch (subscript.h). Errors: a number out of range,
+  /// too many entries, a mask.
   [[nodiscard]] Tensor operator[](const Index& index) const { return (*this)[{index}]; }
   [[nodiscard]] Tensor operator[](std::initializer_list<Index> indices) const;
   /// The elements of `x[...]`, for a new tensor with other values there, as JAX's `x.at[...]`.
@@ -296,8 +297,8 @@ class Operand {
   std::source_location where_;
 };
 
-/// The elements of x that a subscript selects. Each function returns a tensor that has other values there, and that equals
-/// x elsewhere; x does not change. The values broadcast to the shape of `x[...]` and have the element type of x.
+/// The elements of x that a subscript selects. Each function returns a tensor that has other values there, and that
+/// equals x elsewhere; x does not change. The values broadcast to the shape of `x[...]` and have the element type of x.
 ///
 ///   x = x.at({Range(1, 3), All, -1}).set(0);
 ///   counts = counts.at(ids).add(1);                 an id that occurs twice adds 2
@@ -305,7 +306,8 @@ class ElementsAt {
  public:
   ElementsAt(Tensor x, std::vector<Index> indices) : x_(std::move(x)), indices_(std::move(indices)) {}
 
-  /// Replaces the elements. If positions are equal, the last value is written, on every mesh, and only it has a gradient.
+  /// Replaces the elements. If positions are equal, the last value is written, on every mesh, and only it has a
+  /// gradient.
   [[nodiscard]] Tensor set(const Operand& values) const;
   /// Adds, multiplies, or takes the minimum or the maximum of the elements and all values at the same positions. Equal
   /// extremal values share the gradient equally.

@@ -76,9 +76,9 @@ inline std::string quoted(std::string_view text) {
 
 }  // namespace detail
 
-/// Visits a tree in order. Calls `visitor.leaf(Tensor&)` for each tensor, and `visitor.fact(text)` for each number, text
-/// and name of a member. `visitor.open(bracket)` and `visitor.close(bracket)` enclose the elements of a vector, map, tuple
-/// or struct. `visitor.colon()` follows a key and a name.
+/// Visits a tree in order. Calls `visitor.leaf(Tensor&)` for each tensor, and `visitor.fact(text)` for each number,
+/// text and name of a member. `visitor.open(bracket)` and `visitor.close(bracket)` enclose the elements of a vector,
+/// map, tuple or struct. `visitor.colon()` follows a key and a name.
 template <class T, class Visitor>
 void visit_tree(T& tree, Visitor& visitor) {
   using Plain = std::remove_const_t<T>;

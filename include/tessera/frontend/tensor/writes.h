@@ -16,9 +16,9 @@ namespace tessera {
 Tensor scatter(Operand x, int dim, Operand index, Operand source);
 /// The same, but all sources are added.
 Tensor scatter_add(Operand x, int dim, Operand index, Operand source);
-/// The same, but each element that has sources becomes the sum, product, mean, maximum or minimum of its sources and of x,
-/// or only of its sources if `include_self` is false. Equal extremal elements share the gradient equally. The gradient of
-/// the product is exact at zeros, but second derivatives are not. kMean requires floats.
+/// The same, but each element that has sources becomes the sum, product, mean, maximum or minimum of its sources and of
+/// x, or only of its sources if `include_self` is false. Equal extremal elements share the gradient equally. The
+/// gradient of the product is exact at zeros, but second derivatives are not. kMean requires floats.
 Tensor scatter_reduce(Operand x, int dim, Operand index, Operand source, ScatterReduction reduction,
                       ScatterReduceOptions options = {});
 
@@ -26,8 +26,8 @@ Tensor scatter_reduce(Operand x, int dim, Operand index, Operand source, Scatter
 /// are added: x.at(indices).add(values).
 Tensor index_put(Operand x, const std::vector<Index>& indices, Operand values, IndexPutOptions options = {});
 
-/// x with the parts of `source` along a dim added at the positions of the vector `index`. `source` has the shape of x, with
-/// the size of `index` along the dim.
+/// x with the parts of `source` along a dim added at the positions of the vector `index`. `source` has the shape of x,
+/// with the size of `index` along the dim.
 Tensor index_add(Operand x, int dim, Operand index, Operand source);
 /// The same, but the parts of `source` replace those of x. If positions are equal, the last part is written, on every
 /// mesh, and only it gets a gradient.

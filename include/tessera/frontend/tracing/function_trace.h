@@ -18,6 +18,7 @@
 
 namespace tessera::detail {
 
+/// A function that is being traced into its own computation.
 class FunctionTrace {
  public:
   explicit FunctionTrace(const std::string& name);

@@ -337,8 +337,8 @@ class TraceScope {
   TraceScope& operator=(const TraceScope&) = delete;
 };
 
-/// A call of a function of the library that consists of other functions, such as a loss. Ops and errors have the location
-/// of the call instead of lines of the library.
+/// A call of a function of the library that consists of other functions, such as a loss. Ops and errors have the
+/// location of the call instead of lines of the library.
 class LibraryCall {
  public:
   explicit LibraryCall(const std::source_location& where) : is_outermost_(!trace().library_call) {

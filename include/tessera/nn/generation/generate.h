@@ -40,8 +40,8 @@ using Tokens = std::vector<std::int32_t>;
 /// The size of the cache, and its sharding.
 struct GeneratorOptions {
   std::int64_t batch = 1;
-  /// The most tokens of a text that the model reads. 0: one less than the model has positions, because the last position
-  /// has no label in training. If a text becomes longer, generation continues from its last window / 2 tokens.
+  /// The most tokens of a text that the model reads. 0: one less than the model has positions, because the last
+  /// position has no label in training. If a text becomes longer, generation continues from its last window / 2 tokens.
   std::int64_t window = 0;
   /// The model reads prompts in chunks of this many tokens. The first chunk of a shorter prompt begins with padding.
   std::int64_t prompt_chunk = 32;

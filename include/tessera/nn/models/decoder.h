@@ -87,6 +87,7 @@ class DecoderAttention : public Callable<DecoderAttention> {
   std::optional<ActivationSharding> split_;
 };
 
+/// Attention and feed-forward layer, with a norm before each and residual connections.
 class DecoderLayer : public Callable<DecoderLayer> {
  public:
   DecoderLayer(const DecoderOptions& options, std::int64_t window);

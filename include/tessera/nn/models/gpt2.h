@@ -85,6 +85,7 @@ class GPT2Attention : public Callable<GPT2Attention> {
   std::optional<ActivationSharding> split_;
 };
 
+/// The feed-forward layer of a block: c_fc, the activation, c_proj and dropout.
 class GPT2MLP : public Callable<GPT2MLP> {
  public:
   explicit GPT2MLP(const GPT2Config& config);
@@ -102,6 +103,7 @@ class GPT2MLP : public Callable<GPT2MLP> {
   std::optional<ActivationSharding> split_;
 };
 
+/// Attention and MLP, with a norm before each and residual connections.
 class GPT2Block : public Callable<GPT2Block> {
  public:
   explicit GPT2Block(const GPT2Config& config, std::int64_t layer = 0);

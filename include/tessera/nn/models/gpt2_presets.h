@@ -10,6 +10,7 @@
 
 namespace tessera::nn {
 
+/// A named size of GPT-2.
 struct GPT2Preset {
   std::string_view name;          // gpt2-xl, 2b
   std::int64_t width = 0;         // n_embd

@@ -61,6 +61,7 @@ struct MixtralConfig {
   void check() const;
 };
 
+/// Attention and a mixture of experts, with a norm before each and residual connections.
 class MixtralDecoderLayer : public Callable<MixtralDecoderLayer> {
  public:
   struct Output {

@@ -21,6 +21,7 @@ class Embedding;
 
 /// Tensors by the names of Hugging Face's forward(): input_ids, attention_mask, labels, pixel_values, ….
 using ModelInputs = std::map<std::string, Tensor, std::less<>>;
+/// The results of a model.
 struct ModelOutput {
   Tensor loss;  // null without labels
   Tensor logits;

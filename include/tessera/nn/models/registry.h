@@ -11,6 +11,7 @@
 
 namespace tessera::nn {
 
+/// A class of Hugging Face that Tessera has.
 struct ModelRow {
   std::string_view architecture;  // Hugging Face's class: LlamaForCausalLM
   std::string_view model_type;    // llama

@@ -29,7 +29,8 @@ class Transformer : public Callable<Transformer> {
   /// Errors: those of TransformerEncoderLayer.
   explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8, std::int64_t num_encoder_layers = 6,
                        std::int64_t num_decoder_layers = 6, const TransformerOptions& options = {});
-  /// src [s, b, d_model] and tgt [t, b, d_model]; with batch_first, b is the first dim. The result has the shape of tgt.
+  /// src [s, b, d_model] and tgt [t, b, d_model]; with batch_first, b is the first dim. The result has the shape of
+  /// tgt.
   Tensor forward(const Tensor& src, const Tensor& tgt) { return forward(src, tgt, {}); }
   /// Error if src and tgt differ in b or are not d_model wide.
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks);

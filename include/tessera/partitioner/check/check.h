@@ -39,6 +39,7 @@ struct CheckOptions {
   bool accept_ill_conditioned = true;
 };
 
+/// The result of a check.
 struct CheckReport {
   bool passed = false;
   std::vector<std::string> failures;  // "result 0 f32[7,5] at [3,2]: expected 1.25, got nan (device 1)"

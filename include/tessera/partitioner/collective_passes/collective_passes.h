@@ -39,9 +39,9 @@ struct CollectivePassOptions {
 /// Error if an axis is both in bf16_axes and in int8_axes.
 void check_compressed_axes(const CollectivePassOptions& options);
 
-/// For debugging FSDP: replaces collectives with a mark tessera.dummy by values of the same shape without communication,
-/// so results are wrong. A gather repeats the device's own shard, a reduce-scatter becomes a slice of the operand, and
-/// other collectives return their operand.
+/// For debugging FSDP: replaces collectives with a mark tessera.dummy by values of the same shape without
+/// communication, so results are wrong. A gather repeats the device's own shard, a reduce-scatter becomes a slice of
+/// the operand, and other collectives return their operand.
 Program dummy_collectives(const Program& program);
 
 /// Simplifies a collective that is next to its inverse or followed by a slice:

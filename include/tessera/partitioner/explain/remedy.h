@@ -12,6 +12,7 @@
 
 namespace tessera {
 
+/// A change, usually of an annotation, that would remove a collective.
 struct Remedy {
   enum class Kind : std::uint8_t {
     kUnknown,         // no remedy is known, as for collectives of the input

@@ -91,6 +91,7 @@ struct CollectiveNote {
   bool asked = false;        // an annotation requires it (CollectiveLimits::strict)
 };
 
+/// The result of partition().
 struct Partitioned {
   Program program;  // the per-device program; `partitioned` is true
   Program global;   // the global program after reshard insertion: every value has a sharding
@@ -127,6 +128,7 @@ std::vector<std::string> replaced_annotations(const Program& program, const Prog
 /// without Shardy's attributes.
 Program in_gspmd_form(const Program& program);
 
+/// The collectives, FLOPs and memory of a per-device program.
 struct ProgramStats {
   struct Kind {
     std::string opcode;

@@ -13,6 +13,7 @@
 
 namespace tessera {
 
+/// The kinds of steps of a reshard plan.
 enum class StepKind : std::uint8_t {
   kSlice,          // each device keeps a part of its tile: no bytes
   kAllGather,      // axes leave a dim
@@ -24,8 +25,10 @@ enum class StepKind : std::uint8_t {
   kPartialize,     // replicated axes become partial: one device keeps the value, the others the identity: no bytes
   kIntersect,      // each device receives exactly the pieces it lacks (permutes); also across meshes
 };
+/// The name in ReshardPlan::str(): `all_to_all`.
 std::string_view step_name(StepKind kind);
 
+/// One step of a reshard plan.
 struct ReshardStep {
   StepKind kind{};
   int dim = -1;     // the dim that loses or gains axes (source dim of kAllToAll)
@@ -41,6 +44,7 @@ struct ReshardStep {
   double seconds = 0;      // modelled; 0 on a uniform topology
 };
 
+/// The steps that change the sharding `from` of an array to `to`.
 struct ReshardPlan {
   Type global;
   Sharding from;

@@ -62,6 +62,7 @@ struct MemoryInfo {
   std::int64_t peak = 0;
   std::int64_t pooled = 0;
 };
+/// Returns these numbers.
 MemoryInfo memory_info();
 
 /// Copies the leaves of literals, in pre-order, to arrays.

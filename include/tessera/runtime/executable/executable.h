@@ -71,6 +71,7 @@ struct StepProfile {
   std::int64_t bytes = 0;        // of one run: every buffer that it touches counts once
 };
 
+/// A compiled program.
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -116,8 +117,8 @@ ExecutableMemory planned_memory(const Program& program, int ranks, const std::ve
 /// limits that are checked before the first run of a program (TESSERA_MEMORY_LIMIT, control groups, machines), divided
 /// equally among the ranks of a process, control group or machine. Nullopt: there is no limit. Collective.
 std::optional<std::int64_t> memory_left(ProcessGroup& world);
-/// The same for a job of `ranks` processes, each with the limits of this one. `nodes` as in ProcessGroup::nodes(): ranks
-/// of a node share its memory.
+/// The same for a job of `ranks` processes, each with the limits of this one. `nodes` as in ProcessGroup::nodes():
+/// ranks of a node share its memory.
 std::optional<std::int64_t> memory_left(int ranks, const std::vector<int>& nodes);
 
 /// Removes the executables of this rank from the cache.

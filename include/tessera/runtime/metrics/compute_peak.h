@@ -10,6 +10,7 @@
 
 namespace tessera {
 
+/// The peak speed of a job.
 struct ComputePeak {
   /// The sum over all ranks. The speed of a rank is that of its threads while all threads of all ranks compute. If a
   /// machine has fewer processors than threads, the speed is multiplied by the fraction of a processor that a thread

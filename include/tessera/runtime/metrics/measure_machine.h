@@ -7,6 +7,7 @@
 
 namespace tessera {
 
+/// The options of measure_machine().
 struct MachineMeasurement {
   /// The axes whose links are measured. Without axes, the links between all ranks are measured.
   Mesh mesh{};

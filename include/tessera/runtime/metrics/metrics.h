@@ -19,6 +19,7 @@ namespace tessera {
 /// The unit of the values of a metric.
 enum class MetricUnit : std::uint8_t { kNumber, kTime, kBytes };  // time in nanoseconds
 
+/// A value of a metric and its time.
 struct MetricSample {
   std::int64_t timestamp_ns = 0;
   double value = 0;

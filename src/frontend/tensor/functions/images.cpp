@@ -41,8 +41,8 @@ WindowDim pooling_dim(const Pool2dOptions& options, std::int64_t size, std::size
   w.low = w.high = size_of(options.padding, "padding", dim);
   w.dilation = size_of(options.dilation, "dilation", dim);
   require(w.size >= 1 && w.stride >= 1 && w.dilation >= 1 && w.low >= 0,
-          "kernel_size {}, stride {}, dilation {} and padding {} do not form a window", w.size, w.stride, w.dilation,
-          w.low);
+          "kernel_size {}, stride {} and dilation {} must be at least 1, and padding {} at least 0", w.size, w.stride,
+          w.dilation, w.low);
   require(2 * w.low <= w.size, "padding {} is more than half of kernel_size {}", w.low, w.size);
   const auto positions = size + 2 * w.low - w.extent();
   require(positions >= 0, "a kernel of {} does not fit into {}", w.extent(), size + 2 * w.low);

@@ -206,7 +206,7 @@ namespace {
 
 Tensor searched(std::string_view name, const Operand& sorted, const Operand& values, SearchOptions options) {
   return recorded(name, sorted, [&](Value s) {
-    require(s.type().ndim() > 0, "needs sorted lines, got {}", s.type());
+    require(s.type().ndim() > 0, "needs at least one dim of sorted elements, got {}", s.type());
     require(s.type().element_count() < (std::int64_t{1} << 31), "{} has more than 2^31 elements", s.type());
     if (values.is_number()) {
       require(s.type().ndim() == 1, "a number is searched in a vector, got {}", s.type());

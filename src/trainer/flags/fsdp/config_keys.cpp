@@ -67,8 +67,8 @@ constexpr InertKey kOfSettings[] = {
     {"sharding_rank", "*", "every rank finds its place in sharding_groups"},
     {"opt_flatten_overlap_factor", "", "parameters keep their shapes"},
     {"_shard_size_multiple", "128", "shards are padded only where no dim divides"},
-    {"_use_xla_patched_linear", "true", "the gradient of a product is always two products"},
-    {"_debug_dummy_all_reduce_op", "false", "the norm of gradients, which alone uses it, is one number"},
+    {"_use_xla_patched_linear", "true", "the gradients of a product are always computed by two products"},
+    {"_debug_dummy_all_reduce_op", "false", "only the norm of gradients is all-reduced, and it is one number"},
 };
 
 std::span<const InertKey> rows_of(InertKeys group) {
