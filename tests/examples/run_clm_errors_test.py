@@ -330,9 +330,8 @@ def stopped():
     found = job.status(100)
     check(found not in (0, "no end"), f"stopped mpirun: status {found}\n{job.text()}")
     check((job.folder / "trainer_state.json").exists(), f"stopped mpirun: no state\n{job.text()}")
-    # A step that takes many seconds. An update has at most the micro-batches of an epoch.
-    write("long.txt", (FOLDER / "text.txt").read_text() * 60)
-    job = Job("stopped_twice", "--train_file", FOLDER / "long.txt", "--gradient_accumulation_steps", 4000, until="peak ")
+    # A step that takes many seconds: the text has more than 4000 micro-batches.
+    job = Job("stopped_twice", "--train_file", write("long.txt", (FOLDER / "text.txt").read_text() * 60), "--gradient_accumulation_steps", 4000, until="peak ")
     job.process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     check(job.process.poll() is None, "stopped twice: a step of many seconds was over at once\n" + job.text())
