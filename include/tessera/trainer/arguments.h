@@ -255,7 +255,7 @@ struct FsdpConfig {
   bool disable_reshard_on_root = true;
   bool activation_checkpointing = false;                   // also xla_fsdp_grad_ckpt
   std::vector<std::pair<std::string, std::int64_t>> axes;  // of the mesh, in this order: data, fsdp, model
-  std::string compute_dtype;                               // "": as stored; float32, bfloat16
+  std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
   std::string reduce_dtype;                                // the type in which gradients are reduced; the same values
   std::string buffer_dtype;                                // "": as stored; float32, bfloat16, float16
   bool shard_param_on_dim_0 = false;                       // as in FsdpOptions
