@@ -7,6 +7,8 @@
 #include "debug_options.h"
 #include "fsdp_axes.h"
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
@@ -266,14 +268,16 @@ void shard_parameters(nn::Module& module, const NewUnits& units, const ShardAxes
   }
 }
 
-// The first call in training mode checks that every unit is used. A module that has become a part of a larger unit by then
-// is checked with that unit. A forward pass that has ended its step has left no uses.
+// The first call in training mode warns of a unit that it does not use: later calls may use it, as in PyTorch. A module that
+// has become a part of a larger unit by then is checked with that unit. A forward pass that has ended its step has left no
+// uses.
 void check_first_call(nn::Module& module) {
   const auto handle = std::make_shared<nn::HookHandle>();
   *handle = module.register_forward_hook(
       [handle](nn::Module& called, const std::vector<Tensor>& /*inputs*/, std::vector<Tensor>& /*outputs*/) {
         if (!called.is_training() || trace().leaves().empty()) return;
-        if (called.unit() == kRootUnit) check_units_are_used(called);
+        const std::string message = called.unit() == kRootUnit ? unused_unit(called) : "";
+        if (!message.empty() && RankContext::current().rank() == 0) log_warning("{}", message);
         handle->remove();
       });
 }

@@ -106,7 +106,7 @@ std::vector<FsdpUnit> fsdp_units(nn::Module& module) {
   return out;
 }
 
-void check_units_are_used(nn::Module& module) {
+std::string unused_unit(nn::Module& module) {
   std::set<const TensorImpl*> used;
   for (const auto& leaf : trace().leaves()) {
     used.insert(leaf.used_as);
@@ -117,11 +117,18 @@ void check_units_are_used(nn::Module& module) {
       const Tensor parameter = module.parameter(name);
       return !parameter.requires_grad() || used.contains(&parameter.impl());
     };
-    require(unit.elements == unit.frozen || std::any_of(unit.parameters.begin(), unit.parameters.end(), is_used),
-            "unit {} ({}) has {} trained parameters, but the forward pass used none of them; freeze them, or use the "
-            "module",
-            unit.name, unit.class_name, unit.parameters.size());
+    if (unit.elements != unit.frozen && std::none_of(unit.parameters.begin(), unit.parameters.end(), is_used))
+      return fmt::format(
+          "unit {} ({}) has {} trained parameters, but the forward pass used none of them; freeze them, or use the "
+          "module",
+          unit.name, unit.class_name, unit.parameters.size());
   }
+  return "";
+}
+
+void check_units_are_used(nn::Module& module) {
+  const std::string message = unused_unit(module);
+  require(message.empty(), "{}", message);
 }
 
 std::vector<OriginalParameter> get_original_names_and_sharded_parameters(nn::Module& module, const std::string& unit) {

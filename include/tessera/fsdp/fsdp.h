@@ -28,7 +28,9 @@
 
 namespace tessera {
 
-/// Error if the trace uses no parameter of a unit of the module. Ignores frozen units.
+/// Returns a message about a unit of the module of which the trace uses no parameter, or "". Ignores frozen units.
+std::string unused_unit(nn::Module& module);
+/// Error if there is an unused_unit().
 void check_units_are_used(nn::Module& module);
 
 /// A module under FSDP. It is a Module with the same names as the module that it wraps: `wrapped.state_dict()` has no
