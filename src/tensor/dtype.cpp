@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/tensor/float16_bits.h"
 
 namespace tessera {
 namespace {
@@ -50,6 +51,10 @@ BFloat16::BFloat16(double value) {
 }
 
 Float16::Float16(double value) {
+  if (const auto narrow = static_cast<float>(value); static_cast<double>(narrow) == value) {
+    bits = detail::f16_of_float(narrow);
+    return;
+  }
   const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000U : 0U);
   if (std::isnan(value)) {
     bits = static_cast<std::uint16_t>(sign | 0x7e00U);
@@ -71,18 +76,7 @@ Float16::Float16(double value) {
   bits = static_cast<std::uint16_t>(sign | (static_cast<unsigned>(exponent + 14) << 10) | mantissa);
 }
 
-Float16::operator float() const {
-  const int exponent = (bits >> 10) & 0x1f;
-  const auto mantissa = static_cast<float>(bits & 0x3ffU);
-  float magnitude = 0;
-  if (exponent == 0x1f)
-    magnitude = mantissa == 0 ? INFINITY : NAN;
-  else if (exponent == 0)
-    magnitude = std::ldexp(mantissa, -24);
-  else
-    magnitude = std::ldexp(mantissa + 1024.0F, exponent - 25);
-  return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
-}
+Float16::operator float() const { return detail::float_of_f16(bits); }
 
 std::string_view dtype_name(DType dtype) { return kRows[static_cast<std::size_t>(dtype)].name; }
 

@@ -159,7 +159,7 @@ void Trainer::Run::report_work() {
 // Which updates had no effect, after the last one.
 void Trainer::Run::report_scale() {
   if (!setup_.scaler || steps_of_run_ == 0) return;
-  print(fmt::format("loss scale {:g}; {} of {} updates had no effect, because gradients were not finite in float16",
+  print(fmt::format("loss scale {:g}; {} of {} updates had gradients that were not finite, and no effect",
                     setup_.scaler->get_scale(), setup_.scaler->skipped_steps(), state_.global_step));
 }
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "tessera/tensor/dtype.h"
+#include "tessera/tensor/float16_bits.h"
 
 #define TESSERA_INLINE static inline __attribute__((always_inline))
 
@@ -201,7 +202,7 @@ TESSERA_INLINE Compute<T> load(T x) {
   return x;
 }
 TESSERA_INLINE float load(BFloat16 x) { return widen(x); }
-TESSERA_INLINE float load(Float16 x) { return static_cast<float>(x); }
+TESSERA_INLINE float load(Float16 x) { return tessera::detail::float_of_f16(x.bits); }
 template <class T>
 struct Storer {
   TESSERA_INLINE T store(T x) { return x; }
@@ -212,7 +213,11 @@ struct Storer<BFloat16> {
 };
 template <>
 struct Storer<Float16> {
-  TESSERA_INLINE Float16 store(float x) { return Float16(x); }
+  TESSERA_INLINE Float16 store(float x) {
+    Float16 out;
+    out.bits = tessera::detail::f16_of_float(x);
+    return out;
+  }
 };
 
 template <class T>
