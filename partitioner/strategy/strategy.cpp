@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "strategy/strategy_cost.h"
+#include "strategy/windows.h"
 #include "tessera/base/text.h"
 #include "tessera/sharding/placement.h"
 
@@ -231,6 +232,16 @@ double parts_found(const StrategyRequest& request) {
   return parts;
 }
 
+// Whether an axis may have to leave a factor: one that is blocked, or whose elements move without known windows. This
+// does not count sums by unknown computations, because collective passes can turn their gathers into all-reduces.
+bool has_blocked(const FactorMap& map) {
+  for (int f = 0; f < isize(map.factors); ++f) {
+    const FactorKind kind = at(map.factors, f).kind;
+    if (kind == FactorKind::kBlocked || (kind == FactorKind::kPermute && !has_windows(map, f))) return true;
+  }
+  return false;
+}
+
 struct Candidates {
   std::vector<Strategy> all;
   double parts = 1;  // into which the strategy with idle axes divides the work
@@ -241,8 +252,7 @@ Candidates candidates_of(const StrategyRequest& request) {
   Candidates out;
   std::vector<FactorMap> maps{request.map};
   if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
-  const bool some_replicated = std::any_of(request.map.factors.begin(), request.map.factors.end(),
-                                           [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
+  const bool some_replicated = has_blocked(request.map);
   for (const auto& order : orders(tensors))
     for (const FactorMap& map : maps)
       for (const auto blocked : {BlockedAxes::kGathered, BlockedAxes::kMoved}) {

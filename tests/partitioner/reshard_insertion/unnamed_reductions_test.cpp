@@ -159,5 +159,17 @@ TEST(UnnamedReductions, UnevenTilesArePaddedWithTheInitOnlyIfNeutralityIsProven)
   EXPECT_EQ(by("maximum_but_7", "u32", 18, "z = u32[] constant(0)\n").bytes, Bytes({{"all-gather", 3840}}));
 }
 
+// A window over several arrays cannot run along a sharded dim. The rows of the arrays are sharded meanwhile.
+TEST(UnnamedReductions, VariadicWindowsMoveTheShardingToAnotherDim) {
+  const PartitionOutcome out =
+      outcome_of(4,
+                 "x = f32[64,32] parameter(0), sharding={devices=[1,4]<=[4]}\ni = s32[64,32] iota(), iota_dimension=1\n"
+                 "low = f32[] constant(-inf)\nnone = s32[] constant(0)\n"
+                 "ROOT r = (f32[64,16], s32[64,16]) reduce-window(x, i, low, none), window={size=1x2 stride=1x2}, "
+                 "to_apply=argmax, sharding={{devices=[1,4]<=[4]}, {devices=[1,4]<=[4]}}\n");
+  EXPECT_EQ(out.bytes.count("all-gather"), 0U);
+  EXPECT_EQ(out.bytes, Bytes({{"all-to-all", 64 * 32 / 4 * 3 + 2 * (64 * 16 / 4 * 3)}}));
+}
+
 }  // namespace
 }  // namespace tessera
