@@ -145,14 +145,16 @@ class Normalizer {
   ShardingRef inside(const Instruction& old, const Axes& axes) const {
     Shardings out;
     const auto leaves = old.type.leaves();
+    const std::string name = manual_border(old) == ManualBorder::kNone ? fmt::format("%{}: ", old.name) : "";
     for (int i = 0; i < isize(leaves); ++i) {
       const Sharding* given = old.sharding ? &at(*old.sharding, old.sharding->size() == 1 ? 0 : i) : nullptr;
-      out.push_back(inside(given, at(leaves, i), axes));
+      out.push_back(inside(given, at(leaves, i), axes, name));
     }
     return make_shardings(std::move(out));
   }
   [[nodiscard]] const Mesh& mesh() const { return regions_.mesh(); }
-  Sharding inside(const Sharding* given, const Type& type, const Axes& axes) const {
+  // `name`: precedes the text of errors. Those of borders are named by rewritten().
+  Sharding inside(const Sharding* given, const Type& type, const Axes& axes, std::string_view name = {}) const {
     const int ndim = type.is_array() ? type.ndim() : 0;
     Sharding out = Sharding::replicated(mesh(), ndim);
     if (given != nullptr && given->is_tiled() && given->ndim() == ndim)
@@ -161,7 +163,7 @@ class Normalizer {
       for (auto& dim : out.dims) dim.open = true;
     out.manual.clear();
     for (const auto& axis : axes)
-      require(!overlaps_any(out.used_axes(), axis), "sharding {} uses axis {}, which is manual in this region",
+      require(!overlaps_any(out.used_axes(), axis), "{}sharding {} uses axis {}, which is manual in this region", name,
               out.str(), mesh().axis_text(axis));
     out.manual = axes;
     return out;

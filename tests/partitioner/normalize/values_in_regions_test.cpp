@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
@@ -118,6 +119,21 @@ ENTRY e {{
   const CheckReport report = report_on(leaving("replicated", "3"));
   EXPECT_FALSE(report.passed);
   EXPECT_EQ(report.unequal_results, "result 0 differs between devices 0 and 3");
+}
+
+TEST(ValuesInRegions, AnErrorNamesTheValueWhoseShardingUsesAManualAxis) {
+  const std::string text = R"(HloModule m, num_partitions=4
+ENTRY e {
+  x = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  l = f32[4,6] custom-call(x), custom_call_target="SPMDFullToShardShape", sharding={devices=[1,1,2,2]<=[2,2]T(1,0) last_tile_dims={replicated, manual}}
+  n = f32[4,6] negate(l), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  ROOT y = f32[8,6] custom-call(n), custom_call_target="SPMDShardToFullShape", sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+})";
+  try {
+    FAIL() << "passed: " << report_on(text).passed;
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).substr(0, 14), "%n: sharding {") << error.what();
+  }
 }
 
 }  // namespace
