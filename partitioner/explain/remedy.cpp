@@ -63,8 +63,8 @@ std::string advice(const Remedy& remedy) {
     case kGiveSharding: return fmt::format("give {} the sharding {} in the text", remedy.detail, spec);
     case kGiveSummed: return fmt::format("pass %{} summed, with the sharding {}", value, spec);
     case kKeepDims:
-      return fmt::format("do not shard the dims that {}: remove {} from the shardings of its operands", remedy.detail,
-                         spec);
+      return fmt::format("do not shard the dims that {} sums over: remove {} from the shardings of its operands",
+                         remedy.detail, spec);
     case kKeepDim: return "do not shard " + remedy.detail;
     case kChangeSize: return "make " + remedy.detail;
   }

@@ -87,8 +87,7 @@ NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) co
   const auto who = fmt::format("operand {} of {} %{}", halo.operand, op_.op->name, shown_name(op_));
   return exchange_notes(
       context_.notes, source, now, halo.dim, fmt::format("{} is read across its shards along dim {}", who, halo.dim),
-      fmt::format("{} element{} of dim {} per shard ({})", halo.length, halo.length == 1 ? "" : "s", halo.dim, who),
-      remedy_of(halo, source));
+      fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who), remedy_of(halo, source));
 }
 
 // An operand that was resharded for the op has the axes of the op's result, so the remedy is an annotation of the

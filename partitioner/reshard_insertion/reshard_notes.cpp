@@ -34,9 +34,7 @@ Remedy summing_remedy(const ReshardReason& reason, const Sharding& from) {
   Sharding axes;
   axes.mesh = from.mesh;
   axes.dims.push_back({from.partial, false, {}});
-  return with_sharding(
-      RemedyKind::kKeepDims, "", axes,
-      fmt::format("{} %{} {}", op.op->name, shown_name(op), op.op->looks_up ? "indexes" : "sums over"));
+  return with_sharding(RemedyKind::kKeepDims, "", axes, fmt::format("{} %{}", op.op->name, shown_name(op)));
 }
 
 Remedy either(const std::string& one, const std::string& other) {

@@ -199,7 +199,6 @@ std::vector<Value> gradient_gather(GradientContext& context) {
 const OpDef kGather = {.name = "gather",
                        .min_operands = 2,
                        .max_operands = 2,
-                       .looks_up = true,
                        .reads_from_start = true,
                        .parse = parse_attributes<GatherAttributes>,
                        .infer = infer_gather,

@@ -240,8 +240,6 @@ struct OpDef {
   bool chunkable = false;
   /// Copies a part of its first operand; the other operands give its position.
   bool takes_a_part = false;
-  /// Looks up elements. If the dim is sharded, a device's result is zero at the elements that it does not hold.
-  bool looks_up = false;
   /// The result is much larger than the operands, so the schedule runs the op late.
   bool materializes = false;
   /// May write result leaf k into the memory of leaf k of its first operand.

@@ -128,7 +128,7 @@ ENTRY main {
                                         op_table());
   const auto notes = partition(program, {.try_remedies = true}).notes;
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_TRUE(notes[0].remedy.text().starts_with("do not shard the dims that gather %rows indexes: "))
+  EXPECT_TRUE(notes[0].remedy.text().starts_with("do not shard the dims that gather %rows sums over"))
       << notes[0].remedy.text();
 }
 

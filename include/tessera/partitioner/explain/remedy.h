@@ -23,7 +23,7 @@ struct Remedy {
     kChangeEither,    // both sides are annotated: change one of the annotations `detail`
     kGiveSharding,    // in the HLO text, give `detail` the sharding `spec`
     kGiveSummed,      // pass `value` to the program already summed, with the sharding `spec`
-    kKeepDims,        // do not shard the dims that `detail` (dot %y sums over): remove `spec` from its operands
+    kKeepDims,        // do not shard the dims that `detail` sums over: remove the axes `spec` from its operands
     kKeepDim,         // do not shard a dim: `detail`
     kChangeSize       // choose another size of a dim: make `detail`
   };
