@@ -184,8 +184,16 @@ std::string position(std::string_view text, std::size_t offset, Places places) {
   return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1, column);
 }
 
+// The reason of an error at byte `at`. Boost.JSON calls a byte that is not UTF-8 a syntax error.
+std::string reason_of(const json::error_code& code, std::string_view text, std::size_t at) {
+  const bool is_ascii = at >= text.size() || static_cast<unsigned char>(text[at]) < 0x80;
+  return is_ascii || code != json::error::syntax || is_utf8(text) ? code.message() : "the text is not UTF-8";
+}
+
 json::value parse_text(std::string_view given, std::string_view origin, Keys keys,
                        Places places = Places::kLineAndColumn) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it
+  if (given.starts_with(kByteOrderMark)) given.remove_prefix(kByteOrderMark.size());
   WithoutWords replaced(given);
   const std::string_view text = replaced.text.empty() ? given : std::string_view(replaced.text);
   json::parse_options options;
@@ -202,7 +210,9 @@ json::value parse_text(std::string_view given, std::string_view origin, Keys key
   }
   if (const auto& key = parser.handler().repeated)
     fail("{}: the key {} occurs twice in an object", origin, quote(*key));
-  if (code) fail("{}: not JSON at {}: {}", origin, position(text, std::min(read, text.size()), places), code.message());
+  if (code)
+    fail("{}: not JSON at {}: {}", origin, position(text, std::min(read, text.size()), places),
+         reason_of(code, text, read));
   return parser.handler().stack.release();
 }
 

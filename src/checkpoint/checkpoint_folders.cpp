@@ -24,7 +24,8 @@ std::int64_t step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return -1;
   const char* end = name.data() + name.size();
   const auto [last, code] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  return code == std::errc() && last == end ? step : -1;
+  const bool is_number = code == std::errc() && last == end;
+  return is_number && name == fmt::format("{}{}", kPrefix, step) ? step : -1;  // checkpoint-05 is not checkpoint-5
 }
 
 }  // namespace

@@ -58,8 +58,10 @@ Entry read_entry(std::string_view name, const json::value& value, std::uint64_t 
   require(offsets->is_array() && offsets->get_array().size() == 2, "data_offsets must be a pair");
   Entry entry{std::string(name), {}, natural(offsets->at(0), "data_offsets"), natural(offsets->at(1), "data_offsets")};
   const DType dtype = type_of(std::string(word->get_string()));
-  require(entry.begin <= entry.end && entry.end <= data_bytes,
-          "data_offsets [{}, {}] are outside of the {} bytes of data", entry.begin, entry.end, data_bytes);
+  require(entry.begin <= entry.end, "data_offsets [{}, {}] are in the wrong order", entry.begin, entry.end);
+  require(entry.end <= data_bytes,
+          "data_offsets [{}, {}] are outside of the {} bytes of data; the file may be incomplete", entry.begin,
+          entry.end, data_bytes);
   Dims dims;
   auto bytes = static_cast<std::uint64_t>(dtype_size(dtype));
   std::uint64_t extent = bytes;  // counts a size of 0 as 1, because strides must not overflow either
@@ -82,6 +84,10 @@ constexpr std::uint64_t kLengthBytes = 8;
 // Returns the length of the JSON text from the first bytes of a file of `file_bytes` bytes.
 std::uint64_t header_length(std::span<const std::byte> bytes, std::uint64_t file_bytes) {
   require(file_bytes >= kLengthBytes, "{} bytes are too few for a header", file_bytes);
+  constexpr std::string_view kStartOfPointer = "version ";
+  static_assert(kStartOfPointer.size() == kLengthBytes);
+  require(std::memcmp(bytes.data(), kStartOfPointer.data(), kLengthBytes) != 0,
+          "this is a pointer of Git LFS to a file that is not downloaded yet; `git lfs pull` downloads it");
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   require(length <= file_bytes - kLengthBytes,

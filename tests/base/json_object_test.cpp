@@ -81,6 +81,16 @@ TEST(JsonObject, ErrorsOfMalformedTextHaveLineAndColumn) {
   EXPECT_TRUE(error_of([] { JsonObject::parse("", "x.json"); }).starts_with("x.json: not JSON at line 1, column 1: "));
 }
 
+TEST(JsonObject, AByteOrderMarkIsSkippedAndOtherEncodingsAreNamed) {
+  EXPECT_EQ(JsonObject::parse("\xef\xbb\xbf{\"a\": 1}", "x.json").text("a"), "1");
+  EXPECT_EQ(JsonObject::parse_line("\xef\xbb\xbf{\"a\": 2}", "").text("a"), "2");
+  EXPECT_TRUE(error_of([] {
+                JsonObject::parse("\xef\xbb\xbf{\"a\" 1}", "x.json");
+              }).starts_with("x.json: not JSON at line 1, column 6: "));
+  EXPECT_EQ(error_of([] { JsonObject::parse("{\"a\": \"caf\xe9\"}", "x.json"); }),
+            "x.json: not JSON at line 1, column 11: the text is not UTF-8");
+}
+
 TEST(JsonObject, ErrorsOfALineHaveTheColumnAfterThePlace) {
   const auto error = [](const char* line) {
     return error_of([&] { JsonObject::parse_line(line, "x.jsonl, line 7"); });

@@ -5,6 +5,8 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <ctime>
+#include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 
@@ -119,6 +121,20 @@ TEST_F(CraftedManifest, SumsOfBytesThat64BitsDoNotHoldAreRefused) {
     all.at("files").as_object()[name] = {{"bytes", std::int64_t{1} << 62}, {"xxh3", ""}};
   write_file(path_, manifest_with_checksum(boost::json::serialize(all)));
   EXPECT_EQ(error(), path_ + ": files: all together have more than 2^63 - 1 bytes");
+}
+
+TEST_F(CraftedManifest, ErrorsNameOnlyTheCheckpointsOfTheFolder) {
+  for (const char* name : {"checkpoint-7", "checkpoint-01"}) std::filesystem::create_directory(folder_.file(name));
+  write_file(folder_.file("notes.txt"), "x");
+  const auto error_of_folder = [&](const std::string& name) {
+    const FreshRank rank;
+    return ::tessera::testing::error_of([&] { const Checkpoint read(folder_.file(name)); });
+  };
+  const std::string hint = "; the newest checkpoint there is " + folder_.file("checkpoint-1");
+  EXPECT_EQ(error_of_folder("checkpoint-5"), "there is no folder " + folder_.file("checkpoint-5") + hint);
+  EXPECT_EQ(error_of_folder("notes.txt"), folder_.file("notes.txt") + " is not a folder" + hint);
+  EXPECT_EQ(checkpoints_in(folder_.file("")), (std::map<std::int64_t, std::string>{{1, folder_.file("checkpoint-1")},
+                                                                                   {7, folder_.file("checkpoint-7")}}));
 }
 
 // The last byte is a line end, which JSON does not need.

@@ -68,6 +68,13 @@ TEST(TextFiles, FoldersAndLines) {
             "the folder " + folder.file("empty") + " has no file *.txt or *.jsonl");
 }
 
+TEST(TextFiles, SuffixesInAFolderMayBeInUpperCase) {
+  const TemporaryFolder folder;
+  write_file(folder.file("A.TXT"), "one");
+  write_file(folder.file("B.JsonL"), "\xef\xbb\xbf{\"text\": \"two\"}\r\n");
+  EXPECT_EQ(read_all_documents(find_texts({folder.file("")}), "text"), (std::vector<std::string>{"one", "two"}));
+}
+
 TEST(TextFiles, JsonLinesMayHaveEitherSuffix) {
   const TemporaryFolder folder;
   const std::string lines = "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n";

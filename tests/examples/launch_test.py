@@ -165,8 +165,8 @@ class LaunchTest(unittest.TestCase):
         (self.folder / "out").mkdir()
         (self.folder / "out/trainer_state.json").write_text("{}")
         code, _, err = Job("-np", 1, *self.training()).end()
-        self.assertEqual(code, 1, err)
-        self.assertIn("out already contains a run", err)
+        self.assertEqual(code, 2, err)
+        self.assertRegex(err, "out already contains a run(.*\n)*.*does not start again: exit code 2")
         self.assertEqual((self.folder / "out/trainer_state.json").read_text(), "{}")
 
     def test_crash_loops_end_with_the_cause(self):

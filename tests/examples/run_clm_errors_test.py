@@ -125,9 +125,9 @@ def files():
     check(not (FOLDER / "resumed").exists(), "a run that could not resume left an output folder")
     (FOLDER / "resumed/checkpoint-7").mkdir(parents=True)
     expect([*base(), *out, FOLDER / "resumed/checkpoint-5"],
-           "cannot load a checkpoint: there is no folder resumed/checkpoint-5; the newest checkpoint there is resumed/checkpoint-7")
+           "cannot load a checkpoint: there is no folder resumed/checkpoint-5")
     expect([*base(), *out, FOLDER / "resumed"], "cannot load a checkpoint: resumed is not a complete checkpoint: it contains no "
-           "manifest.json; the newest checkpoint there is resumed/checkpoint-7")
+           "manifest.json")
     expect([*base(), "--tokenizer_name", write("garbage.bpe", bytes(range(256)))],
            'garbage.bpe:1: a merge is two tokens with a blank between them, got "\\000\\001\\002\\003\\004\\005\\006\\007\\010\\t"')
     expect([*base(), "--tokenizer_name", write("garbage.json", "{")],

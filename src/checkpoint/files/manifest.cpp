@@ -202,9 +202,11 @@ void require_manifest(const std::string& folder) {
   const bool is_folder = fs::is_directory(folder, error);
   const fs::path path = fs::path(folder + "/").parent_path();  // without slashes at the end
   const std::string place = is_folder ? path.string() : path.parent_path().string();
-  const auto others = checkpoints_in(place.empty() ? "." : place);
+  auto others = checkpoints_in(place.empty() ? "." : place);
+  std::erase_if(others, [](const auto& one) { return !may_have_manifest(one.second); });
   const std::string hint =
       others.empty() ? "" : fmt::format("; the newest checkpoint there is {}", others.rbegin()->second);
+  require(is_folder || !fs::exists(path, error), "{} is not a folder{}", path.string(), hint);
   require(is_folder, "there is no folder {}{}", folder, hint);
   fail("{} is not a complete checkpoint: it contains no {}{}", folder, kManifestFile, hint);
 }

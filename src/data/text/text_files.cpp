@@ -33,7 +33,7 @@ std::string suffix_of(const fs::path& path) {
   return out;
 }
 
-bool is_jsonl(const fs::path& path) { return path.extension() == ".jsonl"; }
+bool is_jsonl(const fs::path& path) { return suffix_of(path) == ".jsonl"; }
 
 void refuse_table(const std::string& path) {
   require(suffix_of(path) != ".tsv",
@@ -45,7 +45,7 @@ void refuse_table(const std::string& path) {
 std::vector<TextInput> texts_in(const std::string& folder) {
   std::vector<TextInput> out;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    const bool is_text = entry.path().extension() == ".txt" || is_jsonl(entry.path());
+    const bool is_text = suffix_of(entry.path()) == ".txt" || is_jsonl(entry.path());
     if (is_text && entry.is_regular_file())
       out.push_back({entry.path().string(), is_jsonl(entry.path()) ? TextForm::kJsonLines : TextForm::kText});
   }

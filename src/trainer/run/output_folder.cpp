@@ -2,6 +2,7 @@
 #include "run/output_folder.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <system_error>
 #include <vector>
 
+#include "tessera/base/command_line.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
@@ -31,14 +33,29 @@ std::vector<std::string> complete_checkpoints(const std::string& folder) {
   return out;
 }
 
-// Error if the training would write over a run or a model, and was not told to.
-void refuse_to_replace(const std::string& folder) {
+// Whether tessera launch has restarted the job.
+bool is_restarted() {
+  const char* restart = std::getenv("TESSERA_RESTART");
+  return restart != nullptr && std::string_view(restart) != "0";
+}
+
+// A UsageError at the first start, after which tessera launch does not start again. A restart would take checkpoints
+// that another job writes into the folder for those of its own job, and continue that run.
+void refuse_to_replace_run(const std::string& folder) {
   const bool holds_run = std::filesystem::exists(folder + "/trainer_state.json") || !checkpoints_in(folder).empty() ||
                          holds_replaced_run(folder);
-  require(!holds_run,
-          "{} already contains a run; give --resume_from_checkpoint to resume it, or --overwrite_output_dir to "
-          "overwrite it",
-          folder);
+  if (!holds_run) return;
+  const std::string text = fmt::format(
+      "{} already contains a run; give --resume_from_checkpoint to resume it, or --overwrite_output_dir to overwrite "
+      "it",
+      folder);
+  if (!is_restarted()) throw UsageError(text);
+  fail("{}", text);
+}
+
+// Error if the training would write over a run or a model, and was not told to.
+void refuse_to_replace(const std::string& folder) {
+  refuse_to_replace_run(folder);
   const std::string weights = weights_in(folder);
   require(weights.empty(),
           "{} already contains a model ({}), which the run would overwrite; give another --output_dir, or "
@@ -48,9 +65,8 @@ void refuse_to_replace(const std::string& folder) {
 
 // Whether tessera launch has restarted the job, and the checkpoint is one of the job, not of a run before it.
 bool is_of_restarted_job(const std::string& checkpoint) {
-  const char* restart = std::getenv("TESSERA_RESTART");
   const char* start = std::getenv("TESSERA_JOB_START");  // in seconds since the epoch
-  if (restart == nullptr || std::string_view(restart) == "0") return false;
+  if (!is_restarted()) return false;
   struct stat status {};
   const bool is_known = stat((checkpoint + "/manifest.json").c_str(), &status) == 0;
   return start == nullptr || !is_known || status.st_mtime >= std::atoll(start);

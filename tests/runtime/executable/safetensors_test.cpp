@@ -51,13 +51,19 @@ TEST(Safetensors, WrittenFilesReadBackEqual) {
 
 TEST(Safetensors, EveryFaultHasAnErrorThatNamesIt) {
   EXPECT_EQ(message_of(std::vector<std::byte>(3)), "f: 3 bytes are too few for a header");
+  std::vector<std::byte> pointer(41);
+  std::memcpy(pointer.data(), "version https://git-lfs.github.com/spec/v1\n", pointer.size());
+  EXPECT_EQ(message_of(pointer),
+            "f: this is a pointer of Git LFS to a file that is not downloaded yet; `git lfs pull` downloads it");
   EXPECT_EQ(message_of(file_of("nonsense", 0)), "f: header: not JSON at line 1, column 1: syntax error");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})", 4)),
             "f: tensor x: unknown dtype F33; did you mean \"F32\"?");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)),
             "f: tensor x: the shape needs 8 bytes, but data_offsets give 4");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,40]}})", 4)),
-            "f: tensor x: data_offsets [0, 40] are outside of the 4 bytes of data");
+            "f: tensor x: data_offsets [0, 40] are outside of the 4 bytes of data; the file may be incomplete");
+  EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4)),
+            "f: tensor x: data_offsets [4, 0] are in the wrong order");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8)),
             "f: tensor x starts at 4, but the previous one ends at 0");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8)),
