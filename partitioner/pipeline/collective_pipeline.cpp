@@ -41,10 +41,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   add("reduce-gathered", [](const Program& p, const CollectivePassOptions&) { return reduce_gathered(p); });
   pipeline.add("simplify-collectives", simplify_collectives);
   add("reassociate-reductions", reassociate_reductions);
-  // A hoisted sum needs one more addition, after the loop.
-  pipeline.add("hoist-collectives", [&options](const Program& p) {
-    return unless_more_expensive(p, hoist_collectives(p, options), options, /*compare_flops=*/false);
-  });
+  add("hoist-collectives", hoist_collectives);
   add("share-gathers", share_gathers);
   // The modelled time already includes the additions of parts.
   pipeline.add("collective-matmul", [&options, &machine](const Program& p) {

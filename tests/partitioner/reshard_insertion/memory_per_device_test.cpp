@@ -81,49 +81,5 @@ TEST(MemoryPerDevice, GatheredPartsAreConcatenatedOneByOne) {
   EXPECT_LT(sparing_peak(program), parameters + 12000 + 4096 + 1000);
 }
 
-// The addition after the loop is not a reason to reduce in every round.
-TEST(MemoryPerDevice, ASumOfALoopIsReducedOnceIfThatNeedsNoMoreMemory) {
-  const Program program = parse_program(R"(HloModule m, num_partitions=4
-condition {
-  p = (s32[], f32[64,32], f32[8,16,64], f32[8,16,32]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(8)
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-body {
-  p = (s32[], f32[64,32], f32[8,16,64], f32[8,16,32]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  g = f32[64,32] get-tuple-element(p), index=1
-  a = f32[8,16,64] get-tuple-element(p), index=2
-  b = f32[8,16,32] get-tuple-element(p), index=3
-  zero = s32[] constant(0)
-  one = s32[] constant(1)
-  as = f32[1,16,64] dynamic-slice(a, i, zero, zero), dynamic_slice_sizes={1,16,64}
-  bs = f32[1,16,32] dynamic-slice(b, i, zero, zero), dynamic_slice_sizes={1,16,32}
-  ar = f32[16,64] reshape(as)
-  br = f32[16,32] reshape(bs)
-  d = f32[64,32] dot(ar, br), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  s = f32[64,32] add(g, d)
-  j = s32[] add(i, one)
-  ROOT r = (s32[], f32[64,32], f32[8,16,64], f32[8,16,32]) tuple(j, s, a, b)
-}
-ENTRY main {
-  a = f32[8,16,64] parameter(0), sharding={devices=[1,4,1]<=[4]}
-  b = f32[8,16,32] parameter(1), sharding={devices=[1,4,1]<=[4]}
-  nil = f32[] constant(0)
-  g = f32[64,32] broadcast(nil), dimensions={}
-  i = s32[] constant(0)
-  t = (s32[], f32[64,32], f32[8,16,64], f32[8,16,32]) tuple(i, g, a, b)
-  w = (s32[], f32[64,32], f32[8,16,64], f32[8,16,32]) while(t), condition=condition, body=body
-  ROOT y = f32[64,32] get-tuple-element(w), index=1
-})",
-                                        op_table());
-  PartitionOptions sparing{.keep_shardings = true};
-  sparing.collectives.save_memory = true;
-  const Partitioned parts = partition(program, sparing);
-  EXPECT_EQ(program_stats(parts.program).total_collective_bytes, 2 * 64 * 32 * 4 * 3 / 4);
-  EXPECT_LE(sparing_peak(program), program_stats(partition(program).program).peak_bytes_per_device);
-}
-
 }  // namespace
 }  // namespace tessera
