@@ -386,7 +386,7 @@ def main():
     mesh = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--mesh", "data=2", "--max_steps", 1)
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
-    check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
+    check(again.returncode == 2 and "--overwrite_output_dir" in again.stderr, again.stderr)
     for part in (sampling, pretrained, other_models, refused_flags, optimizers, plans, resumed, best_model, best_model_is_lost, advice, peaks):
         part()
 
