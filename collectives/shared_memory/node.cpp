@@ -131,7 +131,10 @@ void Node::wait_for(const std::vector<int>& world_ranks) {
   page_->awaited[count] = -1;
 }
 
-void Node::works_on(std::string_view text) { put_text(page_->work, text); }
+void Node::works_on(std::string_view text) {
+  put_text(page_->work, text);
+  if (!text.empty()) stop_waiting();  // after a timeout that the program has caught
+}
 
 bool Node::sleep(long microseconds) const {
   std::vector<pollfd> entries;

@@ -99,7 +99,7 @@ class Node {
   void begin_waiting(const std::string& text);
   void wait_for(const std::vector<int>& world_ranks);
   void stop_waiting() { page_->waiting.store(0, std::memory_order_release); }
-  /// Publishes the activity of this rank between collectives.
+  /// Publishes the activity of this rank between collectives; with a text, the rank does not count as waiting.
   void works_on(std::string_view text);
   /// The host of each rank of the job.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }

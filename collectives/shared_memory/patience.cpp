@@ -27,8 +27,9 @@ void Patience::relax() {
 #endif
 }
 
+// After a timeout, peers that time out a moment later still see for which ranks this one waited.
 Patience::~Patience() {
-  if (sleeping_) node_.stop_waiting();
+  if (sleeping_ && !timed_out_) node_.stop_waiting();
 }
 
 void Patience::pause_slowly(const std::function<std::vector<int>()>& absent) {
@@ -80,7 +81,9 @@ void Patience::report(WaitingTime waited, const std::vector<int>& absent) const 
            waiting_message(node_.world_rank(), static_cast<int>(waited.count()), text_, absent) + cause(absent));
 }
 
-void Patience::give_up(WaitingTime waited, const std::vector<int>& absent) const {
+void Patience::give_up(WaitingTime waited, const std::vector<int>& absent) {
+  timed_out_ = true;
+  node_.wait_for(absent);
   throw CollectiveTimeout(timeout_message(static_cast<int>(waited.count()), text_, absent) + cause(absent));
 }
 

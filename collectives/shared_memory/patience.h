@@ -39,7 +39,7 @@ class Patience {
   void begin_sleeping();
   void check_finished(const std::function<std::vector<int>()>& absent) const;
   void report(WaitingTime waited, const std::vector<int>& absent) const;
-  [[noreturn]] void give_up(WaitingTime waited, const std::vector<int>& absent) const;
+  [[noreturn]] void give_up(WaitingTime waited, const std::vector<int>& absent);
   [[nodiscard]] std::string cause(const std::vector<int>& absent) const;
 
   Node& node_;
@@ -47,6 +47,7 @@ class Patience {
   Limit limit_;
   int rounds_ = 0;
   bool sleeping_ = false;
+  bool timed_out_ = false;
   Clock::time_point begin_{};
   WaitingTime next_report_{};
   WaitingTime timeout_{};

@@ -1,13 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Several "nodes" on this machine: network namespaces on one bridge, each with a host name and two ranks (or TESSERA_TEST_RANKS_OF_NODE),
-# connected only by TCP.
-# usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_RANKS_OF_NODE=1] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC NODES
-# PROGRAM [ARGUMENTS]; status
-# 77 if namespaces
-# are not permitted. The rate, if given, limits what a node sends. The link of node 1 is down while FILE exists. All
-# variables that
-# begin with TESSERA_ are passed to all ranks.
+# Several "nodes" on this machine: network namespaces on one bridge, each with a host name and two ranks (or
+# TESSERA_TEST_RANKS_OF_NODE), connected only by TCP.
+# usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_RANKS_OF_NODE=1] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC
+# NODES PROGRAM [ARGUMENTS]; status 77 if namespaces are not permitted. The rate, if given, limits what a node sends. The
+# link of node 1 is down while FILE exists. All variables that begin with TESSERA_ are passed to all ranks.
 set -u
 mpiexec=$1
 nodes=$2
@@ -47,7 +44,11 @@ reason=\$( (: </dev/tcp/\$1/1) 2>&1)
 case "\$reason" in *refused*) ;; *) echo "cannot connect to \$1: \${reason##*: }" >&2; exit 255 ;; esac
 node=\$((\${1##*.} - 1))
 shift
-exec ip netns exec $prefix-\$node unshare -u sh -c "hostname node\$node; \$*"
+ip netns exec $prefix-\$node unshare -u sh -c "hostname node\$node; \$*"
+status=\$?
+# As with ssh, mpirun does not see the end of the command while the link is down.
+while [ \$node = 1 ] && [ -e "${TESSERA_TEST_LINK_DOWN:-}" ] && kill -0 \$PPID 2>/dev/null; do sleep 0.1; done
+exit \$status
 SCRIPT
 chmod +x "$folder/enter"
 
