@@ -57,7 +57,7 @@ ts::ArgumentParser parser_of(Arguments& a) {
       .flag("top_p", a.options.top_p,
             "draw only from the smallest set of most likely tokens whose probabilities add up to at least this number")
       .flag("window", a.window,
-            "number of slots of the cache for each text: the most tokens on which a new token depends; 0: one less "
+            "the most tokens on which a new token depends, from which the size of the cache follows; 0: one less "
             "than the number of positions of the model, whose last position has no label in training")
       .flag("seed", a.seed, "seed of the draws and of random weights");
   parser.group("devices")

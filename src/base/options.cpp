@@ -65,7 +65,8 @@ constexpr OptionRow kTable[] = {
      "back in the "
      "backward pass; empty: never"},
     {"TESSERA_ASYNC", kChoice, "auto",
-     "1 runs a step while the next one is traced, 0 does not; auto: 1 if this rank has a core for it", "auto,0,1"},
+     "1 runs a step while the next one is traced, 0 does not; auto: 1 if the node has a further core for each rank",
+     "auto,0,1"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 completes each collective between nodes before the next step"},
     {"TESSERA_OVERLAP_MEMORY", kInteger, "536870912",
      "bytes that running collectives may add to a memory plan; beyond this, the largest collectives are not "
@@ -75,7 +76,7 @@ constexpr OptionRow kTable[] = {
      "us for each further message of a step"},
     {"TESSERA_PROGRESS", kChoice, "auto",
      "1 progresses collectives between nodes in a thread of each rank while the rank computes, 0 does not; auto: 1 if "
-     "this rank has a core for it",
+     "the node has a further core for each rank",
      "auto,0,1"},
     {"TESSERA_WINOGRAD", kFlag, "1",
      "0 computes f32 convolutions with windows of three by three elements without Winograd's algorithm"},

@@ -142,7 +142,8 @@ void add_mesh_flags(TrainingArguments& a, ArgumentParser& parser) {
       .flag("expert_parallel", a.expert_parallel,
             "axis over which the experts of a mixture are sharded; it also shards the rows of batches")
       .words_or_bare("auto_shard", a.auto_shard, "cpu-node",
-                     "train with the mesh and the sharding that tessera plan finds for the ranks of the job; the value "
+                     "run_clm only: train with the mesh and the sharding that tessera plan finds for the ranks of the "
+                     "job; the value "
                      "is the machine: cpu-node, tpu-v4, uniform or a profile of tessera calibrate")
       .flag("dry_run", a.dry_run,
             "partition and plan a step for the mesh, print its memory, FLOPs and collectives, and do not train")
@@ -174,8 +175,8 @@ void add_evaluation_flags(TrainingArguments& a, ArgumentParser& parser) {
       .choice("metric_for_best_model", a.metric_for_best_model, metric_choices(a.program),
               "metric of the held-out data that determines the best checkpoint [loss]")
       .flag("greater_is_better", a.greater_is_better,
-            "the best checkpoint is the one with the greatest value of the metric; default: true for accuracy and the "
-            "metrics of GLUE, otherwise false")
+            "the best checkpoint is the one with the greatest value of the metric; without this flag, this holds for "
+            "accuracy and the metrics of GLUE")
       .flag("early_stopping_patience", a.early_stopping_patience,
             "end the training after this many consecutive evaluations without a better metric [never]")
       .flag("early_stopping_threshold", a.early_stopping_threshold,

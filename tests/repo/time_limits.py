@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 
-LEAST = 600
+LEAST = 1500
 UNLIMITED = 1500  # the default of ctest
 
 

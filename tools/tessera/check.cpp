@@ -142,16 +142,17 @@ std::vector<Option> options() {
 
 }  // namespace
 
-const Verb kCheck = {"check", "compares the partitioned program with the unpartitioned one",
-                     "Both programs run on random inputs, which include indices out of range. Integers must be equal. "
-                     "The engine reference\n"
-                     "computes floats in double precision; they may differ by 2^-30 of the largest term. The engine "
-                     "runtime computes in the\n"
-                     "types of the module; floats may differ by a bound derived from these types. The options of "
-                     "`tessera partition` have the\n"
-                     "same effect here. Each collective that compresses (--bf16-axes, --int8-axes) adds 2^-8 or 2^-7 "
-                     "of the magnitudes to the\n"
-                     "bound; the engine reference does not round to bf16. The exit code is 3 if the results differ.",
-                     options(), run};
+const Verb kCheck = {
+    "check", "compares the partitioned program with the unpartitioned one",
+    "Both programs run on random inputs, which include indices out of range. Integers must be equal. "
+    "The engine reference\n"
+    "computes floats in double precision; they may differ by 2^-30 of the largest term. The engine "
+    "runtime computes in the\n"
+    "types of the module; floats may differ by a bound derived from these types. The options of "
+    "`tessera partition` have the\n"
+    "same effect here. Each collective that compresses (--bf16-axes, --int8-axes) adds 2^-8 or 2^-7 "
+    "of the magnitudes to the\n"
+    "bound; the engines reference and lowered do not round to bf16. The exit code is 3 if the results differ.",
+    options(), run};
 
 }  // namespace tessera::command
