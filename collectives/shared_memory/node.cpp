@@ -121,7 +121,6 @@ void put_text(Field& field, std::string_view text) {
 
 void Node::begin_waiting(const std::string& text) {
   put_text(page_->activity, text);
-  page_->awaited[0] = -1;
   page_->waiting.store(1, std::memory_order_release);
 }
 

@@ -95,9 +95,9 @@ class Node {
   void set_state(RankState state) { page_->state.store(state, std::memory_order_release); }
   /// The activity of a rank of the job, if it is visible from this node.
   [[nodiscard]] RankActivity activity(int world_rank) const;
-  /// Publishes the collective in which this rank waits, and the ranks for which it waits.
-  void begin_waiting(const std::string& text);
+  /// Publishes the ranks for which this rank waits, and the collective in which it begins to wait.
   void wait_for(const std::vector<int>& world_ranks);
+  void begin_waiting(const std::string& text);
   void stop_waiting() { page_->waiting.store(0, std::memory_order_release); }
   /// Publishes the activity of this rank between collectives; with a text, the rank does not count as waiting.
   void works_on(std::string_view text);

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kSpinsWithOwnCore = 3000;  // about 30 us
 constexpr int kSpinsWithoutCore = 30;
+constexpr int kSpinsBetweenClocks = 8;
+constexpr auto kSpinning = std::chrono::milliseconds(1);
 constexpr auto kYielding = std::chrono::milliseconds(1);
 constexpr long kSleepMicroseconds = 50;
 constexpr int kRoundsBetweenChecks = 64;
@@ -20,6 +22,16 @@ constexpr int kRoundsBetweenChecks = 64;
 }  // namespace
 
 int Patience::spins() const { return node_.has_core_per_rank() ? kSpinsWithOwnCore : kSpinsWithoutCore; }
+
+// A spin may call MPI, which yields: on a busy machine, the usual number of spins could take many seconds.
+bool Patience::has_spun_long() {
+  if (rounds_ % kSpinsBetweenClocks != 0) return false;
+  const auto now = Clock::now();
+  if (spins_since_ == Clock::time_point{}) spins_since_ = now;
+  if (now - spins_since_ < kSpinning) return false;
+  rounds_ = spins();
+  return true;
+}
 
 void Patience::relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -39,7 +51,7 @@ void Patience::pause_slowly(const std::function<std::vector<int>()>& absent) {
     sched_yield();
     return;
   }
-  if (!sleeping_) begin_sleeping();
+  if (!sleeping_) begin_sleeping(absent());
   const bool rank_ended = node_.sleep(kSleepMicroseconds);
   node_.check_failed();
   const bool checks = rounds_ % kRoundsBetweenChecks == 0;
@@ -59,8 +71,9 @@ void Patience::begin(Clock::time_point now) {
   timeout_ = limit_ == Limit::kTimeout ? collective_timeout() : WaitingTime::max();
 }
 
-void Patience::begin_sleeping() {
+void Patience::begin_sleeping(const std::vector<int>& absent) {
   sleeping_ = true;
+  node_.wait_for(absent);
   node_.begin_waiting(text_);
 }
 

@@ -24,7 +24,7 @@ class Patience {
   /// failed, died or finished without joining, or on timeout. Prints the state every TESSERA_WATCHDOG_SECONDS.
   template <class Absent>
   void pause(Absent&& absent) {
-    if (++rounds_ <= spins()) return relax();
+    if (++rounds_ <= spins() && !has_spun_long()) return relax();
     pause_slowly(std::function<std::vector<int>()>(std::forward<Absent>(absent)));
   }
   /// Restarts the timeout after progress.
@@ -33,10 +33,11 @@ class Patience {
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] int spins() const;
+  [[nodiscard]] bool has_spun_long();
   static void relax();
   void pause_slowly(const std::function<std::vector<int>()>& absent);
   void begin(Clock::time_point now);
-  void begin_sleeping();
+  void begin_sleeping(const std::vector<int>& absent);
   void check_finished(const std::function<std::vector<int>()>& absent) const;
   void report(WaitingTime waited, const std::vector<int>& absent) const;
   [[noreturn]] void give_up(WaitingTime waited, const std::vector<int>& absent);
@@ -48,6 +49,7 @@ class Patience {
   int rounds_ = 0;
   bool sleeping_ = false;
   bool timed_out_ = false;
+  Clock::time_point spins_since_{};
   Clock::time_point begin_{};
   WaitingTime next_report_{};
   WaitingTime timeout_{};
