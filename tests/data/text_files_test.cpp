@@ -68,6 +68,25 @@ TEST(TextFiles, FoldersAndLines) {
             "the folder " + folder.file("empty") + " has no file *.txt or *.jsonl");
 }
 
+TEST(TextFiles, FilesOfAFolderThatAreNotReadAreCountedBySuffix) {
+  const TemporaryFolder folder;
+  (void)folder.write("in/a.txt", "one");
+  for (const char* name : {"in/.hidden", "in/.git/config"}) (void)folder.write(name, "no");
+  const std::string in = folder.file("in");
+  EXPECT_EQ(skipped_files_text(in), "");
+  EXPECT_EQ(skipped_files_text(folder.file("in/a.txt")), "") << "a file";
+  EXPECT_EQ(skipped_files_text(""), "");
+  (void)folder.write("in/readme.md", "no");
+  const std::string what = "; a folder stands for its files *.txt and *.jsonl";
+  EXPECT_EQ(skipped_files_text(in), "1 of the 2 files in the folder " + in + " is not read: 1 .md" + what);
+  for (const char* name : {"in/b/more.MD", "in/b/c/table.csv", "in/LICENSE"}) (void)folder.write(name, "no");
+  EXPECT_EQ(skipped_files_text(in),
+            "4 of the 5 files in the folder " + in + " are not read: 1 without a suffix, 1 .csv, 2 .md" + what);
+  EXPECT_EQ(find_texts({in}).size(), 1U);
+  EXPECT_EQ(error_of([&] { (void)find_texts({folder.file("in/b")}); }),
+            "the folder " + folder.file("in/b") + " has no file *.txt or *.jsonl; its files are: 1 .csv, 1 .md");
+}
+
 TEST(TextFiles, SuffixesInAFolderMayBeInUpperCase) {
   const TemporaryFolder folder;
   write_file(folder.file("A.TXT"), "one");

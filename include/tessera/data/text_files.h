@@ -25,8 +25,12 @@ struct TextInput {
 /// text.
 TextForm text_form(const std::string& path);
 /// Returns the files that the paths name, in order. A folder stands for its *.txt and *.jsonl files at any depth,
-/// sorted by path. Errors: a path that does not exist; a folder without such files; a .tsv file.
+/// sorted by path. Errors: a path that does not exist; a folder without such files, with the suffixes that it has; a
+/// .tsv file.
 std::vector<TextInput> find_texts(const std::vector<std::string>& paths);
+/// For a warning about the files of a folder that find_texts() leaves out: how many there are, their suffixes, and
+/// which files are read. Hidden files do not count. Returns "" if there are none, or if the path is not a folder.
+std::string skipped_files_text(const std::string& path);
 
 /// Returns the columns of a file: the keys of the first object of JSON Lines, or the first row of CSV. None if the file
 /// is a text or empty. Errors: those of read_documents().

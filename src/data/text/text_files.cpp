@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -42,16 +43,49 @@ void refuse_table(const std::string& path) {
           path);
 }
 
-std::vector<TextInput> texts_in(const std::string& folder) {
-  std::vector<TextInput> out;
+struct TextFolder {
+  std::vector<TextInput> texts;                // sorted by path
+  std::map<std::string, std::int64_t> others;  // by suffix, without hidden files
+};
+
+bool is_hidden_in(const std::string& folder, const fs::path& path) {
+  const fs::path inner = path.lexically_relative(folder);
+  return std::any_of(inner.begin(), inner.end(), [](const fs::path& part) { return part.string().starts_with('.'); });
+}
+
+TextFolder list_folder(const std::string& folder) {
+  TextFolder out;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    const bool is_text = suffix_of(entry.path()) == ".txt" || is_jsonl(entry.path());
-    if (is_text && entry.is_regular_file())
-      out.push_back({entry.path().string(), is_jsonl(entry.path()) ? TextForm::kJsonLines : TextForm::kText});
+    if (entry.is_directory()) continue;
+    const std::string suffix = suffix_of(entry.path());
+    if (entry.is_regular_file() && (suffix == ".txt" || suffix == ".jsonl"))
+      out.texts.push_back({entry.path().string(), suffix == ".jsonl" ? TextForm::kJsonLines : TextForm::kText});
+    else if (!is_hidden_in(folder, entry.path()))
+      ++out.others[suffix];
   }
-  require(!out.empty(), "the folder {} has no file *.txt or *.jsonl", folder);
-  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  std::sort(out.texts.begin(), out.texts.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   return out;
+}
+
+// As in `2 .csv, 1 without a suffix`.
+std::string suffixes_text(const std::map<std::string, std::int64_t>& counts) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> parts;
+  for (const auto& [suffix, count] : counts) {
+    if (parts.size() == kMost) {
+      parts.emplace_back("…");
+      break;
+    }
+    parts.push_back(fmt::format("{} {}", count, suffix.empty() ? "without a suffix" : suffix));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::vector<TextInput> texts_in(const std::string& folder) {
+  TextFolder found = list_folder(folder);
+  require(!found.texts.empty(), "the folder {} has no file *.txt or *.jsonl{}", folder,
+          [&] { return found.others.empty() ? "" : "; its files are: " + suffixes_text(found.others); });
+  return std::move(found.texts);
 }
 
 using TakePart = std::function<void(std::string_view)>;
@@ -235,6 +269,18 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& paths) {
     out.push_back({path, text_form(path)});
   }
   return out;
+}
+
+std::string skipped_files_text(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return "";
+  const TextFolder found = list_folder(path);
+  std::int64_t count = 0;
+  for (const auto& [suffix, more] : found.others) count += more;
+  if (count == 0) return "";
+  return fmt::format(
+      "{} of the {} files in the folder {} {} not read: {}; a folder stands for its files *.txt and *.jsonl", count,
+      count + isize(found.texts), path, count == 1 ? "is" : "are", suffixes_text(found.others));
 }
 
 std::vector<std::string> columns_of(const TextInput& input) {
