@@ -146,7 +146,7 @@ TrainOutput Trainer::Run::run_updates() {
   control_ = {};
   drops_save_ = false;
   loss_of_run_ = 0;
-  steps_of_run_ = batches_of_run_ = 0;
+  losses_of_run_ = lost_losses_ = steps_of_run_ = batches_of_run_ = 0;
   first_program_ = lazy_counters().compilations;
   has_reported_ = false;
   host_ = {};
@@ -165,7 +165,7 @@ TrainOutput Trainer::Run::run_updates() {
   call(&TrainerCallback::on_train_end);
   if (!arguments_.output_dir.empty() && is_master_) state_writer_.finish();
   return {.global_step = state_.global_step,
-          .training_loss = steps_of_run_ == 0 ? 0 : loss_of_run_ / static_cast<double>(steps_of_run_),
+          .training_loss = losses_of_run_ == 0 ? 0 : loss_of_run_ / static_cast<double>(losses_of_run_),
           .stop_signal = stop_signal_,
           .host_share = host_.share()};
 }
