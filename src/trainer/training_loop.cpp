@@ -137,6 +137,7 @@ TrainOutput Trainer::Run::train() {
   try {
     return run_updates();
   } catch (...) {
+    expected_evaluation_.reset();
     finish_save_after_error();
     throw;
   }
@@ -156,6 +157,7 @@ TrainOutput Trainer::Run::run_updates() {
   if (arguments_.eval_on_start && resumed_from_.empty() && task_.held_out() > 0) evaluate(step_text());
   evaluate_missed();
   call(&TrainerCallback::on_epoch_begin);
+  if (state_.global_step < steps_) expected_evaluation_.emplace(arguments_, task_);
   for (std::int64_t n = state_.global_step + 1; n <= steps_ && stop_signal_ == 0 && !control_.should_training_stop; ++n)
     update(n);
   if (unnoted_steps_ > 0) note_reading(0, false);  // an evaluation has ended the training
@@ -208,6 +210,7 @@ void Trainer::Run::update(std::int64_t n) {
 // What happens after an update: callbacks, the log, evaluation, checkpoint.
 void Trainer::Run::follow_update(double rate, double epoch_before) {
   report_program();
+  expected_evaluation_.reset();  // the first update is executed
   decide(epoch_before);
   call(&TrainerCallback::on_step_end);
   const bool ends = is_stopped() || control_.should_training_stop || state_.global_step == steps_;

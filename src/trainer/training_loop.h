@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "flags/intervals.h"
+#include "plan/evaluation_memory.h"
 #include "run/best_model.h"
 #include "run/host_share.h"
 #include "run/log_files.h"
@@ -136,6 +137,7 @@ class Trainer::Run {
   std::optional<double> flops_per_step_;
   optim::Schedule schedule_;
   StepRunner runner_;
+  std::optional<ExpectedEvaluation> expected_evaluation_;  // until the first update
   ProgressBar bar_;
   TrainerState state_;
   TrainerControl control_;
