@@ -120,7 +120,7 @@ def memory_limits():
     little = {"TESSERA_MEMORY_LIMIT": f"{used + 160:.0f}MB"}
     clm("--do_eval", "true", "--per_device_eval_batch_size", 16, **little)
     evaluation = clm("--do_eval", "true", "--per_device_eval_batch_size", 500000, status=1, **little)
-    refusal = "--per_device_eval_batch_size 500000: an evaluation does not fit into memory: a rank needs"
+    refusal = "--per_device_eval_batch_size 500000: an evaluation does not fit into memory: the process of rank 0: "
     check(evaluation.stderr.count(refusal) == 1 and "step 1" not in evaluation.stdout, evaluation.stdout + evaluation.stderr)
     too_little = "--auto_find_batch_size: a step with 1 row for each data shard does not fit: the plan of a rank needs"
     budget = ["--max_memory_per_rank", "10KB"]

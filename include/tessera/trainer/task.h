@@ -204,22 +204,35 @@ std::optional<std::vector<double>> predict(nn::PretrainedModel& model, data::Loa
                                            const std::function<Tensor(const BatchTensors&)>& record,
                                            const OnProgress& on_progress = {});
 
+/// The losses of updates, added up on the device.
+struct LossSum {
+  Tensor sum;    // f64
+  Tensor count;  // f64: how many losses `sum` contains. Null without a loss scale: all
+
+  /// No losses. With a loss scale (`leaves_out`), losses that are not finite are not added.
+  static LossSum zero(bool leaves_out);
+  /// Records the sum with one more loss.
+  [[nodiscard]] LossSum plus(const Tensor& loss) const;
+};
+
 /// Records the micro-batches of an update, such that every label has the same weight.
 class MicroBatchLosses {
  public:
-  /// `labels`: the number of labels of the update; null if only the device knows it. `sum`: the sum of earlier losses.
-  MicroBatchLosses(Task& task, Tensor labels, std::int64_t micro_batches, Tensor sum)
-      : task_(task), labels_(std::move(labels)), micro_batches_(micro_batches), sum_(std::move(sum)) {}
+  /// `labels`: the number of labels of the update; null if only the device knows it. `before`: the earlier losses.
+  MicroBatchLosses(Task& task, Tensor labels, std::int64_t micro_batches, LossSum before);
   /// Records the next micro-batch.
   void record(const BatchTensors& batch);
   /// Called after the last micro-batch. Returns the sum with the mean loss of the update; the gradients are those of
   /// this mean.
-  Tensor finish();
+  LossSum finish();
 
  private:
+  Tensor mean_of_sums();
+
   Task& task_;
   Tensor labels_;
   std::int64_t micro_batches_;
+  LossSum before_;  // null if sum_ contains it
   Tensor sum_;
   Tensor losses_;  // of record_sum()
   Tensor count_;
