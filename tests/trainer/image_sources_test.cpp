@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "frontend/on_ranks.h"
@@ -103,6 +104,10 @@ TEST(ImageTask, AModelNeedsALabelForEachClass) {
   EXPECT_EQ(error_with(two), start + " has 2 labels (id2label or num_labels), but " + folder.file("train") +
                                  " has 3 classes; a model needs a label for each class");
   EXPECT_EQ(error_with(nn::ResNetConfig::tiny(3).to_json()), "no error");
+  std::filesystem::remove_all(folder.file("val"));
+  std::filesystem::create_symlink("/no/such", folder.file("val"));
+  EXPECT_EQ(error_with(two), folder.file("val") + " is a symbolic link to /no/such, which does not exist");
+  std::filesystem::remove(folder.file("val"));
   EXPECT_EQ(error_with(nn::BertConfig::tiny().to_json()),
             start +
                 " is a BertForMaskedLM; give an image classifier: ResNetForImageClassification or "

@@ -172,7 +172,8 @@ struct TensorDifference {
 /// read in pieces. Not collective.
 std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoint& b);
 
-/// The complete checkpoints `checkpoint-N` in a folder, by N.
+/// The complete checkpoints `checkpoint-N` in a folder, by N. A symbolic link to nothing counts as one, too: it cannot be
+/// loaded, but must not be passed over silently.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
 /// The name of a file with a model's weights in the folder, also of other libraries, such as model.safetensors; "" if
 /// there is none.

@@ -51,8 +51,8 @@ void read_documents(const TextInput& input, const std::string& column, const Tak
 std::vector<std::string> read_all_documents(const std::vector<TextInput>& inputs, const std::string& column);
 
 /// Checks that a file that begins with `start` may be a text. Errors: it is compressed (gzip, zip, zstd, xz), a token
-/// file, a Parquet or an Arrow file, with the command that makes a text of it; a byte of the beginning is 0, unless the
-/// suffix is .txt.
+/// file, a Parquet or an Arrow file, with the command that makes a text of it; it is in UTF-16 or UTF-32; a byte of the
+/// beginning is 0, unless the suffix is .txt.
 void require_text(std::string_view start, const std::string& path);
 /// Returns the content of a text file. Errors: those of read_file() and require_text(); a .csv or .tsv file.
 std::string read_text_file(const std::string& path);

@@ -203,8 +203,9 @@ std::string CheckpointManifest::str() const {
 }
 
 bool may_have_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestFile;
   std::error_code error;
-  return std::filesystem::exists(folder + "/" + kManifestFile, error) || error;
+  return is_there(path) || std::filesystem::exists(path, error) || error;
 }
 
 void require_manifest(const std::string& folder) {
@@ -218,6 +219,8 @@ void require_manifest(const std::string& folder) {
   std::erase_if(others, [](const auto& one) { return !may_have_manifest(one.second); });
   const std::string hint =
       others.empty() ? "" : fmt::format("; the newest checkpoint there is {}", others.rbegin()->second);
+  const std::string link = dangling_link_text(path.string());
+  require(link.empty(), "{}{}", link, hint);
   require(is_folder || !fs::exists(path, error), "{} is not a folder{}", path.string(), hint);
   require(is_folder, "there is no folder {}{}", folder, hint);
   fail("{} is not a complete checkpoint: it contains no {}{}", folder, kManifestFile, hint);

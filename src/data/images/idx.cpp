@@ -136,7 +136,7 @@ Literal ImageDataset::classes_of(const std::vector<std::int64_t>& samples) const
 ImageDataset read_mnist(const std::string& folder, const std::string& part, int most_classes) {
   const auto read = [&](const std::string& kind, int ndim) {
     const std::string path = (std::filesystem::path(folder) / (part + "-" + kind)).string();
-    Literal out = read_idx(std::filesystem::exists(path) ? path : path + ".gz");
+    Literal out = read_idx(is_there(path) ? path : path + ".gz");
     const bool fits = out.type().dtype() == DType::kU8 && out.type().ndim() == ndim;
     require(fits, "{}: expected u8 with {} dims, got {}", path, ndim, out.type());
     return out;

@@ -58,7 +58,8 @@ TextFolder list_folder(const std::string& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.is_directory()) continue;
     const std::string suffix = suffix_of(entry.path());
-    if (entry.is_regular_file() && (suffix == ".txt" || suffix == ".jsonl"))
+    const bool is_dangling = entry.is_symlink() && !entry.exists();  // a read gives the reason
+    if ((entry.is_regular_file() || is_dangling) && (suffix == ".txt" || suffix == ".jsonl"))
       out.texts.push_back({entry.path().string(), suffix == ".jsonl" ? TextForm::kJsonLines : TextForm::kText});
     else if (!is_hidden_in(folder, entry.path()))
       ++out.others[suffix];
@@ -341,13 +342,38 @@ constexpr OtherForm kOtherForms[] = {
     {"ARROW1", "an Arrow file", "write its texts as JSON Lines (.jsonl), each as {\"text\": \"…\"}"},
 };
 
+constexpr std::size_t kExamined = 8192;
+
+// Texts in Latin letters have a zero in nearly every second byte of UTF-16, always in the same half of a character.
+bool has_zeros_of_utf16(std::string_view start) {
+  std::size_t counts[2] = {0, 0};  // at even and at odd places
+  start = start.substr(0, kExamined);
+  for (std::size_t i = 0; i < start.size(); ++i)
+    if (start[i] == '\0') ++counts[i % 2];
+  constexpr std::size_t kLeast = 4;
+  const std::size_t most = std::max(counts[0], counts[1]);
+  return std::min(counts[0], counts[1]) == 0 && most >= kLeast && 5 * most >= 2 * start.size();
+}
+
+// "" unless the bytes are in UTF-16 or UTF-32.
+std::string_view wide_encoding_of(std::string_view start) {
+  using namespace std::string_view_literals;
+  if (start.starts_with("\xff\xfe\0\0"sv) || start.starts_with("\0\0\xfe\xff"sv)) return "UTF-32";
+  if (start.starts_with("\xff\xfe") || start.starts_with("\xfe\xff")) return "UTF-16";
+  if (!has_zeros_of_utf16(start)) return "";
+  return start.find('\0') % 2 == 0 ? "UTF-16BE" : "UTF-16LE";
+}
+
 }  // namespace
 
 void require_text(std::string_view start, const std::string& path) {
   for (const OtherForm& form : kOtherForms)
     require(!start.starts_with(form.start), "{}: is {}, not a text; {}",
             path == kStandardInput ? "standard input" : path, form.what, form.advice);
-  constexpr std::size_t kExamined = 8192;
+  const std::string_view encoding = wide_encoding_of(start);
+  require(encoding.empty(),
+          "{}: is encoded in {}; texts must be in UTF-8: `iconv -f {} -t UTF-8 FILE > NEW` converts it",
+          path == kStandardInput ? "standard input" : path, encoding, encoding);
   const std::size_t zero = start.substr(0, kExamined).find('\0');
   require(zero == std::string_view::npos || path == kStandardInput || suffix_of(path) == ".txt",
           "{}: is binary (byte {} is 0), not a text; give a text in UTF-8, JSON Lines (.jsonl) or CSV (.csv); to read "

@@ -143,7 +143,7 @@ ImageData load_images(const TrainingArguments& arguments) {
     out.train = std::make_shared<SquareImages>(train, arguments.image_size);
     out.collator = nullptr;
   }
-  if (const std::string val = arguments.datadir + "/val"; std::filesystem::exists(val))
+  if (const std::string val = arguments.datadir + "/val"; is_there(val))
     out.held_out = std::make_shared<SquareImages>(folder_of(val, train->classes()), arguments.image_size);
   return out;
 }

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/data/batches.h"
 #include "tessera/data/tsv.h"
@@ -170,7 +171,7 @@ TrainingArguments with_glue_files(TrainingArguments arguments) {
   if (arguments.do_train) arguments.train_file = (folder / "train.tsv").string();
   const std::string held_out = (folder / task->validation_file).string();
   if (arguments.do_train) arguments.derived_flags.emplace_back("train_file");
-  if (arguments.validation_file.empty() && fs::exists(held_out)) {
+  if (arguments.validation_file.empty() && is_there(held_out)) {
     arguments.validation_file = held_out;
     arguments.derived_flags.emplace_back("validation_file");
   }
