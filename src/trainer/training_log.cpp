@@ -176,7 +176,8 @@ std::string Trainer::Run::saved_text() const {
 void Trainer::Run::report_program() {
   const auto& programs = compiled_programs();
   if (programs.empty() || programs.back().number < first_program_ || std::exchange(has_reported_, true)) return;
-  print(memory_report(setup_, most_memory_of_steps(first_program_)) + collective_report(programs.back().notes));
+  print(memory_report(setup_, most_memory_of_steps(first_program_), process_) +
+        collective_report(programs.back().notes));
 }
 
 // The operations of a step, after the last one.

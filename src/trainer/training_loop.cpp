@@ -150,6 +150,7 @@ TrainOutput Trainer::Run::run_updates() {
   losses_of_run_ = lost_losses_ = steps_of_run_ = batches_of_run_ = 0;
   first_program_ = lazy_counters().compilations;
   has_reported_ = false;
+  if (is_master_) process_ = measure_process("before the first update");
   host_ = {};
   start_ = read_at_ = window_.start = Clock::now();
   exposed_before_ = exposed_communication();

@@ -173,6 +173,7 @@ class Trainer::Run {
   std::int64_t batches_of_run_ = 0;
   std::int64_t first_program_ = 0;  // of this training
   bool has_reported_ = false;
+  ProcessMemory process_;
   bool begins_output_ = true;       // until the first update has ended
   bool evaluation_due_ = false;     // after the last update; remains true if a signal prevents it
   bool save_due_ = false;           // after the last update, also without a signal

@@ -249,8 +249,16 @@ std::string banner(const TrainingArguments& arguments, const TrainingSetup& setu
                    const std::string& rows_text);
 /// The sharding of the parameters: a table, and pictures of one block's matrices.
 std::string sharding_report(const TrainingSetup& setup);
-/// The memory of a device while it executes a program.
-std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory);
+/// What a process holds in addition to the arrays of its ranks: libraries, MPI, the allocator, data on the host. It is
+/// measured, because no plan contains it.
+struct ProcessMemory {
+  std::int64_t bytes = 0;  // for one rank
+  std::string when;        // it was measured: `at its start`
+};
+/// Measures the memory of this process without the arrays of its ranks.
+ProcessMemory measure_process(std::string when);
+/// The memory of a device while it executes a program. The total is that of the plan, without `process`.
+std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory, const ProcessMemory& process);
 /// The largest values that a rank holds at the peak in addition to parameters and optimizer state.
 std::string largest_values_report(const ExecutableMemory& memory);
 /// The collectives of a program by op, axes and cause.
