@@ -25,13 +25,13 @@ TrainingArguments with_eval_rows(std::int64_t rows) {
   return out;
 }
 
-struct Trained {
+struct TrainedWithEvaluation {
   std::vector<double> losses;  // of the updates; they depend on random numbers (dropout)
   std::int64_t compilations = 0;
 };
 
-Trained trained_on(int ranks, const TrainingArguments& arguments) {
-  Trained out;
+TrainedWithEvaluation trained_on(int ranks, const TrainingArguments& arguments) {
+  TrainedWithEvaluation out;
   on_ranks(ranks, [&](int rank) {
     nn::GPT2LMHeadModel model(tiny_config());
     Trainer trainer({.model = model,
@@ -49,8 +49,8 @@ Trained trained_on(int ranks, const TrainingArguments& arguments) {
 
 TEST(EvaluationOfARun, ItsPlanDoesNotChangeTheTraining) {
   for (const int ranks : {1, 2}) {
-    const Trained planned = trained_on(ranks, with_eval_rows(64));
-    const Trained other = trained_on(ranks, with_eval_rows(1));
+    const TrainedWithEvaluation planned = trained_on(ranks, with_eval_rows(64));
+    const TrainedWithEvaluation other = trained_on(ranks, with_eval_rows(1));
     EXPECT_EQ(planned.losses.size(), 3U);
     EXPECT_EQ(planned.losses, other.losses);
     EXPECT_EQ(planned.compilations, other.compilations);
