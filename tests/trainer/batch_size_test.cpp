@@ -88,16 +88,6 @@ TEST(AutoFindBatchSize, AResNetNeedsLessMemoryWithFsdpAndFitsLargerBatchesWithSp
   EXPECT_GT(largest(planner_of(spatial, 4), rows, bytes), rows);
 }
 
-// With FP32, the batch of the source document is half as large as with BF16.
-TEST(AutoFindBatchSize, InBfloat16LargerBatchesFitThanInFloat32) {
-  const TemporaryFolder folder;
-  TrainingArguments arguments = arguments_for(folder, kLongRows);
-  const PlannedBatch f32 = planner_of(arguments, 2).planned(16);
-  arguments.bf16 = true;
-  EXPECT_LT(planner_of(arguments, 2).planned(16).held_bytes, f32.held_bytes);
-  EXPECT_GT(largest(planner_of(arguments, 2), 16, f32.held_bytes), 16);
-}
-
 TEST(AutoFindBatchSize, HalvesTheRowsUntilThePlanFits) {
   const TemporaryFolder folder;
   const BatchPlanner planner = planner_of(arguments_for(folder, kLongRows), 2);

@@ -57,7 +57,7 @@ TEST(Options, ErrorsNameTheWrongValue) {
             "TESSERA_NUM_THREADS=100000: must be at most 1024 (compute threads of a rank)");
   EXPECT_EQ(message_of([] { Options().set("TESSERA_ASYNC", "2"); }),
             "TESSERA_ASYNC=2: unknown value; known: auto, 0, 1 (1 runs a step while the next one is traced, 0 does "
-            "not; auto: 1 if this rank has a core for it)");
+            "not; auto: 1 if the node has a further core for each rank)");
   EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREAD", "1"); }),
             "unknown option TESSERA_NUM_THREAD; did you mean \"TESSERA_NUM_THREADS\"?");
 }
