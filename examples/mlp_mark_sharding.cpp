@@ -95,8 +95,8 @@ int train(int argc, char** argv) {
     return 0;
   }
   const ts::Mesh mesh = ts::Mesh::parse(flags.mesh.empty() ? "data=-1,model=1" : flags.mesh, runtime.rank_count());
-  const auto training = flags.fake_data ? fake_images(2000) : ts::data::read_mnist(flags.data, "train");
-  const auto test = flags.fake_data ? training : ts::data::read_mnist(flags.data, "t10k");
+  const auto training = flags.fake_data ? fake_images(2000) : ts::data::read_mnist(flags.data, "train", 10);
+  const auto test = flags.fake_data ? training : ts::data::read_mnist(flags.data, "t10k", 10);
 
   Mlp model;
   model.shard(mesh);

@@ -165,7 +165,7 @@ int train(int argc, char** argv) {
     return 0;
   }
   const ts::Mesh mesh = ts::Mesh::parse(flags.mesh, runtime.rank_count());
-  const auto images = flags.fake_data ? fake_images(2000) : ts::data::read_mnist(flags.data, "train");
+  const auto images = flags.fake_data ? fake_images(2000) : ts::data::read_mnist(flags.data, "train", 10);
   Unit model(flags);
   model.shard(mesh);
   ts::optim::AdamW optimizer(model.parameters(), {.learning_rate = flags.learning_rate});

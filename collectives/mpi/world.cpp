@@ -14,6 +14,7 @@
 
 #include "mpi/deadline.h"
 #include "mpi/fabric.h"
+#include "mpi/failure_hash.h"
 #include "mpi/launcher.h"
 #include "tessera/base/command_line.h"
 #include "tessera/base/cpus.h"
@@ -99,21 +100,23 @@ Failure failure_of(const std::exception_ptr& error) {
   return {message_of(error), ending_of(error), exit_code_of(error)};
 }
 
-// Equal for all ranks with the same failure: names of the rank itself in the message are ignored.
-std::uint64_t failure_hash(std::string message, int rank, int size) {
-  for (const std::string& self : {fmt::format("rank {} of {}", rank, size), fmt::format("rank {} on host ", rank)})
-    for (auto place = message.find(self); place != std::string::npos; place = message.find(self, place))
-      message.erase(place, self.size());
-  return std::max<std::uint64_t>(hash_text(message), 1);
-}
+// The ranks of this node that fail with the same message as this rank, in order.
+struct Reporters {
+  std::vector<int> all;
+  std::vector<int> with_other_numbers;  // in the message
+};
 
-// The ranks of this node that fail with the same message, in order.
-std::vector<int> ranks_with_failure(MpiFabric& fabric, std::uint64_t failure) {
-  std::vector<int> ranks{fabric.world_rank};
-  for (const auto& peer : fabric.node().peers())
-    if (peer.page->failure.load(std::memory_order_acquire) == failure) ranks.push_back(peer.world_rank);
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
+Reporters reporters_of(MpiFabric& fabric, std::uint64_t failure) {
+  Reporters out{{fabric.world_rank}, {}};
+  for (const auto& peer : fabric.node().peers()) {
+    const std::uint64_t other = peer.page->failure.load(std::memory_order_acquire);
+    if (other == 0 || !collectives::is_same_failure(other, failure)) continue;
+    out.all.push_back(peer.world_rank);
+    if (other != failure) out.with_other_numbers.push_back(peer.world_rank);
+  }
+  std::sort(out.all.begin(), out.all.end());
+  std::sort(out.with_other_numbers.begin(), out.with_other_numbers.end());
+  return out;
 }
 
 std::string reporter_text(const std::vector<int>& ranks, int size) {
@@ -133,10 +136,14 @@ void print_failure(MpiFabric& fabric, int size, const std::string& message, std:
   const auto deadline = std::chrono::steady_clock::now() + kTimeForPeersToFail;
   while (!all_have_failed(fabric) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const auto reporters = ranks_with_failure(fabric, failure);
-  if (reporters.front() != fabric.world_rank) return;
+  const Reporters reporters = reporters_of(fabric, failure);
+  if (reporters.all.front() != fabric.world_rank) return;
+  std::string text = fmt::format("{}: {}\n", reporter_text(reporters.all, size), message);
+  if (!reporters.with_other_numbers.empty())
+    text +=
+        fmt::format("  the message of {} has other numbers\n", collectives::rank_list(reporters.with_other_numbers));
   std::fflush(stdout);
-  std::fputs(fmt::format("{}: {}\n", reporter_text(reporters, size), message).c_str(), stderr);
+  std::fputs(text.c_str(), stderr);
   std::fflush(stderr);
 }
 
@@ -160,7 +167,7 @@ bool has_other_hosts(MpiFabric& fabric) {
   if (is_ending.exchange(true)) std::this_thread::sleep_for(kTimeToBeKilled);
   fabric.progress().retire();
   const bool silent = failure.ending == Ending::kFollows;
-  const std::uint64_t hash = silent ? 0 : failure_hash(failure.message, fabric.world_rank, size);
+  const std::uint64_t hash = silent ? 0 : collectives::failure_hash(failure.message);
   fabric.node().own().failure.store(hash, std::memory_order_release);
   fabric.node().set_state(RankState::kFailed);
   if (!silent) print_failure(fabric, size, failure.message, hash);

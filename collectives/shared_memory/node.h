@@ -40,7 +40,7 @@ struct RankPage {
   std::array<char, 200> activity;
   std::array<std::int32_t, 16> awaited;  // the ranks for which it waits, as many as fit; -1 ends the list
   std::array<char, 200> work;            // its activity while it does not wait; "" if unknown
-  std::atomic<std::uint64_t> failure;    // a hash of the message with which the rank fails; 0 if it has no error
+  std::atomic<std::uint64_t> failure;    // failure_hash() of the message with which the rank fails; 0 if it has none
   alignas(64) std::atomic<std::uint64_t> progress;  // ProcessGroup::advance
   std::array<GroupSlot, kGroupSlots> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingHalf>, 2> staging;

@@ -23,6 +23,12 @@ namespace {
 
 std::string reason_text(int error) { return std::generic_category().message(error); }
 
+// "No such file or directory" would be confusing: the user sees the link.
+std::string reason_text(const std::string& path, int error) {
+  const std::string link = error == ENOENT ? dangling_link_text(path) : "";
+  return link.empty() ? reason_text(error) : link;
+}
+
 // Returns "rank 3 on host node7 cannot", or "cannot" in a job of one rank.
 std::string who() {
   const RankContext& context = RankContext::current();
@@ -97,7 +103,9 @@ int reason_unreadable(const std::string& path) {
 
 }  // namespace
 
-void fail_io(std::string_view verb, std::string_view path, int error) { fail_io(verb, path, reason_text(error)); }
+void fail_io(std::string_view verb, std::string_view path, int error) {
+  fail_io(verb, path, reason_text(std::string(path), error));
+}
 
 void fail_io(std::string_view verb, std::string_view path, std::string_view reason) {
   throw FileError(fmt::format("{} {} {}: {}", who(), verb, path, reason));
@@ -105,7 +113,7 @@ void fail_io(std::string_view verb, std::string_view path, std::string_view reas
 
 std::string why_unreadable(const std::string& path) {
   const int error = reason_unreadable(path);
-  return error == 0 ? "" : fmt::format("{} read {}: {}", who(), path, reason_text(error));
+  return error == 0 ? "" : fmt::format("{} read {}: {}", who(), path, reason_text(path, error));
 }
 
 void check_readable(const std::string& path) {
@@ -135,6 +143,24 @@ bool is_stream(const std::string& path) {
   if (path.starts_with("/dev/") || path.starts_with("/proc/")) return true;
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+std::string dangling_link_text(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path begin;
+  for (const fs::path& part : fs::path(path)) {
+    begin /= part;
+    if (fs::is_symlink(begin, ignored) && fs::status(begin, ignored).type() == fs::file_type::not_found)
+      return fmt::format("{} is a symbolic link to {}, which does not exist", begin.string(),
+                         target_of_links(begin.string()));
+  }
+  return "";
 }
 
 std::string target_of_links(const std::string& path) {

@@ -42,8 +42,10 @@ std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder) {
   std::map<std::int64_t, std::string> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (const std::int64_t step = step_of(entry.path().filename().string()); step >= 0 && entry.is_directory(error))
-      out[step] = entry.path().string();
+    if (const std::int64_t step = step_of(entry.path().filename().string()); step >= 0) {
+      const bool is_dangling = entry.is_symlink(error) && !entry.exists(error);  // a read gives the reason
+      if (entry.is_directory(error) || is_dangling) out[step] = entry.path().string();
+    }
   return out;
 }
 

@@ -279,7 +279,7 @@ bool load_all(const Checkpoint& checkpoint, const std::map<std::string, StateDic
   return is_read;
 }
 
-// If the checkpoint does not fit the states, throws an Error.
+// Throws an Error if the checkpoint does not fit the states, or has another version of the format: it may be undamaged.
 Attempt try_load(const std::string& folder, const std::map<std::string, StateDict>& states, KeptValues& kept) {
   Attempt out;
   std::optional<Checkpoint> opened;
@@ -293,7 +293,12 @@ Attempt try_load(const std::string& folder, const std::map<std::string, StateDic
       return false;
     }
   };
-  if (!succeeds([&] { opened.emplace(folder); })) return out;
+  if (!succeeds([&] { opened.emplace(folder); })) {
+    on_all_ranks("", [&] {
+      if (const std::string other = other_format_of(folder); !other.empty()) fail("{}", other);
+    });
+    return out;
+  }
   check_same_checkpoint(folder, *opened->manifest());
   out.lack = lack_of(*opened, states);
   if (!out.lack.empty()) return out;
@@ -323,7 +328,8 @@ std::string damage_of(const std::string& folder) {
   } catch (const InternalError&) {
     throw;
   } catch (const Error& error) {
-    return error.what();
+    const std::string other = other_format_of(folder);
+    return other.empty() ? error.what() : other;
   }
 }
 

@@ -87,6 +87,8 @@ std::vector<Source> sources_of_index(const std::string& folder) {
 }
 
 [[noreturn]] void fail_without_safetensors(const std::string& folder) {
+  const std::string link = dangling_link_text(folder);
+  require(link.empty(), "{}", link);
   require(fs::is_directory(folder), "{} is not a folder; give a folder with config.json and {}", folder, kSingleFile);
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
     require(!fs::exists(fs::path(folder) / name),
@@ -101,8 +103,8 @@ std::vector<Source> sources_of_index(const std::string& folder) {
 
 std::vector<Source> sources_in(const std::string& folder) {
   // As in Hugging Face, a single file comes before an index, which an earlier save may have left.
-  if (!fs::exists(fs::path(folder) / kSingleFile)) {
-    if (fs::exists(fs::path(folder) / kIndexFile)) return sources_of_index(folder);
+  if (!is_there(folder + "/" + kSingleFile)) {
+    if (is_there(folder + "/" + kIndexFile)) return sources_of_index(folder);
     fail_without_safetensors(folder);
   }
   std::vector<Source> out;

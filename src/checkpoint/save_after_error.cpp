@@ -21,11 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-bool is_there(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 void wait_until(const std::function<bool()>& is_over, Clock::time_point deadline) {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
   while (!is_over() && Clock::now() < deadline) std::this_thread::sleep_for(kBetweenLooks);
@@ -43,7 +38,9 @@ std::vector<int> ranks_without_file(const std::string& partial, int ranks) {
   return out;
 }
 
-bool has_ended(const std::string& partial) { return !is_there(partial) || is_there(fs::path(partial) / kGivenUp); }
+bool has_ended(const std::string& partial) {
+  return !is_there(partial) || is_there((fs::path(partial) / kGivenUp).string());
+}
 
 // Returns false if another rank has declared it, also if it has completed the save, so that the folder has got its name.
 bool declare(const std::string& partial, const char* file) {

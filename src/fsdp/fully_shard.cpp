@@ -46,8 +46,25 @@ void check_is_no_unit(const nn::Module& module) {
     if (name.empty()) check_is_no_unit(*child);
 }
 
+// Its parameters are sharded with the options of the units of the module around it.
+void check_is_in_no_unit(const nn::Module& module) {
+  require(
+      module.sharded_in().empty(), "{} is a part of {}, which is sharded already; shard the parts of a model before it",
+      [&] { return shown_name(module); }, module.sharded_in());
+}
+
+// Ignored modules belong to no unit.
+void note_parts(const nn::Module& module, const std::string& around, const FsdpOptions& options) {
+  for (const auto& [name, child] : module.children()) {
+    if (std::ranges::find(options.ignored_modules, child) != options.ignored_modules.end()) continue;
+    child->set_sharded_in(around);
+    note_parts(*child, around, options);
+  }
+}
+
 void check_no_units(nn::Module& module, const WrapPolicy& policy) {
   check_is_no_unit(module);
+  check_is_in_no_unit(module);
   if (!policy) return;
   for (const auto& [path, child] : fsdp::units_below(module))
     require(false, "{} is already an FSDP unit; an auto_wrap_policy needs a module without units below it", path);
@@ -322,6 +339,7 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
   for (std::string& note : notes_of_ignored_modules(module, options)) out.front().notes.push_back(std::move(note));
   for (std::string& note : padding_notes(module)) out.front().notes.push_back(std::move(note));
   check_first_call(module);
+  note_parts(module, shown_name(module), options);
   return out;
 }
 
@@ -342,6 +360,7 @@ std::int64_t recursive_wrap(nn::Module& module, const FsdpOptions& options, cons
     if (options.param_init_fn) initialize_by(*each.module, options.param_init_fn);
     const std::string name = module.path().empty() ? each.path : module.path() + "." + each.path;
     units[each.path] = new_unit(*each.module, name, options, axes);
+    note_parts(*each.module, shown_name(*each.module), options);
   }
   shard_parameters(module, units, axes, options);
   set_buffer_types(module, wrapped, units);

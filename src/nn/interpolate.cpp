@@ -63,12 +63,10 @@ void check_interpolate(const Tensor& x, const InterpolateOptions& options) {
     require(factor > 0 && std::isfinite(factor), "interpolate: a factor must be positive, got {}", factor);
 }
 
-// PyTorch's linear modes copy a dim that keeps its size, whatever the factor is. kNearest of images does so too, and
-// repeats each element of a dim that doubles.
-bool ignores_factor(const Tensor& x, const Resizing& resizing, InterpolateMode mode) {
-  const bool keeps = resizing.out == resizing.in;
-  if (mode == InterpolateMode::kNearest) return x.ndim() == 4 && (keeps || resizing.out == 2 * resizing.in);
-  return keeps && mode != InterpolateMode::kNearestExact && mode != InterpolateMode::kBicubic;
+// PyTorch's linear modes copy a dim that keeps its size, whatever the factor is. Its kNearest does so only in some kernels
+// (for small and for channels-last images); the others, and its documentation, use the factor.
+bool ignores_factor(const Resizing& resizing, InterpolateMode mode) {
+  return resizing.out == resizing.in && !is_nearest(mode) && mode != InterpolateMode::kBicubic;
 }
 
 Resizing resizing_of(const Tensor& x, int dim, const InterpolateOptions& options) {
@@ -81,7 +79,7 @@ Resizing resizing_of(const Tensor& x, int dim, const InterpolateOptions& options
   require(out.in >= 1 && out.out >= 1, "interpolate: dim {} of {} would have the size {}", dim, x.type(), out.out);
   if (options.align_corners)
     out.step = out.out > 1 ? static_cast<double>(out.in - 1) / static_cast<double>(out.out - 1) : 0;
-  else if (has_factor && !options.recompute_scale_factor && !ignores_factor(x, out, options.mode))
+  else if (has_factor && !options.recompute_scale_factor && !ignores_factor(out, options.mode))
     out.step = 1 / of_dim(options.scale_factor);
   else
     out.step = static_cast<double>(out.in) / static_cast<double>(out.out);

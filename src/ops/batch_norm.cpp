@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/ops/batch_norm.h"
 #include "tessera/ops/contraction.h"
@@ -245,6 +246,7 @@ OpDef row(std::string_view name, int operands, Literal (*evaluate)(const EvalCon
           .parse = parse_attributes<BatchNormAttributes>,
           .infer = infer_batch_norm,
           .evaluate = evaluate,
+          .batch = batch_batch_norm,
           .factors = factors_batch_norm,
           .expand = expand,
           .flops = flops_batch_norm};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms for several examples of dot, convolution and attention. An operand of its own for each example gives one
-// larger product where possible: the examples are further rows of it.
+// The forms for several examples of products and of batch norm. An operand of its own for each example gives one larger
+// op where possible: the examples are further rows or features of it.
 #include "attention_support.h"
 #include "batch_rules.h"
+#include "tessera/ops/batch_norm.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/structural.h"
 #include "tessera/ops/windows.h"
@@ -69,6 +70,47 @@ Value batch_dot(BatchContext& context) {
   const Value out = context.builder.emit(context.view.op, context.operands, make_attributes(std::move(a)),
                                          {.type = Type::array(context.view.result.dtype(), std::move(dims))});
   return with_moved_dim(out, place, 0);
+}
+
+// The examples are a further batch dim, also of scales with a value for each block.
+Value batch_scaled_dot(BatchContext& context) {
+  DotAttributes a = context.view.as<DotAttributes>();
+  a.lhs_contracting_dims = one_further(std::move(a.lhs_contracting_dims));
+  a.rhs_contracting_dims = one_further(std::move(a.rhs_contracting_dims));
+  a.lhs_batch_dims = with_front(0, one_further(std::move(a.lhs_batch_dims)));
+  a.rhs_batch_dims = with_front(0, one_further(std::move(a.rhs_batch_dims)));
+  std::vector<Value> operands;
+  for (int i = 0; i < isize(context.operands); ++i) {
+    const bool is_one_scale = i >= 2 && at(context.view.operands, i).ndim() == 0;
+    if (is_one_scale && !context.batched(i)) {
+      operands.push_back(context.operand(i));
+    } else if (is_one_scale) {
+      const auto further = static_cast<std::size_t>(at(context.view.operands, i - 2).ndim());
+      operands.push_back(ops::reshape(context.operand(i), with_front(context.examples, Dims(further, 1))));
+    } else {
+      operands.push_back(each_example(context, i));
+    }
+  }
+  return emit_for_examples(context, operands, make_attributes(std::move(a)));
+}
+
+// The features do not depend on each other, so the examples are further features.
+Value batch_batch_norm(BatchContext& context) {
+  const std::int64_t feature = context.view.as<BatchNormAttributes>().feature_index;
+  const int ndim = context.view.operands[0].ndim();
+  const auto dim_in = [&](const Type& type) { return type.ndim() == ndim ? feature : 0; };
+  std::vector<Value> operands;
+  for (int i = 0; i < isize(context.operands); ++i)
+    operands.push_back(
+        with_merged_examples(each_example(context, i), dim_in(at(context.view.operands, i)), Order::kMajor));
+  const Value merged = context.builder.emit(context.view.op, operands, context.view.attributes);
+  const Type& type = context.view.result;
+  if (!type.is_tuple()) return with_own_examples(merged, feature, Order::kMajor, context.examples);
+  std::vector<Value> results;
+  for (int k = 0; k < isize(type.elements()); ++k)
+    results.push_back(with_own_examples(ops::get_tuple_element(merged, k), dim_in(at(type.elements(), k)),
+                                        Order::kMajor, context.examples));
+  return ops::tuple(context.builder, results);
 }
 
 // If the kernel is shared, the examples are further images; if the image is shared, further features of the result.

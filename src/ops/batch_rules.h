@@ -35,6 +35,8 @@ Value batch_reduce(BatchContext& context);
 Value batch_reduce_window(BatchContext& context);
 Value batch_select_and_scatter(BatchContext& context);
 Value batch_dot(BatchContext& context);
+Value batch_scaled_dot(BatchContext& context);
+Value batch_batch_norm(BatchContext& context);
 Value batch_convolution(BatchContext& context);
 Value batch_attention(BatchContext& context);
 Value batch_gather(BatchContext& context);

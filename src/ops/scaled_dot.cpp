@@ -3,6 +3,7 @@
 //
 //   %y = f32[3,4] scaled-dot(%x, %w, %a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
 //        x f8e4m3fn[3,64], a f8e8m0fnu[3,2]: x[i,k] is multiplied by a[i, k/32]; a scalar scale applies to all
+#include "batch_rules.h"
 #include "row_support.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/rows.h"
@@ -108,6 +109,7 @@ const OpDef kScaledDot{.name = "scaled-dot",
                        .parse = parse_attributes<DotAttributes>,
                        .infer = infer_scaled_dot,
                        .evaluate = evaluate_scaled_dot,
+                       .batch = batch_scaled_dot,
                        .factors = factors_scaled_dot,
                        .linearity = linear,
                        .localize = localize_declared,

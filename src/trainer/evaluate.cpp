@@ -36,6 +36,27 @@ Tensor record_update(const TrainingArguments& arguments, TrainingSetup& setup) {
   return norm;
 }
 
+LossSum LossSum::zero(bool leaves_out) {
+  return {Tensor::scalar(DType::kF64, 0), leaves_out ? Tensor::scalar(DType::kF64, 0) : Tensor()};
+}
+
+LossSum LossSum::plus(const Tensor& loss) const {
+  if (count.is_null()) return {sum + loss, {}};
+  const Tensor is_finite = isfinite(loss);
+  return {sum + where(is_finite, loss, 0.0), count + is_finite.to(DType::kF64)};
+}
+
+// A loss that may be left out is added only when it is complete.
+MicroBatchLosses::MicroBatchLosses(Task& task, Tensor labels, std::int64_t micro_batches, LossSum before)
+    : task_(task), labels_(std::move(labels)), micro_batches_(micro_batches) {
+  if (before.count.is_null()) {
+    sum_ = std::move(before.sum);
+  } else {
+    before_ = std::move(before);
+    sum_ = Tensor::scalar(DType::kF64, 0);
+  }
+}
+
 void MicroBatchLosses::record(const BatchTensors& batch) {
   const auto parts = labels_.is_null() && micro_batches_ > 1 ? task_.record_sum(batch) : std::nullopt;
   if (!parts) {
@@ -48,15 +69,20 @@ void MicroBatchLosses::record(const BatchTensors& batch) {
   count_ = count_.is_null() ? count : count_ + count;
 }
 
-Tensor MicroBatchLosses::finish() {
+LossSum MicroBatchLosses::finish() {
   Tensor sum = std::exchange(sum_, {});  // what this object keeps would be a result of the step
-  if (count_.is_null()) return sum;
+  if (!count_.is_null()) sum = sum + mean_of_sums();
+  return before_.sum.is_null() ? LossSum{sum, {}} : before_.plus(sum);
+}
+
+// The mean of the losses that record_sum() recorded. The gradients become those of the mean.
+Tensor MicroBatchLosses::mean_of_sums() {
   const Tensor scale = 1.0 / maximum(std::exchange(count_, {}), 1.0);
   for (const Tensor& parameter : task_.setup().network->parameters()) {
     Tensor gradient = parameter.grad();
     if (!gradient.is_null()) gradient.assign(stored_tensor(gradient) * scale.to(gradient.dtype()));
   }
-  return sum + std::exchange(losses_, {}) * scale;
+  return std::exchange(losses_, {}) * scale;
 }
 
 namespace {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_task.h"
 
-#include <optional>
 #include <utility>
 
 #include "plan/batch_size.h"
 #include "plan/dry_run.h"
-#include "plan/evaluation_memory.h"
 #include "plan/memory_budget.h"
 #include "run/log_files.h"
 #include "run/output_folder.h"
@@ -34,9 +32,7 @@ int run_task(TrainingArguments arguments) {
   check_log_files(arguments);
   if (arguments.auto_find_batch_size) arguments = with_largest_batch(std::move(arguments));
   if (!arguments.max_memory_per_rank.empty()) arguments = within_memory(std::move(arguments));
-  const std::optional<std::int64_t> memory = memory_for_evaluation(arguments);
   const std::unique_ptr<Task> task = make_task(arguments);
-  if (memory && task->held_out() > 0) check_evaluation_memory(arguments, *memory);
   return Trainer(arguments, *task).run();
 }
 

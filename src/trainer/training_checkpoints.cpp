@@ -23,7 +23,7 @@ void Trainer::Run::save_run() {
   ResumeState run = state_of_data();
   run.samples = loader_.state().samples;
   run.unlogged_loss = window_.loss;
-  run.unlogged_steps = window_.steps;
+  run.unlogged_steps = window_.losses;
   run.epochs_before = epochs_before_;
   run.evaluation_due = evaluation_due_;
   run.save_due = evaluation_due_ && save_due_;
@@ -71,7 +71,7 @@ void Trainer::Run::resume() {
     schedule_.set_state(run.schedule);
     best_.find_beside(resumed_from_);
     window_.loss = run.unlogged_loss;
-    window_.steps = window_.earlier_steps = run.unlogged_steps;
+    window_.losses = window_.steps = window_.earlier_steps = run.unlogged_steps;
     for (const auto& callback : callbacks_)
       if (const auto kept = state_.stateful_callbacks.find(std::string(callback->name()));
           kept != state_.stateful_callbacks.end())

@@ -24,6 +24,11 @@ namespace {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
+// A run with a loss scale ends after so many updates in succession whose loss is not finite.
+constexpr std::int64_t kMostLostLosses = 10;
+// It also ends if gradients are not finite with a smaller scale than this one, the smallest normal number of float16.
+constexpr double kLeastLossScale = 6.103515625e-05;
+
 double seconds_between(TimePoint start, TimePoint end) { return std::chrono::duration<double>(end - start).count(); }
 
 }  // namespace
@@ -32,7 +37,7 @@ double seconds_between(TimePoint start, TimePoint end) { return std::chrono::dur
 
 // The sum of losses up to the last update, to be read when later updates have been started.
 void Trainer::Run::note_reading(double rate, bool logs) {
-  readings_.push_back({.loss_sum = started_.loss_sum,
+  readings_.push_back({.losses = started_.losses,
                        .norm = started_.norm,
                        .steps = std::exchange(unnoted_steps_, 0),
                        .batches = std::exchange(unnoted_batches_, 0),
@@ -56,7 +61,26 @@ void Trainer::Run::take_readings(std::int64_t except) {
 }
 
 void Trainer::Run::take(const Reading& reading) {
-  const double sum = reading.loss_sum.item();
+  const double sum = reading.losses.sum.item();
+  const std::int64_t losses = setup_.scaler ? static_cast<std::int64_t>(reading.losses.count.item()) : reading.steps;
+  if (setup_.scaler)
+    check_scaled_losses(reading, losses);
+  else
+    check_loss(reading, sum);
+  if (begins_output_) begin_output();
+  if (losses > 0) shown_loss_ = sum / static_cast<double>(losses);
+  shown_speed_ = units_per_batch_ * static_cast<double>(reading.batches) / seconds_between(read_at_, reading.time);
+  window_.loss += sum;
+  window_.losses += losses;
+  window_.steps += reading.steps;
+  window_.batches += reading.batches;
+  loss_of_run_ += sum;
+  losses_of_run_ += losses;
+  read_at_ = reading.time;
+  if (reading.logs) log(reading);
+}
+
+void Trainer::Run::check_loss(const Reading& reading, double sum) {
   if (!std::isfinite(sum)) {
     // Parameters whose next loss is not finite would only replace better checkpoints.
     drops_save_ = reading.last_step - reading.steps == saved_update_;
@@ -67,16 +91,26 @@ void Trainer::Run::take(const Reading& reading) {
                ? fmt::format("step {}", reading.last_step)
                : fmt::format("one of the steps {} to {}", reading.last_step - reading.steps + 1, reading.last_step);
   });
-  if (begins_output_) begin_output();
-  const auto steps = static_cast<double>(reading.steps);
-  shown_loss_ = sum / steps;
-  shown_speed_ = units_per_batch_ * static_cast<double>(reading.batches) / seconds_between(read_at_, reading.time);
-  window_.loss += sum;
-  window_.steps += reading.steps;
-  window_.batches += reading.batches;
-  loss_of_run_ += sum;
-  read_at_ = reading.time;
-  if (reading.logs) log(reading);
+}
+
+// With a loss scale, an update whose loss or gradients are not finite has no effect, and the run continues with a
+// smaller scale. It ends if that does not help.
+void Trainer::Run::check_scaled_losses(const Reading& reading, std::int64_t losses) {
+  lost_losses_ = losses > 0 ? 0 : lost_losses_ + reading.steps;
+  const bool has_lost_all = lost_losses_ >= kMostLostLosses;
+  if (!has_lost_all && std::isfinite(reading.norm.item())) return;
+  const double scale = setup_.scaler->get_scale();
+  if (!has_lost_all && scale >= kLeastLossScale) return;
+  best_.finish();  // the parameters of the save in flight are those before these updates
+  require(
+      !has_lost_all,
+      "the last {} losses up to step {} are not finite, and a smaller loss scale does not change losses; --bf16 has "
+      "the range of float32",
+      lost_losses_, reading.last_step);
+  fail(
+      "the gradients are not finite after step {}, although the loss scale has fallen to {:.2g}; --bf16 has the range "
+      "of float32",
+      state_.global_step, scale);
 }
 
 // The loss precedes the update. Whether the new parameters are finite shows in the norm of the gradients.
@@ -142,7 +176,8 @@ std::string Trainer::Run::saved_text() const {
 void Trainer::Run::report_program() {
   const auto& programs = compiled_programs();
   if (programs.empty() || programs.back().number < first_program_ || std::exchange(has_reported_, true)) return;
-  print(memory_report(setup_, most_memory_of_steps(first_program_)) + collective_report(programs.back().notes));
+  print(memory_report(setup_, most_memory_of_steps(first_program_), process_) +
+        collective_report(programs.back().notes));
 }
 
 // The operations of a step, after the last one.
@@ -175,11 +210,10 @@ std::string Trainer::Run::line_of(const LogEntry& entry, double seconds) const {
     return log_text(entry, {.unit = std::string(task_.unit()),
                             .last_step = steps_,
                             .exposed_part = job_info().ranks == 1 ? std::nullopt : std::optional(exposed_part_)});
-  const std::int64_t unread = state_.global_step - entry.step;
   return mmf_log_text(entry, {.experiment = arguments_.run_name.empty() ? MmfStyle{}.experiment : arguments_.run_name,
                               .last_step = steps_,
                               .iterations = std::llround(entry.epoch * static_cast<double>(loader_.len())),
-                              .mean_loss = loss_of_run_ / static_cast<double>(steps_of_run_ - unread),
+                              .mean_loss = loss_of_run_ / static_cast<double>(losses_of_run_),
                               .seconds = seconds});
 }
 
@@ -195,7 +229,7 @@ void Trainer::Run::log(const Reading& reading) {
   exposed_before_ = now;
   LogEntry entry{.step = reading.last_step,
                  .epoch = reading.epoch,
-                 .loss = window_.loss / static_cast<double>(window_.steps),
+                 .loss = window_.loss / static_cast<double>(window_.losses),  // NaN if there is none
                  .learning_rate = reading.rate,
                  .grad_norm = reading.norm.item(),
                  .tokens_per_second = speed,

@@ -137,6 +137,7 @@ TrainOutput Trainer::Run::train() {
   try {
     return run_updates();
   } catch (...) {
+    expected_evaluation_.reset();
     finish_save_after_error();
     throw;
   }
@@ -146,9 +147,10 @@ TrainOutput Trainer::Run::run_updates() {
   control_ = {};
   drops_save_ = false;
   loss_of_run_ = 0;
-  steps_of_run_ = batches_of_run_ = 0;
+  losses_of_run_ = lost_losses_ = steps_of_run_ = batches_of_run_ = 0;
   first_program_ = lazy_counters().compilations;
   has_reported_ = false;
+  if (is_master_) process_ = measure_process("before the first update");
   host_ = {};
   start_ = read_at_ = window_.start = Clock::now();
   exposed_before_ = exposed_communication();
@@ -156,6 +158,7 @@ TrainOutput Trainer::Run::run_updates() {
   if (arguments_.eval_on_start && resumed_from_.empty() && task_.held_out() > 0) evaluate(step_text());
   evaluate_missed();
   call(&TrainerCallback::on_epoch_begin);
+  if (state_.global_step < steps_) expected_evaluation_.emplace(arguments_, task_);
   for (std::int64_t n = state_.global_step + 1; n <= steps_ && stop_signal_ == 0 && !control_.should_training_stop; ++n)
     update(n);
   if (unnoted_steps_ > 0) note_reading(0, false);  // an evaluation has ended the training
@@ -165,7 +168,7 @@ TrainOutput Trainer::Run::run_updates() {
   call(&TrainerCallback::on_train_end);
   if (!arguments_.output_dir.empty() && is_master_) state_writer_.finish();
   return {.global_step = state_.global_step,
-          .training_loss = steps_of_run_ == 0 ? 0 : loss_of_run_ / static_cast<double>(steps_of_run_),
+          .training_loss = losses_of_run_ == 0 ? 0 : loss_of_run_ / static_cast<double>(losses_of_run_),
           .stop_signal = stop_signal_,
           .host_share = host_.share()};
 }
@@ -208,6 +211,7 @@ void Trainer::Run::update(std::int64_t n) {
 // What happens after an update: callbacks, the log, evaluation, checkpoint.
 void Trainer::Run::follow_update(double rate, double epoch_before) {
   report_program();
+  expected_evaluation_.reset();  // the first update is executed
   decide(epoch_before);
   call(&TrainerCallback::on_step_end);
   const bool ends = is_stopped() || control_.should_training_stop || state_.global_step == steps_;

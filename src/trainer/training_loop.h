@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "flags/intervals.h"
+#include "plan/evaluation_memory.h"
 #include "run/best_model.h"
 #include "run/host_share.h"
 #include "run/log_files.h"
@@ -47,13 +48,14 @@ class Trainer::Run {
   struct Window {
     Clock::time_point start = Clock::now();
     double loss = 0;
+    std::int64_t losses = 0;  // that `loss` contains: with a loss scale, only those that are finite
     std::int64_t steps = 0;
     std::int64_t earlier_steps = 0;  // of these, the updates of the run that this run continues
     std::int64_t batches = 0;        // micro-batches of this run
   };
   // A sum of losses, and the state of the run after the last update in it. It is read some updates later.
   struct Reading {
-    Tensor loss_sum;
+    LossSum losses;
     Tensor norm;
     std::int64_t steps = 0;
     std::int64_t batches = 0;  // micro-batches
@@ -102,6 +104,8 @@ class Trainer::Run {
   void note_reading(double rate, bool logs);
   void take_readings(std::int64_t except);
   void take(const Reading& reading);
+  void check_loss(const Reading& reading, double sum);
+  void check_scaled_losses(const Reading& reading, std::int64_t losses);
   void check_norm();
   void log(const Reading& reading);
   [[nodiscard]] std::string line_of(const LogEntry& entry, double seconds) const;
@@ -133,6 +137,7 @@ class Trainer::Run {
   std::optional<double> flops_per_step_;
   optim::Schedule schedule_;
   StepRunner runner_;
+  std::optional<ExpectedEvaluation> expected_evaluation_;  // until the first update
   ProgressBar bar_;
   TrainerState state_;
   TrainerControl control_;
@@ -162,10 +167,13 @@ class Trainer::Run {
   HostShare host_;                       // of the updates after the first one
   double epochs_before_ = 0;             // that the loader does not count, because of --ignore_data_skip
   double loss_of_run_ = 0;
+  std::int64_t losses_of_run_ = 0;  // that loss_of_run_ contains
+  std::int64_t lost_losses_ = 0;    // with a loss scale: the last ones, none of which is finite
   std::int64_t steps_of_run_ = 0;
   std::int64_t batches_of_run_ = 0;
   std::int64_t first_program_ = 0;  // of this training
   bool has_reported_ = false;
+  ProcessMemory process_;
   bool begins_output_ = true;       // until the first update has ended
   bool evaluation_due_ = false;     // after the last update; remains true if a signal prevents it
   bool save_due_ = false;           // after the last update, also without a signal

@@ -32,6 +32,26 @@ TEST(CheckReadable, NamesTheReason) {
   EXPECT_THROW(check_readable(folder.file("text")), Error);
 }
 
+TEST(CheckReadable, NamesALinkToNothing) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_symlink("gone/text", folder.file("link"));
+  std::filesystem::create_symlink("link", folder.file("second"));
+  std::filesystem::create_symlink("/no/such/model", folder.file("model"));
+  const auto expected = [&](const std::string& path, const std::string& link, const std::string& target) {
+    return "cannot read " + folder.file(path) + ": " + folder.file(link) + " is a symbolic link to " + target +
+           ", which does not exist";
+  };
+  EXPECT_EQ(why_unreadable(folder.file("link")), expected("link", "link", folder.file("gone/text")));
+  EXPECT_EQ(why_unreadable(folder.file("second")), expected("second", "second", folder.file("gone/text")));
+  const std::string config = expected("model/config.json", "model", "/no/such/model");
+  EXPECT_EQ(why_unreadable(folder.file("model/config.json")), config);
+  EXPECT_EQ(testing::error_of([&] { (void)read_file(folder.file("model/config.json")); }), config);
+  EXPECT_EQ(testing::error_of([&] { (void)InputFile(folder.file("model/config.json")); }), config);
+  EXPECT_TRUE(is_there(folder.file("link")) && is_there(folder.path()));
+  EXPECT_FALSE(is_there(folder.file("other")) || is_there(folder.file("model/config.json")) || is_there(""));
+  EXPECT_EQ(dangling_link_text(folder.file("other")) + dangling_link_text(folder.path()) + dangling_link_text(""), "");
+}
+
 TEST(InputFiles, SamplesDifferIfOneOfTheirBlocksDoes) {
   const testing::TemporaryFolder folder;
   const std::string path = folder.file("data");

@@ -154,6 +154,37 @@ TEST_F(CraftedManifest, AMissingOrAddedByteIsFound) {
   EXPECT_EQ(error(), "no error");
 }
 
+// It may be undamaged, so a run must not silently continue from an older one.
+TEST_F(CraftedManifest, AnotherVersionOfTheFormatIsNoDamage) {
+  using ::tessera::testing::error_of;
+  const std::string newest = folder_.file("checkpoint-1");
+  const auto with_version = [&](int version) {
+    boost::json::value all = boost::json::parse(read_file(path_));
+    all.as_object()["version"] = version;
+    write_file(path_, manifest_with_checksum(boost::json::serialize(all)));
+  };
+  const auto expected = [&](const std::string& age, const std::string& version) {
+    return path_ + ": the checkpoint was written by " + age + " version of Tessera: its format has version " + version +
+           ", and this program reads version 2; use the program that wrote it, or give another checkpoint";
+  };
+  with_version(1);
+  EXPECT_EQ(error(), expected("an older", "1"));
+  with_version(3);
+  EXPECT_EQ(error(), expected("a newer", "3"));
+  on_ranks(2, [&](int) {
+    Training run({2, "fsdp=2", true, false}, 7);
+    save_checkpoint(folder_.file("checkpoint-0"), run.content());
+    EXPECT_EQ(error_of([&] { load_newest_checkpoint(folder_.path(), run.states()); }), expected("a newer", "3"));
+    EXPECT_EQ(error_of([&] { load_checkpoint(newest, run.states()); }), expected("a newer", "3"));
+    EXPECT_EQ(damage_of(newest), expected("a newer", "3"));
+  });
+  EXPECT_EQ(other_format_of(newest), expected("a newer", "3"));
+  EXPECT_EQ(other_format_of(folder_.file("checkpoint-0")), "");
+  EXPECT_EQ(other_format_of(folder_.file("checkpoint-9")), "") << "there is none";
+  write_file(path_, "{\"format\": \"tessera-checkpoint\", \"version\": 3");
+  EXPECT_EQ(other_format_of(newest), "") << "damaged";
+}
+
 TEST_F(CraftedManifest, AManifestThatListsATensorTwiceIsRefused) {
   const std::string path = folder_.file("checkpoint-1/manifest.json");
   std::string text = read_file(path);

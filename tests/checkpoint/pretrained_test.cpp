@@ -231,6 +231,15 @@ TEST_F(DamagedFolder, AMissingFileIsNamed) {
   EXPECT_EQ(error_of_loading(path_), "cannot read " + file + ": No such file or directory");
 }
 
+TEST_F(DamagedFolder, ALinkToNothingIsNamed) {
+  const std::string file = path_ + "/model.safetensors";
+  fs::create_symlink("/no/such", file);
+  const std::string what = " is a symbolic link to /no/such, which does not exist";
+  EXPECT_EQ(error_of_loading(path_), "cannot read " + file + ": " + file + what);
+  fs::create_symlink("/no/such", path_ + "-link");
+  EXPECT_EQ(error_of_loading(path_ + "-link"), path_ + "-link" + what);
+}
+
 TEST_F(DamagedFolder, ATruncatedFileIsNamed) {
   const std::string file = second_file();
   fs::resize_file(file, 2000);

@@ -292,6 +292,25 @@ TEST_F(OddCheckpoints, TheOneBeforeAnUnreadableManifestIsLoaded) {
   EXPECT_EQ(checkpoints_in(folder_.file("")).size(), 2U) << "an unreadable one may be complete";
 }
 
+TEST_F(OddCheckpoints, LinksToNothingAreNamed) {
+  save(1, run_.states());
+  fs::create_symlink("/no/such", path(2));
+  const std::string expected =
+      path(2) + " is a symbolic link to /no/such, which does not exist; the newest checkpoint " + "there is " + path(1);
+  EXPECT_EQ(damage_of(path(2)), expected);
+  EXPECT_EQ(testing::error_of([&] { load_checkpoint(path(2), run_.states()); }),
+            "cannot load a checkpoint: " + expected);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(load_newest_checkpoint(folder_.file(""), run_.states()));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: " + expected + "; the next older checkpoint is tried\n");
+  const std::string manifest = path(1) + "/manifest.json";
+  fs::rename(manifest, folder_.file("moved"));
+  fs::create_symlink("gone", manifest);
+  EXPECT_EQ(damage_of(path(1)), path(1) + " is damaged: cannot read " + manifest + ": " + manifest +
+                                    " is a symbolic link to " + path(1) + "/gone, which does not exist");
+}
+
 // A run that finds only damaged checkpoints starts from its initial values, or keeps the values that it has.
 TEST_F(OddCheckpoints, DamagedOnesLeaveTheStatesAsTheyAre) {
   run_.steps(0, 2);

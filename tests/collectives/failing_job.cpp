@@ -85,6 +85,8 @@ void run(Communicator& world, const std::string& how) {
   if (how == "busy") sleep_for_milliseconds(2500);  // on all ranks
   if (how.starts_with("started")) return run_started(world, how);
   if (how == "throw" && world.rank() == last) fail("out of paper");
+  if (how == "numbers") fail("{} bytes are missing", 100 + world.rank());
+  if (how == "named") fail("rank 2 on host x cannot read t");
   if (how == "kill" && world.rank() == last) raise(SIGKILL);
   if (how == "stop" && world.rank() == last) raise(SIGSTOP);
   if (how == "finish" && world.rank() == last) return;

@@ -95,6 +95,24 @@ check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
 check none 4 0 "all data goes through MPI" TESSERA_SHARED_MEMORY=0 TESSERA_LOG_LEVEL=debug
 check kill 4 fail "rank 3" TESSERA_SHARED_MEMORY=files
 
+# once NAME PART: the job NAME prints a line with PART, once for all ranks.
+once() {
+  local out count
+  out=$(env TESSERA_NODE= "$mpiexec" -n 4 "$job" "$1" 2>&1)
+  count=$(grep -c -- "$2" <<<"$out")
+  if [ "$count" = 1 ]; then
+    echo "ok    $1 prints \"$2\" once"
+  else
+    printf 'FAIL  %s prints "%s" %s times; output:\n%s\n' "$1" "$2" "$count" "$out"
+    failures=1
+  fi
+}
+# Messages that differ only in numbers, that name one of the ranks, or that name each rank itself.
+once numbers "bytes are missing"
+once numbers "  the message of rank.* has other numbers"
+once named "rank 2 on host x cannot read t"
+once finish "; rank 3 has finished without joining"
+
 # Ranks with different instruction sets use the smallest one.
 out=$("$mpiexec" -n 1 env TESSERA_ISA=generic "$job" none : -n 1 "$job" none 2>&1)
 case "$out" in

@@ -189,5 +189,18 @@ TEST(OpLaws, SeveralExamplesGiveTheResultsOfEachExample) {
   EXPECT_GT(cases, 800);
 }
 
+TEST(OpLaws, ScaledProductsAndBatchNormsOfSeveralExamplesAreOneOp) {
+  int cases = 0;
+  for (const auto& sample : op_samples()) {
+    if (sample.op != "scaled-dot" && !sample.op.starts_with("batch-norm-")) continue;
+    ++cases;
+    const SampleProgram one = program_of(sample);
+    const Program all = program_for_examples(one.program, std::vector<bool>(sample.operands.size(), true));
+    for (const Instruction& instruction : all.entry_computation().instructions)
+      EXPECT_NE(instruction.op->name, "while") << name_of(sample);
+  }
+  EXPECT_GE(cases, 8);
+}
+
 }  // namespace
 }  // namespace tessera::conformance

@@ -2,6 +2,7 @@
 // Vocabulary files: each format gives the same ids, each mistake gives one clear error, and damage causes no crash.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 
 #include "support/temporary_folder.h"
@@ -53,6 +54,24 @@ std::string tokenizer_json(const std::string& merges = "[\"Ġ t\", [\"h\", \"e\"
          "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
          "\"model\": {\"type\": \"BPE\", \"vocab\": " +
          vocab + ", \"merges\": " + merges + "}}";
+}
+
+TEST(BpeFiles, MayBeginWithAByteOrderMark) {
+  const std::string mark = "\xef\xbb\xbf";
+  const std::string text = "the heat of the mesh";
+  const Ids expected = BpeTokenizer::from_merges(kMerges, "m").encode(text);
+  EXPECT_EQ(BpeTokenizer::from_merges(mark + kMerges, "m").encode(text), expected);
+  EXPECT_EQ(BpeTokenizer::from_merges(mark + "Ġ t\nh e\nĠt he\n", "m").encode(text), expected) << "without #version";
+  EXPECT_EQ(BpeTokenizer::from_vocab_and_merges(mark + vocab_json(), mark + kMerges, "m").encode(text), expected);
+}
+
+TEST(BpeFiles, ALinkToNothingIsNamed) {
+  const TemporaryFolder folder;
+  (void)folder.write("merges.txt", kMerges);
+  const std::string link = folder.file("tokenizer.json");
+  std::filesystem::create_symlink("/no/such", link);
+  EXPECT_EQ(error_of([&] { (void)make_tokenizer(folder.path(), ""); }),
+            "cannot read " + link + ": " + link + " is a symbolic link to /no/such, which does not exist");
 }
 
 TEST(BpeFiles, EveryFormGivesTheSameIds) {

@@ -110,6 +110,9 @@ TEST(Mnist, ImagesAndLabelsMustBelongTogether) {
   EXPECT_EQ(data.classes_of({1, 0}).data<std::int32_t>()[0], 6);
   const Literal scaled = data.pixels({0}, 0.5F, 0.25F);
   EXPECT_EQ(scaled.data<float>()[0], -2.0F);
+  EXPECT_EQ(read_mnist(folder.file(""), "train", 7).classes, 7);
+  EXPECT_EQ(error_of([&] { read_mnist(folder.file(""), "train", 6); }),
+            folder.file("") + ": the label of image 1 of train is 6; it must be one of 0..5");
 }
 
 TEST(FashionMnist, OfThePackageHasTheKnownSizes) {

@@ -141,6 +141,23 @@ TEST(ImageFolder, SuffixesMayBeInUpperCaseAndOtherFilesAreNamed) {
                                                                photo + " are images, convert them");
 }
 
+TEST(ImageFolder, LinksToNothingAreNamed) {
+  const TemporaryFolder folder;
+  (void)folder.write("train/cat/1.png", png_of(1, 1, PNG_FORMAT_GRAY, {7}));
+  const auto error_with = [&](const std::string& name, const std::string& read) {
+    const std::string link = folder.file(name);
+    std::filesystem::create_symlink("/no/such", link);
+    const std::string error = error_of([&] { ImageFolder(folder.file(read)); });
+    std::filesystem::remove(link);
+    const std::string what = link + " is a symbolic link to /no/such, which does not exist";
+    return error == what || error == "cannot read " + link + ": " + what ? "named" : error;
+  };
+  EXPECT_EQ(error_with("train/cat/2.png", "train"), "named");
+  EXPECT_EQ(error_with("train/dog", "train"), "named");
+  EXPECT_EQ(error_with("val", "val"), "named");
+  EXPECT_EQ(error_of([&] { ImageFolder(folder.file("train")); }), "no error");
+}
+
 TEST(ImageFolder, ReadsTheImagesOfFashionMnist) {
   const ImageDataset wanted = read_mnist(std::string(kFashionMnistFolder), "t10k");
   const TemporaryFolder folder;

@@ -68,6 +68,66 @@ TEST(TextFiles, FoldersAndLines) {
             "the folder " + folder.file("empty") + " has no file *.txt or *.jsonl");
 }
 
+TEST(TextFiles, FilesOfAFolderThatAreNotReadAreCountedBySuffix) {
+  const TemporaryFolder folder;
+  (void)folder.write("in/a.txt", "one");
+  for (const char* name : {"in/.hidden", "in/.git/config"}) (void)folder.write(name, "no");
+  const std::string in = folder.file("in");
+  EXPECT_EQ(skipped_files_text(in), "");
+  EXPECT_EQ(skipped_files_text(folder.file("in/a.txt")), "") << "a file";
+  EXPECT_EQ(skipped_files_text(""), "");
+  (void)folder.write("in/readme.md", "no");
+  const std::string what = "; a folder stands for its files *.txt and *.jsonl";
+  EXPECT_EQ(skipped_files_text(in), "1 of the 2 files in the folder " + in + " is not read: 1 .md" + what);
+  for (const char* name : {"in/b/more.MD", "in/b/c/table.csv", "in/LICENSE"}) (void)folder.write(name, "no");
+  EXPECT_EQ(skipped_files_text(in),
+            "4 of the 5 files in the folder " + in + " are not read: 1 without a suffix, 1 .csv, 2 .md" + what);
+  EXPECT_EQ(find_texts({in}).size(), 1U);
+  EXPECT_EQ(error_of([&] { (void)find_texts({folder.file("in/b")}); }),
+            "the folder " + folder.file("in/b") + " has no file *.txt or *.jsonl; its files are: 1 .csv, 1 .md");
+}
+
+TEST(TextFiles, ALinkToNothingInAFolderIsNamed) {
+  const TemporaryFolder folder;
+  (void)folder.write("in/a.txt", "one");
+  const std::string link = folder.file("in/b.txt");
+  std::filesystem::create_symlink("/no/such/text", link);
+  EXPECT_EQ(skipped_files_text(folder.file("in")), "");
+  EXPECT_EQ(error_of([&] { (void)read_all_documents(find_texts({folder.file("in")}), "text"); }),
+            "cannot read " + link + ": " + link + " is a symbolic link to /no/such/text, which does not exist");
+}
+
+TEST(TextFiles, OtherUnicodeEncodingsAreRefusedWithTheirName) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& name, const std::string& content) {
+    const std::string path = folder.write(name, content);
+    const std::string error = error_of([&] { (void)read_text_file(path); });
+    EXPECT_EQ(error_of([&] { (void)read_all_documents({{path}}, "text"); }), error);
+    return error.starts_with(path) ? error.substr(path.size()) : error;
+  };
+  const auto wide = [](std::string_view text, std::size_t width, std::size_t place) {  // of ASCII
+    std::string out;
+    for (const char c : text) {
+      std::string character(width, '\0');
+      character[place] = c;
+      out += character;
+    }
+    return out;
+  };
+  const auto expected = [](const std::string& encoding) {
+    return ": is encoded in " + encoding + "; texts must be in UTF-8: `iconv -f " + encoding +
+           " -t UTF-8 FILE > NEW` converts it";
+  };
+  EXPECT_EQ(refused("a.txt", "\xff\xfe" + wide("In the", 2, 0)), expected("UTF-16"));
+  EXPECT_EQ(refused("b.txt", "\xfe\xff" + wide("In the", 2, 1)), expected("UTF-16"));
+  EXPECT_EQ(refused("c.txt", wide("In the", 2, 0)), expected("UTF-16LE"));
+  EXPECT_EQ(refused("d.txt", wide("In the", 2, 1)), expected("UTF-16BE"));
+  EXPECT_EQ(refused("e.jsonl", "\xff\xfe" + wide("{}", 2, 0)), expected("UTF-16"));
+  EXPECT_EQ(refused("f.txt", std::string("\xff\xfe\0\0", 4) + wide("In the", 4, 0)), expected("UTF-32"));
+  const std::string table = folder.write("g.tsv", "\xff\xfe" + wide("text\n", 2, 0));
+  EXPECT_EQ(error_of([&] { (void)read_tsv(table); }), table + expected("UTF-16"));
+}
+
 TEST(TextFiles, SuffixesInAFolderMayBeInUpperCase) {
   const TemporaryFolder folder;
   write_file(folder.file("A.TXT"), "one");

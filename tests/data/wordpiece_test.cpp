@@ -31,6 +31,12 @@ Pieces pieces(std::string_view text, WordPieceOptions options = {}) {
   return pieces(t, t.encode(text));
 }
 
+TEST(WordPiece, TheFileMayBeginWithAByteOrderMark) {
+  const auto marked = WordPieceTokenizer::from_vocab("\xef\xbb\xbf" + kPieces, "vocab.txt");
+  EXPECT_EQ(marked.encode("the houses"), tokenizer().encode("the houses"));
+  EXPECT_EQ(marked.piece(0), "[PAD]");
+}
+
 TEST(WordPiece, TakesTheLongestPieceOfEachWord) {
   EXPECT_EQ(pieces("the houses"), (Pieces{"the", "house", "##s"}));
   EXPECT_EQ(pieces("unaffable"), (Pieces{"un", "##aff", "##able"}));

@@ -204,6 +204,10 @@ class NothingLost(unittest.TestCase):
         other = self.run_clm("--resume_from_checkpoint", "true", max_steps="6", output_dir="out")
         self.assertIn("the run had other training data or another --train_sampling_strategy", other.stderr)
         self.assertNotIn("micro-batches", other.stderr)
+        (self.folder / "b.txt").write_text(2 * text)
+        longer = self.run_clm("--resume_from_checkpoint", "true", train_file="b.txt", max_steps="8", output_dir="out")
+        self.assertRegex(longer.stderr, r"warning: the data has another number of samples: \d+ in an epoch \(--train_file a.txt\) before, "
+                         r"\d+ \(--train_file b.txt\) now; the run continues after 24 samples, which are 0\.\d+ epochs instead of 0\.\d+: ")
 
     def test_a_run_that_continues_with_another_accumulation_is_warned(self):
         self.run_clm(max_steps="2", save_steps="2", gradient_accumulation_steps="2", output_dir="out")

@@ -53,6 +53,12 @@ def memory(result):
     return lines[first:first + 6] + [line for line in lines if " collectives" in line and " received by each device" in line]
 
 
+def check_process(result, when):
+    """Below the plan, a line has what the process holds in addition."""
+    line = re.search(r"^  process \(libraries, MPI, allocator\) +([0-9.]+)(MB|GB)  \(measured (.*), not planned\)$", result.stdout, re.M)
+    check(line and float(line[1]) > 1 and line[3] == when, result.stdout)
+
+
 def peak(result):
     return int(re.search(r"total at the peak .*\(([0-9]+) bytes\)", result.stdout).group(1))
 
@@ -71,6 +77,8 @@ def dry_runs():
         layout = ["--mesh", "fsdp=2", "--fsdp", "full_shard", "--gradient_accumulation_steps", 3 if name == "mlm" else 1]
         dry, trained = run(*model, *data, *layout, "--dry_run"), run(*model, *data, *layout, *step, *TWO)
         check(memory(dry) == memory(trained) and len(memory(dry)) == 7, f"{name}: planned {memory(dry)}, executed {memory(trained)}")
+        check_process(dry, "at the start of this dry run")
+        check_process(trained, "before the first update")
         check(said in dry.stdout and "a plan for 2 devices" in dry.stdout and "FLOP per step" in dry.stdout, dry.stdout)
         without = run(*model, "--dry_run", "--mesh", "data=3,fsdp=4", "--fsdp", "full_shard")
         check("a plan for 12 devices" in without.stdout and "reduce-scatter" in without.stdout, without.stdout)
@@ -120,7 +128,7 @@ def memory_limits():
     little = {"TESSERA_MEMORY_LIMIT": f"{used + 160:.0f}MB"}
     clm("--do_eval", "true", "--per_device_eval_batch_size", 16, **little)
     evaluation = clm("--do_eval", "true", "--per_device_eval_batch_size", 500000, status=1, **little)
-    refusal = "--per_device_eval_batch_size 500000: an evaluation does not fit into memory: a rank needs"
+    refusal = "--per_device_eval_batch_size 500000: an evaluation does not fit into memory: the process of rank 0: "
     check(evaluation.stderr.count(refusal) == 1 and "step 1" not in evaluation.stdout, evaluation.stdout + evaluation.stderr)
     too_little = "--auto_find_batch_size: a step with 1 row for each data shard does not fit: the plan of a rank needs"
     budget = ["--max_memory_per_rank", "10KB"]

@@ -103,6 +103,17 @@ class TextInputs(unittest.TestCase):
         self.run_program(TESSERA, "tokenize", "in/a.jsonl", "-o", "jsonl.tokens")
         self.assertEqual((self.folder / "csv.tokens").read_bytes(), (self.folder / "jsonl.tokens").read_bytes())
 
+    def test_files_of_a_folder_that_are_not_read_are_named_once(self):
+        (self.folder / "in/readme.md").write_text("no")
+        for program, words in ((RUN_CLM, CLM), (RUN_MLM, ["--config_name", "tiny", *MLM])):
+            result = self.run_program(program, *words, "--train_file", "in", "--virtual_ranks", 2)
+            self.assertEqual(result.stderr.count("warning: --train_file: 1 of the 2 files in the folder in is not read: 1 .md; a folder stands for its files "
+                                                 "*.txt and *.jsonl\n"), 1, result.stderr)
+            (self.folder / "in/a.jsonl").rename(self.folder / "a.jsonl")
+            result = self.run_program(program, *words, "--train_file", "in", "--virtual_ranks", 2, status=1)
+            self.assertEqual(result.stderr.count("the folder in has no file *.txt or *.jsonl; its files are: 1 .md"), 1, result.stderr)
+            (self.folder / "a.jsonl").rename(self.folder / "in/a.jsonl")
+
     def test_what_is_no_text_is_refused(self):
         (self.folder / "a.txt.gz").write_bytes(gzip.compress(b"a text"))
         self.run_program(TESSERA, "tokenize", "a.txt", "-o", "a.tokens")

@@ -96,6 +96,26 @@ TEST(RecursiveWrap, NeedsAPolicyAndAModuleWithoutUnits) {
             "encoder.a is already an FSDP unit; an auto_wrap_policy needs a module without units below it");
 }
 
+TEST(NestedUnits, ThePartsOfAModelAreShardedBeforeTheModel) {
+  const FreshRank rank;
+  plan_for_devices(2);
+  const Mesh mesh({{"fsdp", 2}});
+  ModelOfParts model;
+  FsdpOptions options{.mesh = mesh, .auto_wrap_policy = transformer_auto_wrap_policy({"PartOfModel"})};
+  options.ignored_modules = {&model.head};
+  fully_shard(model, options);
+  const std::string part_of_model =
+      "encoder.a is a part of ModelOfParts, which is sharded already; shard the parts of a model before it";
+  EXPECT_EQ(testing::error_of([&] { fully_shard(model.encoder.a, {.mesh = mesh}); }), part_of_model);
+  EXPECT_EQ(testing::error_of([&] { FullyShardedDataParallel(model.encoder.a, {.mesh = mesh}); }), part_of_model);
+  EXPECT_EQ(model.encoder.a.unit(), "");
+  fully_shard(model.head, {.mesh = mesh});  // no part of a unit
+  ModelOfParts other;
+  recursive_wrap(other.encoder, {.mesh = mesh, .auto_wrap_policy = transformer_auto_wrap_policy({"PartOfModel"})});
+  EXPECT_EQ(testing::error_of([&] { fully_shard(other.encoder.b, {.mesh = mesh}); }),
+            "encoder.b is a part of encoder, which is sharded already; shard the parts of a model before it");
+}
+
 TEST(NestedUnits, ThoseOfAPolicyKeepTheirOptionsBelowALaterRoot) {
   const FreshRank rank;
   plan_for_devices(2);

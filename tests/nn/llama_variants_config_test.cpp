@@ -178,5 +178,19 @@ TEST(ModelTable, HasTheVariantsOfLlama) {
   EXPECT_EQ(class_of("qwen3", "Qwen3Model"), "Qwen3ForCausalLM");
 }
 
+TEST(ModelTable, OtherModelsAreNamedWithTheProgramsThatTrainThem) {
+  const FreshRank rank;
+  const auto error = [](const std::string& config) {
+    return ::tessera::testing::error_of([&] { (void)make_causal_lm(config, "c.json"); });
+  };
+  EXPECT_EQ(error(R"({"model_type": "bert", "vocab_size": 5, "hidden_size": 8, "num_hidden_layers": 1,
+                      "num_attention_heads": 2, "intermediate_size": 8})"),
+            "c.json: BertForMaskedLM is not a causal language model, but an encoder; run_mlm and run_classification "
+            "train it");
+  EXPECT_EQ(error(R"({"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 12], "depths": [1, 2]})"),
+            "c.json: ResNetForImageClassification is not a causal language model, but a classifier of images; "
+            "train_imagenet trains it");
+}
+
 }  // namespace
 }  // namespace tessera::nn

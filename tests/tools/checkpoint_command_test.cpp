@@ -273,6 +273,26 @@ TEST_F(TesseraCommand, ADamagedCheckpointIsNamed) {
       "tessera: unknown verb \"checkpoint inspekt\"; did you mean \"checkpoint inspect\"?\ntry `tessera --help`\n");
 }
 
+TEST_F(TesseraCommand, ACheckpointOfANewerVersionIsNotCalledDamaged) {
+  nn::GPT2LMHeadModel model(small_gpt2());
+  const std::string folder = path("checkpoint-3");
+  save_checkpoint(folder, {.states = {{"model", model.state_dict()}}, .documents = {}});
+  const std::string file = folder + "/manifest.json";
+  std::string manifest = read_file(file);
+  manifest[manifest.find("\"version\":2") + 10] = '3';
+  write_file(file, manifest);
+  const std::string reason =
+      file +
+      ": the checkpoint was written by a newer version of Tessera: its format has version 3, and this program reads "
+      "version 2; use the program that wrote it, or give another checkpoint";
+  for (const std::string verb : {"inspect", "verify"}) {
+    const auto outcome = run("checkpoint " + verb + " " + folder);
+    EXPECT_EQ(outcome.code, 1) << verb;
+    EXPECT_EQ(outcome.error, "tessera checkpoint " + verb + ": " + reason + "\n");
+  }
+  EXPECT_EQ(JsonObject::parse(run("checkpoint verify " + folder + " --json").out).text("error"), reason);
+}
+
 // Only verify reports the damage as JSON, too.
 TEST_F(TesseraCommand, EveryVerbNamesAFileThatIsDamagedOrMissing) {
   nn::GPT2LMHeadModel model(small_gpt2());

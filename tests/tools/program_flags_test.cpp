@@ -94,5 +94,18 @@ TEST(CheckpointWatch, DamagedOnesDoNotCount) {
   EXPECT_EQ(watch.newest(say), "");
 }
 
+TEST(CheckpointWatch, OneOfANewerVersionIsNotPassedOver) {
+  const TemporaryFolder folder;
+  const CheckpointWatch watch(folder.path(), false);
+  (void)folder.write("checkpoint-3/manifest.json", kManifest);
+  std::string newer = kManifest;
+  newer[newer.find("\"version\":2") + 10] = '3';
+  const std::string path = folder.write("checkpoint-7/manifest.json", newer);
+  EXPECT_EQ(::tessera::testing::error_of([&] { (void)newest(watch); }),
+            path +
+                ": the checkpoint was written by a newer version of Tessera: its format has version 3, and this "
+                "program reads version 2; use the program that wrote it, or give another checkpoint");
+}
+
 }  // namespace
 }  // namespace tessera::command

@@ -100,6 +100,16 @@ TEST_F(TesseraCommand, TokenizeRefusesWhatIsNoText) {
   EXPECT_EQ(error(bad).find("tessera tokenize: " + bad + ", line 2: not JSON at column 9: "), 0U) << error(bad);
 }
 
+TEST_F(TesseraCommand, TokenizeNamesTheFilesOfAFolderThatItDoesNotRead) {
+  fs::create_directory(path("in"));
+  (void)file("in/a.txt", "a text");
+  (void)file("in/b.csv", "text\na\n");
+  const auto outcome = run(fmt::format("tokenize {} -o {}", path("in"), path("o.tokens")));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.error, "warning: 1 of the 2 files in the folder " + path("in") +
+                               " is not read: 1 .csv; a folder stands for its files *.txt and *.jsonl\n");
+}
+
 TEST_F(TesseraCommand, ALimitOfTheSizeOfFilesIsAnError) {
   const std::string text = file("long.txt", std::string(900000, 'x'));
   const auto limited =

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "frontend/on_ranks.h"
 #include "plan/evaluation_memory.h"
+#include "plan/step_plan.h"
+#include "run_task.h"
 #include "support/sanitizers.h"
 #include "support/temporary_folder.h"
 #include "tessera/base/options.h"
@@ -143,53 +146,43 @@ TrainingArguments arguments_with_evaluation(const TemporaryFolder& folder, std::
   return out;
 }
 
-TEST(EvaluationMemory, GrowsWithTheBatchAndContainsTheStateOfTheTraining) {
+TEST(EvaluationMemory, GrowsWithTheBatch) {
   const TemporaryFolder folder;
-  const auto bytes = [&](std::int64_t rows, std::int64_t micro_batches) {
+  const auto memory = [&](std::int64_t rows) {
     TrainingArguments arguments = arguments_with_evaluation(folder, rows);
-    arguments.gradient_accumulation_steps = micro_batches;
-    return evaluation_bytes(arguments, 1, ExecutionOptions::for_plan(1));
+    arguments.dry_run = true;
+    return as_planner([&] {
+      plan_for_devices(2);
+      const std::unique_ptr<Task> task = make_task(arguments);
+      return evaluation_memory(arguments, *task);
+    });
   };
-  const std::int64_t small = bytes(1, 1);
-  const std::int64_t large = bytes(64, 1);
+  const EvaluationMemory small = memory(1);
+  const EvaluationMemory large = memory(64);
   const std::int64_t hidden = 63 * 64 * 24 * 4;  // bytes of one value of the residual stream for 63 rows
-  EXPECT_GT(large, small + hidden);
-  EXPECT_EQ(bytes(64, 3), large) << "gradients do not exist during an evaluation";
-  const std::int64_t parameters = 4 * (40 * 24 + 64 * 24 + 3 * (12 * 24 * 24 + 13 * 24) + 2 * 24);
-  EXPECT_GT(small, 3 * parameters) << "AdamW has two values for each parameter";
+  EXPECT_GT(large.program.arena, small.program.arena + hidden);
+  EXPECT_EQ(large.batch, 64 * 64 * 2 * 4) << "tokens and labels of the rows of one of two ranks";
+  EXPECT_EQ(large.program.arguments - small.program.arguments, large.batch - small.batch);
 }
 
 TEST(EvaluationMemory, OnlyALargerBatchThanThatOfTheTrainingIsCompared) {
   const TemporaryFolder folder;
-  const FreshRank rank;
-  const auto is_compared = [&](const TrainingArguments& arguments) {
-    return memory_for_evaluation(arguments).has_value();
-  };
   TrainingArguments larger = arguments_with_evaluation(folder, 9);
-  EXPECT_TRUE(is_compared(larger)) << "the machine has a limit";
+  EXPECT_TRUE(has_larger_evaluation(larger, 1));
   larger.do_eval = false;
-  EXPECT_FALSE(is_compared(larger));
+  EXPECT_FALSE(has_larger_evaluation(larger, 1));
   larger.eval_strategy = "epoch";
-  EXPECT_TRUE(is_compared(larger));
-  larger.do_train = false;
-  EXPECT_FALSE(is_compared(larger));
-  EXPECT_FALSE(is_compared(arguments_with_evaluation(folder, 8)));
-  options().set("TESSERA_MEMORY_LIMIT", "0");
-  EXPECT_FALSE(is_compared(arguments_with_evaluation(folder, 9)));
-  options().set("TESSERA_MEMORY_LIMIT", "");
-}
-
-TEST(EvaluationMemory, AnEvaluationThatDoesNotFitIsAnErrorWithItsFlag) {
-  const TemporaryFolder folder;
-  const FreshRank rank;
-  const TrainingArguments arguments = arguments_with_evaluation(folder, 64);
-  const std::int64_t needed = evaluation_bytes(arguments, 1, ExecutionOptions::for_plan(1));
-  check_evaluation_memory(arguments, 2 * needed);
-  const std::string text = error_of([&] { check_evaluation_memory(arguments, 1 << 10); });
-  EXPECT_TRUE(
-      text.starts_with("--per_device_eval_batch_size 64: an evaluation does not fit into memory: a rank needs "))
-      << text;
-  EXPECT_NE(text.find("possible remedies: a smaller --per_device_eval_batch_size"), text.npos) << text;
+  EXPECT_TRUE(has_larger_evaluation(larger, 1));
+  TrainingArguments equal = arguments_with_evaluation(folder, 8);
+  EXPECT_FALSE(has_larger_evaluation(equal, 1));
+  equal.per_device_eval_batch_size.reset();  // then it is 8
+  EXPECT_FALSE(has_larger_evaluation(equal, 3));
+  equal.per_device_train_batch_size = 7;
+  EXPECT_TRUE(has_larger_evaluation(equal, 3));
+  equal.per_device_train_batch_size.reset();
+  equal.global_batch_size = 16;  // rows of all data shards
+  EXPECT_FALSE(has_larger_evaluation(equal, 2));
+  EXPECT_TRUE(has_larger_evaluation(equal, 3));
 }
 
 }  // namespace

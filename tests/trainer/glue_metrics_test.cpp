@@ -195,6 +195,81 @@ TEST(GlueFiles, LabelsThatTrainingDoesNotHaveNameTheLine) {
       file + ", line 4: the label \"perhaps\" is not one of the model: no, yes");
 }
 
+// Without --task_name, the training file decides what the labels are.
+class TextLabelsOfAFile : public ::testing::Test {
+ protected:
+  [[nodiscard]] TextLabels labels(const std::string& rows) const {
+    TrainingArguments arguments = classification_defaults();
+    arguments.train_file = folder_.write("t.csv", "sentence,label\n" + rows);
+    return text_labels(arguments, read_training_texts(arguments), {});
+  }
+  // The error without the path.
+  [[nodiscard]] std::string error(const std::string& rows) const {
+    const std::string text = error_of([&] { (void)labels(rows); });
+    const std::string path = folder_.file("t.csv");
+    return text.starts_with(path) ? text.substr(path.size()) : text;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TextLabelsOfAFile, AreNamesOrWholeNumbers) {
+  EXPECT_EQ(labels("a,yes\nb,no\nc,yes\n").names, (Names{"no", "yes"}));
+  EXPECT_EQ(labels("a,1\nb,0\nc,12\n").names, (Names{"0", "1", "12"}));
+  EXPECT_EQ(labels("a,1st\nb,2-3\nc,-\n").names, (Names{"-", "1st", "2-3"})) << "no numbers";
+}
+
+TEST_F(TextLabelsOfAFile, EmptyOnesAreRefused) {
+  const std::string what = ": the label is empty; give each row the name or the number of its class, or remove the row";
+  EXPECT_EQ(error("a,yes\n\nb,\nc,no\n"), ", line 4" + what);
+  EXPECT_EQ(error("a,yes\nb,\" \"\n"), ", line 3" + what);
+}
+
+TEST_F(TextLabelsOfAFile, NumbersAreWholeAndNotNegative) {
+  EXPECT_EQ(error("a,0\nb,-1\n"),
+            ", line 3: the label \"-1\" is negative; labels are names, or whole numbers from 0; remove rows without a "
+            "class");
+  for (const char* label : {"0.5", "1.0", "-2.5", "1e3", "nan"})
+    EXPECT_EQ(
+        error(fmt::format("a,0\nb,1\nc,{}\n", label)),
+        fmt::format(", line 4: the label \"{}\" is not a whole number; labels are names, or whole numbers from 0; "
+                    "only --task_name stsb trains on scores",
+                    label));
+}
+
+TEST_F(TextLabelsOfAFile, NamesAndNumbersAreNotMixed) {
+  EXPECT_EQ(
+      error("a,1\nb,0\nc,positive\n"),
+      ", line 4: the label \"positive\" is a name, but \"1\" in line 2 is a number; give names to all classes, or "
+      "numbers to all");
+  EXPECT_EQ(error("a,label\nb,0\nc,1\n"),
+            ", line 3: the label \"0\" is a number, but \"label\" in line 2 is a name; give names to all classes, or "
+            "numbers to all");
+}
+
+TEST_F(TextLabelsOfAFile, AreNotTheNumbersOfTheRows) {
+  std::string ids;
+  for (int i = 0; i < 101; ++i) ids += fmt::format("a,{}\n", 7 + i);
+  EXPECT_EQ(
+      error(ids),
+      ", line 2: the column label, which has \"7\" here, has 101 different values in 101 rows; labels are classes "
+      "with several rows each, and not numbers of rows");
+  EXPECT_EQ(labels(ids + ids).names.size(), 101U);
+  EXPECT_EQ(labels("a,1\nb,2\nc,3\n").names.size(), 3U) << "a small file";
+}
+
+TEST_F(TextLabelsOfAFile, AnErrorAboutOneOfManyNamesSome) {
+  TextLabels many;
+  for (int i = 0; i < 30; ++i) many.names.push_back(fmt::format("{}", 10 + i));
+  const std::string path = folder_.write("v.csv", "sentence,label\na,9\n");
+  const data::LabelledTexts texts = read_texts(classification_defaults(), path);
+  const auto vocabulary = BertVocabulary::of(classification_defaults(), "");
+  EXPECT_EQ(error_of([&] { (void)labelled_samples(texts, vocabulary, many, 8); }),
+            path +
+                ", line 2: the label \"9\" is not one of the training file: 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, "
+                "20, 21, 22, 23, 24, 25, 26, 27, 28, 29, … (30 labels)");
+}
+
 TEST(LogEntry, MetricsOfATaskAreReadBack) {
   LogEntry entry{.step = 3, .eval_loss = 0.5};
   entry.eval_metrics = {{"f1", 0.25}, {"pearson", std::nan("")}};

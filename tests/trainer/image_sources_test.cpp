@@ -2,9 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
 #include "tasks/image_sources.h"
+#include "tasks/tasks.h"
+#include "tessera/nn/models/bert.h"
+#include "tessera/nn/models/resnet.h"
+#include "tessera/trainer/programs.h"
 
 namespace tessera::trainer {
 namespace {
@@ -75,6 +82,41 @@ TEST(RandomParts, DependOnSeedEpochAndSampleOnly) {
   EXPECT_EQ(both, row({images[1]}, {9}, 2, 0));
   EXPECT_NE(both, row({images[1]}, {9}, 3, 0));
   EXPECT_NE(both, row({images[1]}, {8}, 2, 0));
+}
+
+// Labels outside of the range would give losses without a meaning: the devices do not check them.
+TEST(ImageTask, AModelNeedsALabelForEachClass) {
+  using ::tessera::testing::error_of;
+  const FreshRank rank;
+  const ::tessera::testing::TemporaryFolder folder;
+  for (const char* part : {"train", "val"})
+    for (const char* name : {"cat", "dog", "eel"})
+      (void)folder.write(std::string(part) + "/" + name + "/1.ppm", "P6\n1 1\n255\nabc");
+  TrainingArguments arguments = image_defaults();
+  arguments.datadir = folder.path();
+  arguments.image_size = 33;
+  const auto error_with = [&](const std::string& config) {
+    arguments.model = folder.write("model.json", config);
+    return error_of([&] { (void)make_image_task(arguments); });
+  };
+  const std::string two = nn::ResNetConfig::tiny(2).to_json();
+  const std::string start = "--model " + folder.file("model.json");
+  EXPECT_EQ(error_with(two), start + " has 2 labels (id2label or num_labels), but " + folder.file("train") +
+                                 " has 3 classes; a model needs a label for each class");
+  EXPECT_EQ(error_with(nn::ResNetConfig::tiny(3).to_json()), "no error");
+  std::filesystem::remove_all(folder.file("val"));
+  std::filesystem::create_symlink("/no/such", folder.file("val"));
+  EXPECT_EQ(error_with(two), folder.file("val") + " is a symbolic link to /no/such, which does not exist");
+  std::filesystem::remove(folder.file("val"));
+  EXPECT_EQ(error_with(nn::BertConfig::tiny().to_json()),
+            start +
+                " is a BertForMaskedLM; give an image classifier: ResNetForImageClassification or "
+                "ViTForImageClassification");
+  arguments.fake_data = true;
+  arguments.fake_data_classes = 4;
+  EXPECT_EQ(error_with(two), start +
+                                 " has 2 labels (id2label or num_labels), but --fake_data_classes is 4; a model "
+                                 "needs a label for each class");
 }
 
 }  // namespace

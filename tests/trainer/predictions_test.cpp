@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "support/temporary_folder.h"
 #include "tessera/trainer/programs.h"
@@ -97,6 +98,16 @@ TEST(Predictions, TheTestFileOfATaskIsFound) {
   for (const char* note :
        {"--test_file has no effect without --do_predict", "--max_predict_samples has no effect without --do_predict"})
     EXPECT_EQ(std::count(notes.begin(), notes.end(), note), 1) << note;
+}
+
+// Its evaluation is not omitted.
+TEST(Predictions, AFileOfATaskMayBeALinkToNothing) {
+  const TemporaryFolder folder;
+  (void)folder.write("RTE/train.tsv", "");
+  std::filesystem::create_symlink("/no/such", folder.file("RTE/dev.tsv"));
+  const TrainingArguments found =
+      with_glue_files(classification_flags({"--task_name", "rte", "--data_dir", folder.path()}));
+  EXPECT_EQ(found.validation_file, folder.file("RTE/dev.tsv"));
 }
 
 TEST(Predictions, TextsHaveTheColumnsOfTheTrainingFile) {

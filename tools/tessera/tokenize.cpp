@@ -11,6 +11,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/data/document_tokens.h"
 #include "tessera/data/token_file.h"
@@ -70,6 +71,8 @@ int tokenize(const Arguments& arguments) {
   if (!path || *path == "-") throw UsageError("-o needs the file to write");
   const std::string name = arguments.value_or("tokenizer", "bytes");
   const auto inputs = data::find_texts(arguments.inputs());
+  for (const std::string& input : arguments.inputs())
+    if (const std::string text = data::skipped_files_text(input); !text.empty()) log_warning("{}", text);
   std::error_code ignored;
   for (const data::TextInput& input : inputs)
     if (std::filesystem::equivalent(input.path, *path, ignored))

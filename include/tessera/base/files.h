@@ -17,6 +17,12 @@ void check_readable(const std::string& path);
 /// before one of them throws.
 std::string why_unreadable(const std::string& path);
 
+/// Whether there is a file, a folder or a symbolic link of this name, also a link to nothing: a read then gives the
+/// reason.
+bool is_there(const std::string& path);
+/// Returns `m is a symbolic link to /old/m, which does not exist` for the first part of a path that is such a link, or "".
+std::string dangling_link_text(const std::string& path);
+
 /// Calls `read`, which reads a file. Its errors become FileErrors.
 template <class Read>
 decltype(auto) reading_file(Read&& read) {

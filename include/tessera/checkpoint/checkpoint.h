@@ -172,7 +172,8 @@ struct TensorDifference {
 /// read in pieces. Not collective.
 std::vector<TensorDifference> differences_of(const Checkpoint& a, const Checkpoint& b);
 
-/// The complete checkpoints `checkpoint-N` in a folder, by N.
+/// The complete checkpoints `checkpoint-N` in a folder, by N. A symbolic link to nothing counts as one, too: it cannot be
+/// loaded, but must not be passed over silently.
 std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder);
 /// The name of a file with a model's weights in the folder, also of other libraries, such as model.safetensors; "" if
 /// there is none.
@@ -182,16 +183,19 @@ std::string weights_in(const std::string& folder);
 bool holds_only_model(const std::string& checkpoint);
 /// Loads the groups of the newest checkpoint in a folder, and reads their values. If it is damaged or lacks a group,
 /// prints a warning and tries the previous checkpoint. Nullopt if there is none, or if all are damaged; the states then
-/// keep the values that they had before the call. Collective. Errors: those of Checkpoint::load(); there are undamaged
-/// checkpoints, but all of them lack a group; all are damaged, and the states had more than 16 MiB of values in memory,
-/// which are lost.
+/// keep the values that they had before the call. Collective. Errors: those of Checkpoint::load(); that of
+/// other_format_of(), instead of trying older checkpoints; there are undamaged checkpoints, but all of them lack a
+/// group; all are damaged, and the states had more than 16 MiB of values in memory, which are lost.
 std::optional<Checkpoint> load_newest_checkpoint(const std::string& folder,
                                                  const std::map<std::string, StateDict>& states);
-/// The same for one folder. Error, on all ranks, if it is damaged.
+/// The same for one folder. Error, on all ranks, if it is damaged or has another format.
 Checkpoint load_checkpoint(const std::string& folder, const std::map<std::string, StateDict>& states);
 /// Reads and verifies all files of the checkpoint in a folder. Returns "" or, on all ranks, the reason why it cannot be
 /// loaded. Collective.
 std::string damage_of(const std::string& folder);
+/// Returns the error about a checkpoint in another version of the format, such as one of a newer version of Tessera,
+/// with both versions. "" if it has the version that this program reads, or if its manifest cannot be read.
+std::string other_format_of(const std::string& folder);
 /// Deletes the remains of interrupted saves in a folder, including those of model folders, and returns their paths.
 /// Call it on one rank, while no rank saves.
 std::vector<std::string> remove_partial_checkpoints(const std::string& folder);

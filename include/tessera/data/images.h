@@ -30,8 +30,8 @@ struct ImageDataset {
 };
 
 /// Reads `train` or `t10k` from a folder with the file names of MNIST. Error, with folder and file, if a file is
-/// missing or the numbers of images and labels differ.
-ImageDataset read_mnist(const std::string& folder, const std::string& part);
+/// missing, the numbers of images and labels differ, or a label is not one of 0..most_classes - 1.
+ImageDataset read_mnist(const std::string& folder, const std::string& part, int most_classes = 256);
 
 /// The folder of Debian's dataset-fashion-mnist.
 inline constexpr std::string_view kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";

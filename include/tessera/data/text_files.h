@@ -25,8 +25,12 @@ struct TextInput {
 /// text.
 TextForm text_form(const std::string& path);
 /// Returns the files that the paths name, in order. A folder stands for its *.txt and *.jsonl files at any depth,
-/// sorted by path. Errors: a path that does not exist; a folder without such files; a .tsv file.
+/// sorted by path. Errors: a path that does not exist; a folder without such files, with the suffixes that it has; a
+/// .tsv file.
 std::vector<TextInput> find_texts(const std::vector<std::string>& paths);
+/// For a warning about the files of a folder that find_texts() leaves out: how many there are, their suffixes, and
+/// which files are read. Hidden files do not count. Returns "" if there are none, or if the path is not a folder.
+std::string skipped_files_text(const std::string& path);
 
 /// Returns the columns of a file: the keys of the first object of JSON Lines, or the first row of CSV. None if the file
 /// is a text or empty. Errors: those of read_documents().
@@ -47,8 +51,8 @@ void read_documents(const TextInput& input, const std::string& column, const Tak
 std::vector<std::string> read_all_documents(const std::vector<TextInput>& inputs, const std::string& column);
 
 /// Checks that a file that begins with `start` may be a text. Errors: it is compressed (gzip, zip, zstd, xz), a token
-/// file, a Parquet or an Arrow file, with the command that makes a text of it; a byte of the beginning is 0, unless the
-/// suffix is .txt.
+/// file, a Parquet or an Arrow file, with the command that makes a text of it; it is in UTF-16 or UTF-32; a byte of the
+/// beginning is 0, unless the suffix is .txt.
 void require_text(std::string_view start, const std::string& path);
 /// Returns the content of a text file. Errors: those of read_file() and require_text(); a .csv or .tsv file.
 std::string read_text_file(const std::string& path);

@@ -28,9 +28,10 @@ struct FsdpUnit {
 /// Divides `module` into units by marking its parameters and submodules. A parameter that several modules use (a tied
 /// head) belongs to the innermost unit that contains all of them. Submodules that an earlier call of fully_shard() made
 /// units stay units, with their own options. `module` then is the root unit with the remaining parameters. Its first call
-/// in training mode checks that every unit is used. Errors: the module is already a unit, or wraps one; an
-/// auto_wrap_policy is given although a submodule is already a unit; the module is a list or dict of modules; an optimizer
-/// exists already; the axis does not exist; an option does not fit the mesh.
+/// in training mode checks that every unit is used. Errors: the module is already a unit, or wraps one; it is a part of
+/// a module that is sharded already (parts come first); an auto_wrap_policy is given although a submodule is already a
+/// unit; the module is a list or dict of modules; an optimizer exists already; the axis does not exist; an option does
+/// not fit the mesh.
 std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options = {});
 struct RecursiveWrapOptions {
   /// False: `module` itself becomes a unit, too, if the policy selects it.

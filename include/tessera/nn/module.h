@@ -136,6 +136,9 @@ class Module {
   /// True if the backward pass gathers the parameters of the unit again. Applies to units below another unit.
   [[nodiscard]] bool reshards_unit() const { return reshards_unit_; }
   void set_reshards_unit(bool reshards) { reshards_unit_ = reshards; }
+  /// The name of the module around this one that fully_shard() has divided into units; "" if there is none.
+  [[nodiscard]] const std::string& sharded_in() const { return sharded_in_; }
+  void set_sharded_in(std::string around) { sharded_in_ = std::move(around); }
   /// Sets the options in which this module, if a wrap policy makes it an FSDP unit, differs from the other units (in
   /// PyTorch: _wrap_overrides). For example, parameters of a batch norm that are used in their own type:
   ///
@@ -202,6 +205,7 @@ class Module {
   std::string path_;
   std::string unit_;
   bool reshards_unit_ = true;
+  std::string sharded_in_;
   WrapOverrides wrap_overrides_;
   bool training_ = true;
   bool is_known_ = false;

@@ -63,9 +63,10 @@ class PixelUnshuffle : public Callable<PixelUnshuffle> {
   std::int64_t factor_;
 };
 
-/// How interpolate() computes an element. kNearest takes the element at floor(i in / out), and kNearestExact that at
-/// floor((i + 1/2) in / out). kLinear [n, c, l], kBilinear [n, c, h, w] and kTrilinear [n, c, d, h, w] interpolate
-/// between the nearest elements, kBicubic between the nearest four of each of h and w.
+/// How interpolate() computes an element. kNearest takes the element at floor(i step), and kNearestExact that at
+/// floor((i + 1/2) step). The step is 1 / scale_factor if a factor is given, unless recompute_scale_factor; else it is
+/// in / out. kLinear [n, c, l], kBilinear [n, c, h, w] and kTrilinear [n, c, d, h, w] interpolate between the nearest
+/// elements, and copy a dim that keeps its size; kBicubic between the nearest four of each of h and w.
 enum class InterpolateMode : std::uint8_t { kNearest, kNearestExact, kLinear, kBilinear, kBicubic, kTrilinear };
 
 struct InterpolateOptions {

@@ -204,22 +204,35 @@ std::optional<std::vector<double>> predict(nn::PretrainedModel& model, data::Loa
                                            const std::function<Tensor(const BatchTensors&)>& record,
                                            const OnProgress& on_progress = {});
 
+/// The losses of updates, added up on the device.
+struct LossSum {
+  Tensor sum;    // f64
+  Tensor count;  // f64: how many losses `sum` contains. Null without a loss scale: all
+
+  /// No losses. With a loss scale (`leaves_out`), losses that are not finite are not added.
+  static LossSum zero(bool leaves_out);
+  /// Records the sum with one more loss.
+  [[nodiscard]] LossSum plus(const Tensor& loss) const;
+};
+
 /// Records the micro-batches of an update, such that every label has the same weight.
 class MicroBatchLosses {
  public:
-  /// `labels`: the number of labels of the update; null if only the device knows it. `sum`: the sum of earlier losses.
-  MicroBatchLosses(Task& task, Tensor labels, std::int64_t micro_batches, Tensor sum)
-      : task_(task), labels_(std::move(labels)), micro_batches_(micro_batches), sum_(std::move(sum)) {}
+  /// `labels`: the number of labels of the update; null if only the device knows it. `before`: the earlier losses.
+  MicroBatchLosses(Task& task, Tensor labels, std::int64_t micro_batches, LossSum before);
   /// Records the next micro-batch.
   void record(const BatchTensors& batch);
   /// Called after the last micro-batch. Returns the sum with the mean loss of the update; the gradients are those of
   /// this mean.
-  Tensor finish();
+  LossSum finish();
 
  private:
+  Tensor mean_of_sums();
+
   Task& task_;
   Tensor labels_;
   std::int64_t micro_batches_;
+  LossSum before_;  // null if sum_ contains it
   Tensor sum_;
   Tensor losses_;  // of record_sum()
   Tensor count_;
@@ -236,8 +249,16 @@ std::string banner(const TrainingArguments& arguments, const TrainingSetup& setu
                    const std::string& rows_text);
 /// The sharding of the parameters: a table, and pictures of one block's matrices.
 std::string sharding_report(const TrainingSetup& setup);
-/// The memory of a device while it executes a program.
-std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory);
+/// What a process holds in addition to the arrays of its ranks: libraries, MPI, the allocator, data on the host. It is
+/// measured, because no plan contains it.
+struct ProcessMemory {
+  std::int64_t bytes = 0;  // for one rank
+  std::string when;        // it was measured: `at its start`
+};
+/// Measures the memory of this process without the arrays of its ranks.
+ProcessMemory measure_process(std::string when);
+/// The memory of a device while it executes a program. The total is that of the plan, without `process`.
+std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory, const ProcessMemory& process);
 /// The largest values that a rank holds at the peak in addition to parameters and optimizer state.
 std::string largest_values_report(const ExecutableMemory& memory);
 /// The collectives of a program by op, axes and cause.

@@ -137,6 +137,18 @@ std::string class_of(const json::value& value) {
   return std::string(value.get_string());
 }
 
+bool is_manifest(const json::value& all) { return all.is_object() && text_of(all, "format") == kFormat; }
+
+// The error about a manifest in another version of the format; "" if it is in this one.
+std::string other_version_text(const json::value& all) {
+  const std::int64_t version = natural(member(all, "version"), "version");
+  if (version == kVersion) return "";
+  return fmt::format(
+      "the checkpoint was written by {} version of Tessera: its format has version {}, and this program reads version "
+      "{}; use the program that wrote it, or give another checkpoint",
+      version > kVersion ? "a newer" : "an older", version, kVersion);
+}
+
 // Of all other members.
 std::string manifest_checksum(json::object all) {
   all.erase(kChecksum);
@@ -191,8 +203,9 @@ std::string CheckpointManifest::str() const {
 }
 
 bool may_have_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestFile;
   std::error_code error;
-  return std::filesystem::exists(folder + "/" + kManifestFile, error) || error;
+  return is_there(path) || std::filesystem::exists(path, error) || error;
 }
 
 void require_manifest(const std::string& folder) {
@@ -206,9 +219,23 @@ void require_manifest(const std::string& folder) {
   std::erase_if(others, [](const auto& one) { return !may_have_manifest(one.second); });
   const std::string hint =
       others.empty() ? "" : fmt::format("; the newest checkpoint there is {}", others.rbegin()->second);
+  const std::string link = dangling_link_text(path.string());
+  require(link.empty(), "{}{}", link, hint);
   require(is_folder || !fs::exists(path, error), "{} is not a folder{}", path.string(), hint);
   require(is_folder, "there is no folder {}{}", folder, hint);
   fail("{} is not a complete checkpoint: it contains no {}{}", folder, kManifestFile, hint);
+}
+
+std::string other_format_of(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestFile;
+  try {
+    (void)InputFile(std::string(path));  // refuses pipes
+    const json::value all = parse_json_with_unique_keys(read_file(path), path);
+    const std::string text = is_manifest(all) ? other_version_text(all) : "";
+    return text.empty() ? "" : path + ": " + text;
+  } catch (const Error&) {  // damaged or missing
+    return "";
+  }
 }
 
 CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
@@ -220,9 +247,9 @@ CheckpointManifest CheckpointManifest::from_folder(const std::string& folder) {
   CheckpointManifest out;
   out.folder = folder;
   try {
-    require(all.is_object() && text_of(all, "format") == kFormat, "this is not the manifest of a checkpoint");
-    const std::int64_t version = natural(member(all, "version"), "version");
-    require(version == kVersion, "version {} is not supported; this program reads version {}", version, kVersion);
+    require(is_manifest(all), "this is not the manifest of a checkpoint");
+    const std::string other_version = other_version_text(all);
+    require(other_version.empty(), "{}", other_version);
     require(text_of(all, kChecksum) == manifest_checksum(all.get_object()),
             "damaged: its content does not match its checksum");
     const std::string saved = text_of_manifest(all);

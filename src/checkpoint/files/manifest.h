@@ -44,8 +44,8 @@ struct CheckpointManifest {
   static CheckpointManifest from_folder(const std::string& folder);
 };
 
-/// Whether a folder contains a manifest. Also true if the system cannot tell, for example because a disk fails; a read of
-/// the manifest then gives the reason.
+/// Whether a folder contains a manifest. Also true if it is a link to nothing, or if the system cannot tell, for example
+/// because a disk fails; a read of the manifest then gives the reason.
 bool may_have_manifest(const std::string& folder);
 
 /// Checks that a folder exists and contains a manifest. The error names the newest checkpoint in the folder, or next to it.

@@ -133,10 +133,10 @@ Literal ImageDataset::classes_of(const std::vector<std::int64_t>& samples) const
   return out;
 }
 
-ImageDataset read_mnist(const std::string& folder, const std::string& part) {
+ImageDataset read_mnist(const std::string& folder, const std::string& part, int most_classes) {
   const auto read = [&](const std::string& kind, int ndim) {
     const std::string path = (std::filesystem::path(folder) / (part + "-" + kind)).string();
-    Literal out = read_idx(std::filesystem::exists(path) ? path : path + ".gz");
+    Literal out = read_idx(is_there(path) ? path : path + ".gz");
     const bool fits = out.type().dtype() == DType::kU8 && out.type().ndim() == ndim;
     require(fits, "{}: expected u8 with {} dims, got {}", path, ndim, out.type());
     return out;
@@ -144,7 +144,12 @@ ImageDataset read_mnist(const std::string& folder, const std::string& part) {
   ImageDataset out{.images = read("images-idx3-ubyte", 3), .labels = read("labels-idx1-ubyte", 1), .classes = 0};
   require(out.images.type().dim(0) == out.size(), "{}: {} has {} images but {} labels", folder, part,
           out.images.type().dim(0), out.size());
-  for (const std::uint8_t label : out.labels.data<std::uint8_t>()) out.classes = std::max(out.classes, label + 1);
+  const auto labels = out.labels.data<std::uint8_t>();
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    require(labels[i] < most_classes, "{}: the label of image {} of {} is {}; it must be one of 0..{}", folder, i, part,
+            labels[i], most_classes - 1);
+    out.classes = std::max(out.classes, labels[i] + 1);
+  }
   return out;
 }
 

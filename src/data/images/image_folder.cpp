@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/log.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/text.h"
@@ -137,6 +138,8 @@ ClassFiles files_of_class(const fs::path& folder) {
     const fs::path& path = entry->path();
     if (is_hidden(path))
       entry.disable_recursion_pending();
+    else if (entry->is_symlink() && !entry->exists() && is_image(path))
+      check_readable(path.string());  // gives the reason
     else if (entry->is_regular_file())
       (is_image(path) ? out.images : out.others).push_back(path.string());
   }
@@ -178,9 +181,14 @@ Literal read_image(const std::string& path, int channels) {
 
 ImageFolder::ImageFolder(const std::string& folder, int channels) : channels_(channels) {
   require(channels == 1 || channels == 3, "an image has 1 or 3 channels, got {}", channels);
+  const std::string link = dangling_link_text(folder);
+  require(link.empty(), "{}", link);
   require(fs::is_directory(folder), "{} is not a folder of images", folder);
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory() && !is_hidden(entry.path())) classes_.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (is_hidden(entry.path())) continue;
+    if (entry.is_symlink() && !entry.exists()) check_readable(entry.path().string());  // gives the reason
+    if (entry.is_directory()) classes_.push_back(entry.path().filename().string());
+  }
   require(!classes_.empty(), "the folder {} has no sub-folders; each class of images must have one", folder);
   std::sort(classes_.begin(), classes_.end());
   std::int64_t other_count = 0;

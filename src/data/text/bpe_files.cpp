@@ -57,6 +57,8 @@ void BpeTokenizer::Vocabulary::add(AddedToken token, AddedTokens& found_in) {
 }
 
 std::vector<std::pair<std::string, std::string>> parse_merges(std::string_view text, const std::string& name) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<std::pair<std::string, std::string>> out;
   int number = 0;
   while (!text.empty()) {

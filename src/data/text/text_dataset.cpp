@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/data/text_files.h"
 
@@ -54,7 +55,7 @@ namespace {
 std::string read_first(const std::filesystem::path& folder, const std::vector<std::string>& names) {
   for (const auto& name : names) {
     const std::string path = (folder / name).string();
-    if (std::filesystem::exists(path)) return read_text_file(path);
+    if (is_there(path)) return read_text_file(path);
   }
   return {};
 }

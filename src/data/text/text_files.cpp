@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -42,16 +43,50 @@ void refuse_table(const std::string& path) {
           path);
 }
 
-std::vector<TextInput> texts_in(const std::string& folder) {
-  std::vector<TextInput> out;
+struct TextFolder {
+  std::vector<TextInput> texts;                // sorted by path
+  std::map<std::string, std::int64_t> others;  // by suffix, without hidden files
+};
+
+bool is_hidden_in(const std::string& folder, const fs::path& path) {
+  const fs::path inner = path.lexically_relative(folder);
+  return std::any_of(inner.begin(), inner.end(), [](const fs::path& part) { return part.string().starts_with('.'); });
+}
+
+TextFolder list_folder(const std::string& folder) {
+  TextFolder out;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    const bool is_text = suffix_of(entry.path()) == ".txt" || is_jsonl(entry.path());
-    if (is_text && entry.is_regular_file())
-      out.push_back({entry.path().string(), is_jsonl(entry.path()) ? TextForm::kJsonLines : TextForm::kText});
+    if (entry.is_directory()) continue;
+    const std::string suffix = suffix_of(entry.path());
+    const bool is_dangling = entry.is_symlink() && !entry.exists();  // a read gives the reason
+    if ((entry.is_regular_file() || is_dangling) && (suffix == ".txt" || suffix == ".jsonl"))
+      out.texts.push_back({entry.path().string(), suffix == ".jsonl" ? TextForm::kJsonLines : TextForm::kText});
+    else if (!is_hidden_in(folder, entry.path()))
+      ++out.others[suffix];
   }
-  require(!out.empty(), "the folder {} has no file *.txt or *.jsonl", folder);
-  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  std::sort(out.texts.begin(), out.texts.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   return out;
+}
+
+// As in `2 .csv, 1 without a suffix`.
+std::string suffixes_text(const std::map<std::string, std::int64_t>& counts) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> parts;
+  for (const auto& [suffix, count] : counts) {
+    if (parts.size() == kMost) {
+      parts.emplace_back("…");
+      break;
+    }
+    parts.push_back(fmt::format("{} {}", count, suffix.empty() ? "without a suffix" : suffix));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::vector<TextInput> texts_in(const std::string& folder) {
+  TextFolder found = list_folder(folder);
+  require(!found.texts.empty(), "the folder {} has no file *.txt or *.jsonl{}", folder,
+          [&] { return found.others.empty() ? "" : "; its files are: " + suffixes_text(found.others); });
+  return std::move(found.texts);
 }
 
 using TakePart = std::function<void(std::string_view)>;
@@ -237,6 +272,18 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& paths) {
   return out;
 }
 
+std::string skipped_files_text(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return "";
+  const TextFolder found = list_folder(path);
+  std::int64_t count = 0;
+  for (const auto& [suffix, more] : found.others) count += more;
+  if (count == 0) return "";
+  return fmt::format(
+      "{} of the {} files in the folder {} {} not read: {}; a folder stands for its files *.txt and *.jsonl", count,
+      count + isize(found.texts), path, count == 1 ? "is" : "are", suffixes_text(found.others));
+}
+
 std::vector<std::string> columns_of(const TextInput& input) {
   if (input.form == TextForm::kText) return {};
   return input.form == TextForm::kCsv ? header_of(input.path) : keys_of_first_line(input.path);
@@ -295,13 +342,38 @@ constexpr OtherForm kOtherForms[] = {
     {"ARROW1", "an Arrow file", "write its texts as JSON Lines (.jsonl), each as {\"text\": \"…\"}"},
 };
 
+constexpr std::size_t kExamined = 8192;
+
+// Texts in Latin letters have a zero in nearly every second byte of UTF-16, always in the same half of a character.
+bool has_zeros_of_utf16(std::string_view start) {
+  std::size_t counts[2] = {0, 0};  // at even and at odd places
+  start = start.substr(0, kExamined);
+  for (std::size_t i = 0; i < start.size(); ++i)
+    if (start[i] == '\0') ++counts[i % 2];
+  constexpr std::size_t kLeast = 4;
+  const std::size_t most = std::max(counts[0], counts[1]);
+  return std::min(counts[0], counts[1]) == 0 && most >= kLeast && 5 * most >= 2 * start.size();
+}
+
+// "" unless the bytes are in UTF-16 or UTF-32.
+std::string_view wide_encoding_of(std::string_view start) {
+  using namespace std::string_view_literals;
+  if (start.starts_with("\xff\xfe\0\0"sv) || start.starts_with("\0\0\xfe\xff"sv)) return "UTF-32";
+  if (start.starts_with("\xff\xfe") || start.starts_with("\xfe\xff")) return "UTF-16";
+  if (!has_zeros_of_utf16(start)) return "";
+  return start.find('\0') % 2 == 0 ? "UTF-16BE" : "UTF-16LE";
+}
+
 }  // namespace
 
 void require_text(std::string_view start, const std::string& path) {
   for (const OtherForm& form : kOtherForms)
     require(!start.starts_with(form.start), "{}: is {}, not a text; {}",
             path == kStandardInput ? "standard input" : path, form.what, form.advice);
-  constexpr std::size_t kExamined = 8192;
+  const std::string_view encoding = wide_encoding_of(start);
+  require(encoding.empty(),
+          "{}: is encoded in {}; texts must be in UTF-8: `iconv -f {} -t UTF-8 FILE > NEW` converts it",
+          path == kStandardInput ? "standard input" : path, encoding, encoding);
   const std::size_t zero = start.substr(0, kExamined).find('\0');
   require(zero == std::string_view::npos || path == kStandardInput || suffix_of(path) == ".txt",
           "{}: is binary (byte {} is 0), not a text; give a text in UTF-8, JSON Lines (.jsonl) or CSV (.csv); to read "

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 // Returns the vocabulary file of a folder, with the same preference as Hugging Face.
 std::string file_in_folder(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe", "vocab.txt"})
-    if (fs::exists(fs::path(folder) / name)) return (fs::path(folder) / name).string();
+    if (std::string path = (fs::path(folder) / name).string(); is_there(path)) return path;
   fail(
       "no vocabulary in {}; looked for tokenizer.json, merges.txt, vocab.bpe and vocab.txt; a model that was trained "
       "on "
@@ -48,7 +48,7 @@ BpeTokenizer read_bpe(const std::string& path) {
                                                path);
   }
   const fs::path vocab = file.parent_path() / "vocab.json";
-  if (file.filename() == "merges.txt" && fs::exists(vocab))
+  if (file.filename() == "merges.txt" && is_there(vocab.string()))
     return BpeTokenizer::from_vocab_and_merges(read_file(vocab.string()), read_file(path), path);
   return BpeTokenizer::from_merges(read_file(path), path);
 }

@@ -108,6 +108,8 @@ std::vector<std::string> read_pieces(const JsonObject& root, const JsonObject& m
 }  // namespace
 
 WordPieceTokenizer WordPieceTokenizer::from_vocab(std::string_view text, std::string name, WordPieceOptions options) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<std::string> pieces;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -141,8 +143,8 @@ WordPieceTokenizer WordPieceTokenizer::from_file(const std::string& path) {
   fs::path file(path);
   if (fs::is_directory(file)) {
     const fs::path folder = file;
-    file = fs::exists(folder / "vocab.txt") ? folder / "vocab.txt" : folder / "tokenizer.json";
-    require(fs::exists(file), "no vocabulary of WordPiece in {}; looked for vocab.txt and tokenizer.json", path);
+    file = is_there((folder / "vocab.txt").string()) ? folder / "vocab.txt" : folder / "tokenizer.json";
+    require(is_there(file.string()), "no vocabulary of WordPiece in {}; looked for vocab.txt and tokenizer.json", path);
   }
   const std::string text = read_file(file.string());
   if (file.extension() == ".json") return from_tokenizer_json(text, file.string());

@@ -39,6 +39,12 @@ std::vector<std::string> known_values(std::string_view ModelRow::*field) {
   return out;
 }
 
+// What a model that is no causal language model is, and which program trains it.
+std::string_view other_use_of(const PretrainedModel& model) {
+  return model.class_name().starts_with("Bert") ? "an encoder; run_mlm and run_classification train it"
+                                                : "a classifier of images; train_imagenet trains it";
+}
+
 }  // namespace
 
 const std::vector<ModelRow>& model_table() {
@@ -85,8 +91,8 @@ std::unique_ptr<PretrainedModel> make_model(const std::string& config, const std
 std::unique_ptr<CausalLM> make_causal_lm(const std::string& config, const std::string& origin, DType dtype,
                                          const std::string& fallback) {
   std::unique_ptr<PretrainedModel> model = make_model(config, origin, dtype, fallback);
-  require(dynamic_cast<CausalLM*>(model.get()) != nullptr, "{}: {} is not a causal language model", origin,
-          model->class_name());
+  require(dynamic_cast<CausalLM*>(model.get()) != nullptr, "{}: {} is not a causal language model, but {}", origin,
+          model->class_name(), [&] { return other_use_of(*model); });
   return std::unique_ptr<CausalLM>(static_cast<CausalLM*>(model.release()));
 }
 

@@ -174,23 +174,35 @@ class PlannedExecutable final : public Executable {
   }
 
   // What a run adds to the memory of this rank: results in memory of their own, and what the arena lacks.
+  static std::int64_t added_by(const ExecutableMemory& program, const RankMemory& rank) {
+    const std::int64_t arena = rank.arena ? rank.arena->bytes() : 0;
+    return std::max<std::int64_t>(0, program.arena + program.workspace - arena) + program.results - program.aliased;
+  }
+
   [[nodiscard]] MemoryNeed need_of_first_run(const RankMemory& memory) const {
-    const std::int64_t arena = memory.arena ? memory.arena->bytes() : 0;
-    const std::int64_t more =
-        std::max<std::int64_t>(0, memory_.arena + memory_.workspace - arena) + memory_.results - memory_.aliased;
+    const std::int64_t more = added_by(memory_, memory);
     log_memory_need(name_, world_.rank(), memory_.peak_bytes(), more);
-    return memory_need(more);
+    MemoryNeed out = memory_need(more);
+    if (const ExpectedProgram* later = expected_program()) out.later = added_by(later->memory, memory) + later->inputs;
+    return out;
   }
 
   void check_memory(std::span<const MemoryNeed> needs) const {
+    check_fits("program " + name_, memory_, needs);
+    const ExpectedProgram* expected = expected_program();
+    if (expected == nullptr) return;
+    std::vector<MemoryNeed> later(needs.begin(), needs.end());
+    for (MemoryNeed& need : later) need.more = need.later;
+    check_fits(expected->name, expected->memory, later);
+  }
+
+  static void check_fits(const std::string& what, const ExecutableMemory& memory, std::span<const MemoryNeed> needs) {
     const std::string excess = memory_excess(needs);
-    if (excess.empty()) return;
-    fail(
-        "program {} does not fit into memory: {}\nmemory of a rank:\n{}possible remedies: more ranks, --fsdp "
-        "full_shard, "
-        "--gradient_checkpointing true, fewer rows in a batch (--per_device_train_batch_size, in an evaluation "
-        "--per_device_eval_batch_size), a larger limit",
-        name_, excess, memory_.str());
+    require(excess.empty(),
+            "{} does not fit into memory: {}\nmemory of a rank:\n{}possible remedies: more ranks, --fsdp full_shard, "
+            "--gradient_checkpointing true, fewer rows in a batch (--per_device_train_batch_size, in an evaluation "
+            "--per_device_eval_batch_size), a larger limit",
+            what, excess, memory.str());
   }
 
   // Checks that all ranks run the same executable now, because otherwise their collectives do not match. Afterwards

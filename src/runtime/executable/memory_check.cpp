@@ -14,6 +14,7 @@
 #include "tessera/base/log.h"
 #include "tessera/base/memory_limit.h"
 #include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/runtime/executable/executable.h"
 
@@ -50,6 +51,21 @@ struct Sum {
 };
 
 }  // namespace
+
+namespace {
+struct Expected {
+  std::optional<ExpectedProgram> program;
+};
+}  // namespace
+
+void expect_program(std::optional<ExpectedProgram> program) {
+  RankContext::current().get<Expected>().program = std::move(program);
+}
+
+const ExpectedProgram* expected_program() {
+  const auto& program = RankContext::current().get<Expected>().program;
+  return program ? &*program : nullptr;
+}
 
 MemoryNeed memory_need(std::int64_t more) {
   const std::string& given = options().text("TESSERA_MEMORY_LIMIT");

@@ -10,9 +10,12 @@
 
 namespace tessera {
 
+struct ExpectedProgram;
+
 /// What a rank tells the others before the first run of a program. All zero: nothing to compare.
 struct MemoryNeed {
   std::int64_t more = 0;      // bytes that the run adds to the memory of the rank
+  std::int64_t later = 0;     // the same for the program of expect_program(); 0: none
   std::uint64_t process = 0;  // differs between processes
   std::int64_t held = 0;      // by the process, before the run
   std::int64_t limit = 0;     // of the process; 0: none
@@ -25,6 +28,9 @@ struct MemoryNeed {
 
 /// The need of this rank, with the limits of TESSERA_MEMORY_LIMIT, of the control groups and of the machine.
 MemoryNeed memory_need(std::int64_t more);
+
+/// The program of expect_program(), or null.
+const ExpectedProgram* expected_program();
 
 /// Logs for debugging what the process holds before the first run of a program, the plan of the program, and what the run
 /// adds. bench/memory compares this with the memory that the process then uses.

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "plan/step_plan.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/runtime/executable/buffer.h"
 #include "tessera/runtime/metrics/metrics.h"
 #include "tessera/sharding/placement.h"
 #include "tessera/trainer/clm.h"
@@ -110,7 +113,14 @@ double stored_bytes(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory) {
+ProcessMemory measure_process(std::string when) {
+  const JobInfo job = job_info();
+  const MemoryInfo arrays = memory_info();
+  const std::int64_t share = process_memory() / (job.is_virtual ? job.ranks : 1);
+  return {std::max<std::int64_t>(0, share - arrays.used - arrays.pooled), std::move(when)};
+}
+
+std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& memory, const ProcessMemory& process) {
   std::vector<Tensor> state;
   for (auto& named : setup.optimizer->named_state()) state.push_back(std::move(named.tensor));
   std::string out = "memory of a device:\n";
@@ -129,6 +139,8 @@ std::string memory_report(const TrainingSetup& setup, const ExecutableMemory& me
   line("total at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));
   line("workspace of the kernels, extra", static_cast<double>(memory.workspace),
        fmt::format("  ({} bytes)", memory.workspace));
+  line("process (libraries, MPI, allocator)", static_cast<double>(process.bytes),
+       fmt::format("  (measured {}, not planned)", process.when));
   return out;
 }
 

@@ -166,6 +166,7 @@ int run_clm(const TrainingArguments& arguments) {
   check_kinds_of_texts(arguments);
   check_files_on_all_ranks(files_of(arguments));
   check_same_inputs(arguments);
+  if (!arguments.dry_run) warn_of_skipped_files(arguments);
   return run_task(arguments.auto_shard.empty() ? arguments : with_best_layout(arguments));
 }
 

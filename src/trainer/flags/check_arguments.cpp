@@ -215,7 +215,7 @@ void check_reports(const TrainingArguments& a) {
           "--report_to: none excludes every other word, got \"{}\"", a.report_to);
   check_words("logging_format", a.logging_format, {"short", "mmf"});
   check_words("debug", a.debug, {"tpu_metrics_debug"},
-              "; a loss that is not finite always ends the run, so underflow_overflow is not needed");
+              "; losses that are not finite end the run, so underflow_overflow is not needed");
 }
 
 void check_fsdp_flags(const TrainingArguments& a) {

@@ -52,7 +52,7 @@ constexpr ForeignRow kWithoutEffect[] = {
     {"log_level", "passive", "TESSERA_LOG_LEVEL is the level of messages"},
     {"log_level_replica", "warning", "a message is printed once"},
     {"log_on_each_node", "true", "rank 0 logs"},
-    {"logging_nan_inf_filter", "true", "a loss that is not finite ends the run"},
+    {"logging_nan_inf_filter", "true", "a loss that is not finite ends the run; with --fp16, the log leaves it out"},
     {"low_cpu_mem_usage", "false", "every rank reads only its shards"},
     {"model_revision", "main", "models are folders"},
     {"no_cuda", "false", "ranks compute on CPUs"},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/base/log.h"
 #include "tessera/base/random_access.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
@@ -161,6 +162,12 @@ std::vector<RequiredFile> required_texts(const TrainingArguments& arguments) {
   for (const auto& [flag, path] : named_texts(arguments))
     if (!data::TokenFile::is_token_file(path) && !is_folder_of_texts(path)) out.push_back({path, "--" + flag, ""});
   return out;
+}
+
+void warn_of_skipped_files(const TrainingArguments& arguments) {
+  for (const auto& [flag, path] : named_texts(arguments))
+    if (const std::string text = data::skipped_files_text(path); !text.empty())
+      log_shared_warning("--{}: {}", flag, text);
 }
 
 void check_same_inputs(const TrainingArguments& arguments) {

@@ -22,6 +22,8 @@ bool names_documents(const std::string& path);
 void check_kinds_of_texts(const TrainingArguments& arguments);
 /// --train_file and --validation_file, unless they are token files or folders: those are compared by check_same_inputs().
 std::vector<RequiredFile> required_texts(const TrainingArguments& arguments);
+/// Prints a warning for each folder of --train_file and --validation_file in which files are not read.
+void warn_of_skipped_files(const TrainingArguments& arguments);
 
 /// Checks that each rank finds the same content in the files that all ranks read: token files, folders of texts, tokenizers,
 /// the text of --dataset_name, the configuration and the vocabulary in a model folder, and the names and a sample of the images.

@@ -17,11 +17,7 @@ namespace tessera::trainer {
 namespace {
 namespace fs = std::filesystem;
 
-// Names that cannot be paths, such as very long ones, name no file.
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
+// Names that cannot be paths, such as very long ones, name no folder.
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
@@ -66,7 +62,7 @@ std::vector<fs::path> stored_models(const fs::path& cache, const std::string& na
 // The revision that refs/main names, else the only one; "" if there is none.
 std::string snapshot_of(const fs::path& model) {
   const fs::path main = model / "refs" / "main";
-  if (is_there(main)) {
+  if (is_there(main.string())) {
     const fs::path named = model / "snapshots" / trim(read_file(main.string()));
     if (is_folder(named)) return named.string();
   }
@@ -108,7 +104,7 @@ void use_tokenizer_of_model(TrainingArguments& arguments) {
   const std::string& folder = arguments.model_name_or_path;
   if (arguments.program != TrainingProgram::kClm || folder.empty()) return;
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
-    if (is_there(fs::path(folder) / name)) {
+    if (is_there((fs::path(folder) / name).string())) {
       arguments.tokenizer_name = folder;
       arguments.derived_flags.emplace_back("tokenizer_name");
       return;
@@ -123,7 +119,7 @@ void use_config_of_checkpoint(TrainingArguments& arguments) {
     const auto all = checkpoints_in(arguments.output_dir);
     folder = all.empty() ? "" : all.rbegin()->second;
   }
-  if (folder.empty() || !is_there(fs::path(folder) / "config.json")) return;
+  if (folder.empty() || !is_there((fs::path(folder) / "config.json").string())) return;
   arguments.config_name = folder + "/config.json";
   arguments.derived_flags.emplace_back("config_name");
 }

@@ -17,14 +17,14 @@
 namespace tessera::trainer {
 namespace {
 
-std::string plan_report(const TrainingArguments& arguments, Task& task) {
+std::string plan_report(const TrainingArguments& arguments, Task& task, const ProcessMemory& process) {
   const std::vector<PlannedProgram> programs = plan_training_step(arguments, task);
   const ExecutionOptions how = planned_execution(static_cast<int>(device_count()));
   const ExecutableMemory most = largest_memory(programs, how);
   double flops = 0;
   for (const PlannedProgram& program : programs)
     flops += execution_stats(program.partitioned.program, how).flops_per_device * static_cast<double>(program.runs);
-  return memory_report(task.setup(), most) + largest_values_report(most) +
+  return memory_report(task.setup(), most, process) + largest_values_report(most) +
          fmt::format("one device executes {:.4g} FLOP per step\n", flops) +
          collective_report(programs.back().partitioned.notes);
 }
@@ -41,13 +41,14 @@ TrainingArguments within_printed_curve(TrainingArguments arguments) {
 
 int dry_run(TrainingArguments arguments) {
   if (RankContext::current().rank() != 0) return 0;  // one rank prints the plan
+  const ProcessMemory process = measure_process("at the start of this dry run");
   plan_for_devices(device_count());
   if (arguments.auto_find_batch_size) arguments = with_largest_batch(std::move(arguments));
   if (!arguments.max_memory_per_rank.empty()) arguments = within_printed_curve(std::move(arguments));
   const std::unique_ptr<Task> task = make_task(arguments);
   if (arguments.has_overrides) write_standard_output("configuration\n" + arguments.configuration() + "\n");
   const std::string head = banner(arguments, task->setup(), task->model_text(), task->rows_text());
-  write_standard_output(head + "\n" + sharding_report(task->setup()) + "\n" + plan_report(arguments, *task));
+  write_standard_output(head + "\n" + sharding_report(task->setup()) + "\n" + plan_report(arguments, *task, process));
   return 0;
 }
 

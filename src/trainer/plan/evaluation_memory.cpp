@@ -1,89 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/evaluation_memory.h"
 
-#include <memory>
-#include <span>
+#include <fmt/format.h>
 
-#include "run_task.h"
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "plan/step_plan.h"
 #include "tessera/base/error.h"
-#include "tessera/base/options.h"
-#include "tessera/base/text.h"
+#include "tessera/frontend/execution/eager_mode.h"
 #include "tessera/frontend/execution/runtime.h"
-#include "tessera/runtime/executable/executable.h"
+#include "tessera/frontend/execution/step.h"
+#include "tessera/frontend/tracing/inner.h"
+#include "tessera/sharding/placement.h"
 
 namespace tessera::trainer {
 namespace {
 
-// `arguments` are those of a dry run.
-ExecutableMemory memory_of_step(const TrainingArguments& arguments, std::int64_t devices, const ExecutionOptions& how) {
-  return as_planner([&] {
-    plan_for_devices(devices);
-    const std::unique_ptr<Task> task = make_task(arguments);
-    return largest_memory(plan_training_step(arguments, *task), how);
-  });
-}
-
-ExecutableMemory memory_of_evaluation(const TrainingArguments& arguments, std::int64_t devices,
-                                      const ExecutionOptions& how) {
-  return as_planner([&] {
-    plan_for_devices(devices);
-    const std::unique_ptr<Task> task = make_task(arguments);
-    task->setup().network->eval();
-    const std::int64_t rows = arguments.eval_batch_rows(task->setup().data_shards);
-    // The plan computes these values, because they are alive.
-    const LossParts parts = task->record_evaluation(BatchTensors::abstract(task->planned_batch(rows)));
-    return planned_memory(plan_step().partitioned.program, how.ranks, how.schedule.nodes);
-  });
-}
-
-bool evaluates(const TrainingArguments& arguments) {
-  return arguments.do_eval || arguments.eval_on_start || arguments.eval_strategy != "no";
-}
-
-// 0 if the evaluation cannot be planned: its run checks the memory, too.
-std::int64_t planned_bytes(const TrainingArguments& arguments) {
-  const std::int64_t devices = device_count();
-  try {
-    return evaluation_bytes(arguments, devices, planned_execution(static_cast<int>(devices)));
-  } catch (const Error&) {
-    return 0;
+// The model is in evaluation mode, and what is recorded is discarded at the end.
+class RecordedEvaluation {
+ public:
+  explicit RecordedEvaluation(nn::PretrainedModel& model) : model_(model) { model_.eval(); }
+  ~RecordedEvaluation() {
+    trace().clear(false);
+    model_.train();
   }
+  RecordedEvaluation(const RecordedEvaluation&) = delete;
+  RecordedEvaluation& operator=(const RecordedEvaluation&) = delete;
+
+ private:
+  nn::PretrainedModel& model_;
+};
+
+std::int64_t bytes_of_rank(const data::Batch& batch) {
+  std::int64_t out = 0;
+  for (const data::Batch::Field& field : batch.fields)
+    out += shard_type(field.type, Sharding::from_spec(batch.mesh, field.spec, field.type.ndim())).byte_size();
+  return out;
+}
+
+bool has_recorded_values() {
+  const auto nodes = trace().live_nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return !node->has_data(); });
+}
+
+// Gives all ranks what rank 0 has planned, without the list of the largest values. Collective.
+ExpectedProgram shared(const EvaluationMemory& planned, std::string name) {
+  const ExecutableMemory& program = planned.program;
+  std::array<std::int64_t, 7> numbers = {program.arguments, program.results,   program.aliased, program.arena,
+                                         program.constants, program.workspace, planned.batch};
+  const auto world = joined_world();
+  if (world->size() > 1)
+    world->broadcast(std::as_writable_bytes(std::span(numbers)), 0, {0, "the memory of an evaluation"});
+  ExpectedProgram out;
+  out.name = std::move(name);
+  out.memory.arguments = numbers[0];
+  out.memory.results = numbers[1];
+  out.memory.aliased = numbers[2];
+  out.memory.arena = numbers[3];
+  out.memory.constants = numbers[4];
+  out.memory.workspace = numbers[5];
+  out.inputs = numbers[6];
+  return out;
 }
 
 }  // namespace
 
-std::int64_t evaluation_bytes(const TrainingArguments& arguments, std::int64_t devices, const ExecutionOptions& how) {
-  TrainingArguments planned = arguments;
-  planned.dry_run = true;
-  planned.gradient_accumulation_steps = 1;  // no gradients exist during an evaluation
-  const ExecutableMemory evaluation = memory_of_evaluation(planned, devices, how);
-  const ExecutableMemory step = memory_of_step(planned, devices, how);
-  return step.arguments + evaluation.held_bytes() - evaluation.arguments;
+EvaluationMemory evaluation_memory(const TrainingArguments& arguments, Task& task, bool plans) {
+  const data::Batch batch = task.planned_batch(arguments.eval_batch_rows(task.setup().data_shards));
+  const RecordedEvaluation scope(*task.setup().network);
+  // The plan computes these values, because they are alive.
+  const LossParts parts = task.record_evaluation(BatchTensors::abstract(batch));
+  if (!plans) return {};
+  const ExecutionOptions how = planned_execution(static_cast<int>(device_count()));
+  return {planned_memory(plan_step().partitioned.program, how.ranks, how.schedule.nodes), bytes_of_rank(batch)};
 }
 
-std::optional<std::int64_t> memory_for_evaluation(const TrainingArguments& arguments) {
-  // An evaluation without training is the first program, whose run checks the memory.
-  if (!arguments.do_train || !evaluates(arguments) || !arguments.per_device_eval_batch_size) return std::nullopt;
-  const std::int64_t most_shards = device_count();
-  if (arguments.eval_batch_rows(most_shards) <= arguments.micro_batch_rows(most_shards)) return std::nullopt;
-  return memory_left(*joined_world());
+bool has_larger_evaluation(const TrainingArguments& arguments, std::int64_t data_shards) {
+  // The program of a Trainer may call evaluate() at any time.
+  const bool evaluates = arguments.do_eval || arguments.eval_on_start || arguments.eval_strategy != "no" ||
+                         arguments.program == TrainingProgram::kModel;
+  return evaluates && arguments.eval_batch_rows(data_shards) > arguments.micro_batch_rows(data_shards);
 }
 
-void check_evaluation_memory(const TrainingArguments& arguments, std::int64_t bytes) {
+ExpectedEvaluation::ExpectedEvaluation(const TrainingArguments& arguments, Task& task) {
+  const bool is_larger = task.held_out() > 0 && has_larger_evaluation(arguments, task.setup().data_shards);
+  if (!is_larger || experimental::is_eager_mode()) return;
+  if (has_recorded_values()) mark_step();  // the first update would do it
+  wait_device_ops();
   const auto world = joined_world();
-  std::int64_t needed = 0;
-  world->works_on(world->rank() == 0 ? "plans an evaluation" : "");
-  if (world->rank() == 0) needed = planned_bytes(arguments);
+  if (!memory_left(*world)) return;
+  EvaluationMemory planned;
+  const bool plans = world->rank() == 0;
+  world->works_on(plans ? "plans an evaluation" : "");
+  try {
+    planned = evaluation_memory(arguments, task, plans);
+  } catch (const Error&) {  // it cannot be planned; its run checks the memory, too
+  }
   world->works_on("");
-  if (world->size() > 1)
-    world->broadcast(std::as_writable_bytes(std::span(&needed, 1)), 0, {0, "the memory of an evaluation"});
-  require(
-      needed <= bytes,
-      "--per_device_eval_batch_size {}: an evaluation does not fit into memory: a rank needs {} and may have {} "
-      "({}); possible remedies: a smaller --per_device_eval_batch_size, more ranks, --fsdp full_shard, a larger limit",
-      arguments.per_device_eval_batch_size.value_or(0), bytes_text(needed), bytes_text(bytes),
-      options().text("TESSERA_MEMORY_LIMIT").empty() ? "the memory of the machine or of its control group"
-                                                     : "TESSERA_MEMORY_LIMIT");
+  expect_program(
+      shared(planned, fmt::format("--per_device_eval_batch_size {}: an evaluation",
+                                  arguments.eval_batch_rows(task.setup().data_shards) / task.setup().data_shards)));
+  is_expected_ = true;
+}
+
+ExpectedEvaluation::~ExpectedEvaluation() {
+  if (!is_expected_) return;
+  try {
+    wait_device_ops();
+  } catch (const std::exception&) {  // after an error that is thrown already
+  }
+  expect_program(std::nullopt);
 }
 
 }  // namespace tessera::trainer

@@ -3,22 +3,38 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include "plan/step_plan.h"
-#include "tessera/trainer/arguments.h"
+#include "tessera/runtime/executable/executable.h"
+#include "tessera/trainer/task.h"
 
 namespace tessera::trainer {
 
-/// Returns the memory of a rank while it evaluates a batch on `devices` devices: the parameters and the optimizer state of
-/// the training, and what the program of the evaluation adds.
-std::int64_t evaluation_bytes(const TrainingArguments& arguments, std::int64_t devices, const ExecutionOptions& how);
+/// The memory of an evaluation on a rank.
+struct EvaluationMemory {
+  ExecutableMemory program;
+  std::int64_t batch = 0;  // bytes of the rows of a rank; a part of program.arguments
+};
 
-/// Returns the bytes that a rank may use, if an evaluation may need more than the training: its batch is larger. Nullopt
-/// otherwise, and if there is no limit. Collective. Call it before the task is made, because the task takes memory.
-std::optional<std::int64_t> memory_for_evaluation(const TrainingArguments& arguments);
+/// Plans the evaluation of a batch of the task. Records it in the trace, and then discards the trace. If `plans` is
+/// false, only records it, as the ranks do that do not plan.
+EvaluationMemory evaluation_memory(const TrainingArguments& arguments, Task& task, bool plans = true);
 
-/// Error, on every rank, if an evaluation needs more than `bytes`. Rank 0 plans. Collective.
-void check_evaluation_memory(const TrainingArguments& arguments, std::int64_t bytes);
+/// True if the run evaluates, and the batch of an evaluation is larger than that of the training.
+bool has_larger_evaluation(const TrainingArguments& arguments, std::int64_t data_shards);
+
+/// While it exists, the checks before the first runs of programs also check that an evaluation fits, if it may need more
+/// memory than the training. The checks are exact when the parameters and the optimizer state exist, which is before
+/// the first update.
+class ExpectedEvaluation {
+ public:
+  /// Rank 0 plans an evaluation. Collective.
+  ExpectedEvaluation(const TrainingArguments& arguments, Task& task);
+  ~ExpectedEvaluation();
+  ExpectedEvaluation(const ExpectedEvaluation&) = delete;
+  ExpectedEvaluation& operator=(const ExpectedEvaluation&) = delete;
+
+ private:
+  bool is_expected_ = false;
+};
 
 }  // namespace tessera::trainer

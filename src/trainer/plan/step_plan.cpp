@@ -24,14 +24,15 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
   std::vector<PlannedProgram> out;
   const Tensor labels =
       labels_of_batch ? Tensor::scalar(DType::kF64, *labels_of_batch * static_cast<double>(count)) : Tensor();
-  Tensor loss_sum = Tensor::scalar(DType::kF64, 0);
+  LossSum losses_before = LossSum::zero(task.setup().scaler != nullptr);
+  LossSum losses_after;
   Tensor norm;
   if (count == 1) {
     const Tensor loss = task.record(BatchTensors::abstract(batch), labels, count);
     norm = record_update(arguments, task.setup());
-    loss_sum = loss_sum + loss;  // as in StepRunner: the order of ops has effects
+    losses_after = std::exchange(losses_before, {}).plus(loss);  // as in StepRunner: the order of ops has effects
   } else {
-    MicroBatchLosses losses(task, labels, count, std::exchange(loss_sum, {}));
+    MicroBatchLosses losses(task, labels, count, std::exchange(losses_before, {}));
     for (std::int64_t i = 0; i < planned; ++i) {
       const MicroBatch part(i * rows);
       losses.record(BatchTensors::abstract(batch));
@@ -39,7 +40,7 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
       out.push_back({plan_step().partitioned, i == 0 ? 1 : count - 2});
       skip_step();
     }
-    loss_sum = losses.finish();
+    losses_after = losses.finish();
     norm = record_update(arguments, task.setup());
   }
   out.push_back({plan_step().partitioned, 1});

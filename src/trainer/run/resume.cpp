@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/error.h"
@@ -50,6 +51,52 @@ void warn_of_other_accumulation(std::int64_t before, std::int64_t now) {
         before, now, before);
 }
 
+// The flag that gives the training data, as in ` (--train_file a.txt)`; "" if there is none.
+std::string data_flag_text(const JsonObject& flags) {
+  for (const char* name : {"train_file", "dataset_name", "datadir", "task_name"}) {
+    std::string value;
+    if (flags.has(name) && !flags.is_null(name) && flags.read(name, value) && !value.empty())
+      return fmt::format(" (--{} {})", name, value);
+  }
+  return "";
+}
+
+// The flags of the run that has written the checkpoint. Older checkpoints do not have them.
+JsonObject flags_in(const Checkpoint& from) {
+  const auto names = from.document_names();
+  const bool has_flags = std::find(names.begin(), names.end(), "training_args") != names.end();
+  return has_flags ? from.document("training_args") : JsonObject();
+}
+
+// The position in the data is a number of samples, which is another number of epochs if the data has another size.
+void warn_of_other_size(const TrainingArguments& arguments, const Checkpoint& from, const ResumeState& before,
+                        const ResumeState& now) {
+  const auto epochs = [&](std::int64_t size) {
+    return static_cast<double>(before.samples) / static_cast<double>(size);
+  };
+  const std::string effect =
+      arguments.ignore_data_skip
+          ? "the run begins with the first sample (--ignore_data_skip)"
+          : fmt::format(
+                "the run continues after {} samples, which are {:.2f} epochs instead of {:.2f}: some samples are "
+                "repeated or left out (--ignore_data_skip begins with the first sample)",
+                before.samples, epochs(now.samples_per_epoch), epochs(before.samples_per_epoch));
+  log_warning("the data has another number of samples: {} in an epoch{} before, {}{} now; {}", before.samples_per_epoch,
+              data_flag_text(flags_in(from)), now.samples_per_epoch, data_flag_text(arguments.json()), effect);
+}
+
+void warn_of_other_samples(const TrainingArguments& arguments, const Checkpoint& from, const ResumeState& before,
+                           const ResumeState& now) {
+  if (before.samples_per_epoch != now.samples_per_epoch) return warn_of_other_size(arguments, from, before, now);
+  if (before.data_seed != now.data_seed)
+    log_warning(
+        "the run had the data seed {}, now it has {}: the samples have another order, so some are repeated or left out",
+        before.data_seed, now.data_seed);
+  else if (before.data_hash != 0 && now.data_hash != 0 && before.data_hash != now.data_hash)
+    log_warning(
+        "the run had other training data or another --train_sampling_strategy: it may train on the same samples again");
+}
+
 ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   ResumeState out = now;
   std::int64_t seed = 0;
@@ -69,17 +116,6 @@ ResumeState read_run(const JsonObject& json, const ResumeState& now) {
   json.read("save_due", out.save_due);
   for (const std::string& key : json.keys())
     if (key.starts_with(kSchedule)) json.read(key, out.schedule[key.substr(kSchedule.size())]);
-  const bool has_same_order = out.data_seed == now.data_seed && out.samples_per_epoch == now.samples_per_epoch;
-  if (!has_same_order && RankContext::current().rank() == 0)
-    log_warning(
-        "the run had {} samples in an epoch and the data seed {}, now it has {} and {}: some samples are repeated or "
-        "left out",
-        out.samples_per_epoch, out.data_seed, now.samples_per_epoch, now.data_seed);
-  const bool has_other_data = out.data_hash != 0 && now.data_hash != 0 && out.data_hash != now.data_hash;
-  if (has_same_order && has_other_data && RankContext::current().rank() == 0)
-    log_warning(
-        "the run had other training data or another --train_sampling_strategy: it may train on the same samples again");
-  out.data_hash = now.data_hash;
   warn_of_other_accumulation(out.accumulation_steps, now.accumulation_steps);
   set_random_state({static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)});
   return out;
@@ -150,7 +186,10 @@ std::string resume_run(const TrainingArguments& arguments, TrainingSetup& setup,
   setup.optimizer->set_step_count(static_cast<std::int64_t>(optimizer.find("step")->tensor.item()));
   state = TrainerState::from_json(from.document("trainer_state"));
   if (arguments.resume_from_checkpoint == "true") check_name(from.folder(), state.global_step);
-  run = read_run(from.document("run_state"), run);
+  ResumeState before = read_run(from.document("run_state"), run);
+  if (RankContext::current().rank() == 0 && arguments.do_train) warn_of_other_samples(arguments, from, before, run);
+  before.data_hash = run.data_hash;
+  run = std::move(before);
   if (setup.scaler) read_scaler(from.document("run_state"), *setup.scaler);
   if (RankContext::current().rank() == 0 && arguments.do_train && !arguments.output_dir.empty())
     set_later_checkpoints_aside(arguments.output_dir, state.global_step);

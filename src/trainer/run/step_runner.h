@@ -14,8 +14,8 @@ namespace tessera::trainer {
 
 /// An update that was started. Reading a value waits for it.
 struct StartedUpdate {
-  Tensor loss_sum;  // f64: the sum of the losses of the updates since the last take_loss_sum()
-  Tensor norm;      // of the gradients
+  LossSum losses;  // of the updates since the last restart_loss_sum()
+  Tensor norm;     // of the gradients
 };
 
 class StepRunner {
@@ -27,6 +27,7 @@ class StepRunner {
   void restart_loss_sum();
 
  private:
+  std::vector<Tensor> record(const std::vector<Tensor>& given);
   // With one micro-batch, an update is one compiled function.
   StartedUpdate run_compiled(const data::Batch& batch);
   StartedUpdate run_traced(const std::vector<data::Batch>& batches);
@@ -34,7 +35,8 @@ class StepRunner {
 
   const TrainingArguments& arguments_;
   Task& task_;
-  Tensor loss_sum_;
+  bool leaves_out_;  // losses that are not finite, because there is a loss scale
+  LossSum losses_;
   BatchTensors batch_;  // the names of the arrays, for the function
   bool has_labels_ = false;
   CompiledFunction update_;

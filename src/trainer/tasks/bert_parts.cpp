@@ -37,6 +37,8 @@ std::string model_folder(const TrainingArguments& arguments) {
   if (fs::is_directory(name)) return name;
   if (std::string found = named_model_folder(name, arguments.cache_dir, "model_name_or_path"); !found.empty())
     return found;
+  const std::string link = dangling_link_text(name);
+  require(link.empty(), "--model_name_or_path {}: {}", name, link);
   const std::string in_cache = arguments.cache_dir.empty() ? "" : fmt::format(" or {}/{}", arguments.cache_dir, name);
   fail(
       "--model_name_or_path {0}: there is no folder {0}{1}, and no model of this name in --cache_dir or $HF_HOME/hub; "

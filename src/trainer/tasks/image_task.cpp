@@ -22,6 +22,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/models/registry.h"
 #include "tessera/nn/models/resnet.h"
+#include "tessera/nn/models/vit.h"
 #include "tessera/trainer/programs.h"
 
 namespace tessera::trainer {
@@ -52,10 +53,42 @@ std::string image_config(const TrainingArguments& arguments, std::int64_t classe
   return config != nullptr ? config->make(classes).to_json() : read_file(arguments.model);
 }
 
+// The flag that gives the model.
+std::string what_gave_model(const TrainingArguments& arguments) {
+  return arguments.model_name_or_path.empty() ? "--model " + arguments.model
+                                              : "--model_name_or_path " + arguments.model_name_or_path;
+}
+
+std::int64_t label_count_of(const nn::PretrainedModel& model, const TrainingArguments& arguments) {
+  if (const auto* resnet = dynamic_cast<const nn::ResNetForImageClassification*>(&model))
+    return resnet->config().num_labels;
+  const auto* vit = dynamic_cast<const nn::ViTForImageClassification*>(&model);
+  require(
+      vit != nullptr, "{} is a {}; give an image classifier: ResNetForImageClassification or ViTForImageClassification",
+      [&] { return what_gave_model(arguments); }, model.class_name());
+  return vit->config().num_labels;
+}
+
+// The labels of the images are numbers of classes. Devices cannot report a label that the model does not have.
+void check_label_of_each_class(const nn::PretrainedModel& model, const TrainingArguments& arguments,
+                               std::int64_t classes) {
+  const std::int64_t labels = label_count_of(model, arguments);
+  const bool is_plan_without_data = arguments.dry_run && !arguments.fake_data && arguments.datadir.empty();
+  require(
+      labels >= classes || is_plan_without_data,
+      "{} has {} labels (id2label or num_labels), but {}; a model needs a label for each class",
+      [&] { return what_gave_model(arguments); }, labels,
+      [&] {
+        return arguments.fake_data ? fmt::format("--fake_data_classes is {}", classes)
+                                   : fmt::format("{}/train has {} classes", arguments.datadir, classes);
+      });
+}
+
 ImageModel make_image_model(const TrainingArguments& arguments, std::int64_t classes) {
   ImageModel out;
   begin_setup(arguments, out);
-  out.model = nn::make_model(image_config(arguments, classes), "--model " + arguments.model, weight_dtype(arguments));
+  out.model = nn::make_model(image_config(arguments, classes), what_gave_model(arguments), weight_dtype(arguments));
+  check_label_of_each_class(*out.model, arguments, classes);
   out.network = out.model.get();
   if (!arguments.model_name_or_path.empty()) load_weights(arguments, arguments.model_name_or_path, out);
   finish_setup(arguments, out);
@@ -110,7 +143,7 @@ ImageData load_images(const TrainingArguments& arguments) {
     out.train = std::make_shared<SquareImages>(train, arguments.image_size);
     out.collator = nullptr;
   }
-  if (const std::string val = arguments.datadir + "/val"; std::filesystem::exists(val))
+  if (const std::string val = arguments.datadir + "/val"; is_there(val))
     out.held_out = std::make_shared<SquareImages>(folder_of(val, train->classes()), arguments.image_size);
   return out;
 }

@@ -262,6 +262,7 @@ int run_mlm(const TrainingArguments& arguments) {
   }
   check_files_on_all_ranks(files);
   check_same_inputs(arguments);
+  if (!arguments.dry_run) warn_of_skipped_files(arguments);
   return run_task(arguments);
 }
 

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <span>
+#include <system_error>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/data/batches.h"
 #include "tessera/data/tsv.h"
@@ -70,6 +74,9 @@ data::LabelledTexts texts_of(const data::TsvTable& table, const TextColumns& col
   data::LabelledTexts out{.name = table.name, .samples = {}, .columns = table.columns};
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     const auto& row = table.rows[i];
+    require(columns.label < 0 || !trim(at(row, columns.label)).empty(),
+            "{}, line {}: the label is empty; give each row the name or the number of its class, or remove the row",
+            table.name, table.lines[i]);
     out.samples.push_back({at(row, columns.first), columns.second < 0 ? "" : at(row, columns.second),
                            columns.label < 0 ? "" : at(row, columns.label), table.lines[i]});
   }
@@ -84,12 +91,65 @@ data::Arrays token_arrays(const data::LabelledText& sample, const BertVocabulary
           {"token_type_ids", Literal::from<std::int32_t>({size}, text.token_type_ids)}};
 }
 
+// What the text of a label is, in a file without a --task_name.
+enum class LabelKind : std::uint8_t { kName, kWhole, kNegative, kFraction };
+
+LabelKind kind_of_label(const std::string& label) {
+  double value = 0;
+  const char* const limit = label.data() + label.size();
+  const auto [end, error] = std::from_chars(label.data(), limit, value);
+  if (error == std::errc::invalid_argument || end != limit) return LabelKind::kName;
+  const bool has_sign = label.starts_with('-');
+  if (label.find_first_not_of("0123456789", has_sign ? 1 : 0) != std::string::npos) return LabelKind::kFraction;
+  return has_sign ? LabelKind::kNegative : LabelKind::kWhole;
+}
+
+// Labels are the names of all classes, or the numbers of all classes.
+void check_kinds_of_labels(const data::LabelledTexts& texts) {
+  const data::LabelledText& first = texts.samples.front();
+  const bool has_names = kind_of_label(first.label) == LabelKind::kName;
+  const auto what = [](bool is_name) { return is_name ? "a name" : "a number"; };
+  for (const data::LabelledText& sample : texts.samples) {
+    const LabelKind kind = kind_of_label(sample.label);
+    const bool is_name = kind == LabelKind::kName;
+    const auto place = [&] {
+      return fmt::format("{}, line {}: the label \"{}\" is", texts.name, sample.line, printable(sample.label));
+    };
+    require(kind != LabelKind::kNegative,
+            "{} negative; labels are names, or whole numbers from 0; remove rows without a class", place);
+    require(kind != LabelKind::kFraction,
+            "{} not a whole number; labels are names, or whole numbers from 0; only --task_name stsb trains on scores",
+            place);
+    require(
+        is_name == has_names, "{} {}, but \"{}\" in line {} is {}; give names to all classes, or numbers to all", place,
+        what(is_name), [&] { return printable(first.label); }, first.line, what(has_names));
+  }
+}
+
+// Ids of rows are no labels.
+void check_label_count(const data::LabelledTexts& texts, std::int64_t labels) {
+  constexpr std::int64_t kFew = 100;
+  const data::LabelledText& first = texts.samples.front();
+  require(
+      labels <= kFew || 2 * labels <= isize(texts.samples),
+      "{}, line {}: the column label, which has \"{}\" here, has {} different values in {} rows; labels are classes "
+      "with several rows each, and not numbers of rows",
+      texts.name, first.line, [&] { return printable(first.label); }, labels, isize(texts.samples));
+}
+
+std::string label_list(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 20;
+  const std::span<const std::string> shown(names.data(), std::min(kMost, names.size()));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     names.size() > kMost ? fmt::format(", … ({} labels)", names.size()) : "");
+}
+
 Literal label_value(const std::string& label, const TextLabels& labels, const std::string& place) {
   // A label of a regression has been checked when the file was read.
   if (labels.is_regression) return Literal::scalar<float>(std::strtof(label.c_str(), nullptr));
   const auto found = std::find(labels.names.begin(), labels.names.end(), label);
   require(found != labels.names.end(), "{}: the label \"{}\" is not one of {}: {}", place, printable(label),
-          labels.place, fmt::join(labels.names, ", "));
+          labels.place, [&] { return label_list(labels.names); });
   return Literal::scalar<std::int32_t>(static_cast<std::int32_t>(found - labels.names.begin()));
 }
 
@@ -111,7 +171,7 @@ TrainingArguments with_glue_files(TrainingArguments arguments) {
   if (arguments.do_train) arguments.train_file = (folder / "train.tsv").string();
   const std::string held_out = (folder / task->validation_file).string();
   if (arguments.do_train) arguments.derived_flags.emplace_back("train_file");
-  if (arguments.validation_file.empty() && fs::exists(held_out)) {
+  if (arguments.validation_file.empty() && is_there(held_out)) {
     arguments.validation_file = held_out;
     arguments.derived_flags.emplace_back("validation_file");
   }
@@ -174,9 +234,11 @@ TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledT
     out.names = of_model;
     out.place = "the model";
   } else {
+    check_kinds_of_labels(texts);
     std::set<std::string> names;
     for (const data::LabelledText& text : texts.samples) names.insert(text.label);
     out.names.assign(names.begin(), names.end());
+    check_label_count(texts, isize(out.names));
   }
   require(out.is_regression || out.names.size() >= 2, "{}: needs {}at least two labels, got {}",
           texts.name.empty() ? arguments.config_file() : texts.name, texts.name.empty() ? "" : "samples of ",

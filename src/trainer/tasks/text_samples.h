@@ -30,7 +30,7 @@ const data::GlueTask* glue_task_of(const TrainingArguments& arguments);
 TrainingArguments with_glue_files(TrainingArguments arguments);
 
 /// Reads a file in the layout of --task_name, or any table (TSV, CSV) with a column `label` and one or two columns of text.
-/// Errors: those of read_table() and parse_glue(); no such columns.
+/// Errors: those of read_table() and parse_glue(); no such columns; an empty label.
 data::LabelledTexts read_texts(const TrainingArguments& arguments, const std::string& path);
 /// The error about a file without samples, with the number of rows that lack fields; "" if there are samples.
 std::string no_sample_text(const TrainingArguments& arguments, const data::LabelledTexts& texts);
@@ -40,6 +40,8 @@ data::LabelledTexts read_training_texts(const TrainingArguments& arguments);
 /// but label and numbers. Error if a row lacks fields, because predictions are numbered by row, or if there is no sample.
 data::LabelledTexts read_test_texts(const TrainingArguments& arguments, const data::LabelledTexts& train);
 /// The labels of --task_name, else those that `texts` has, in alphabetical order. Without texts those of the model.
+/// Errors about labels of `texts`, with the line: negative numbers and fractions; names and numbers; more than 100
+/// labels in less than twice as many rows. Error if there are less than two labels.
 TextLabels text_labels(const TrainingArguments& arguments, const data::LabelledTexts& texts,
                        const std::vector<std::string>& of_model);
 /// Tokens and label of each text: `input_ids`, `token_type_ids` and `labels`. Error, with the line, for a label that

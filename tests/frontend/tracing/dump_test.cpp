@@ -67,6 +67,17 @@ TEST(Dump, HloIsTheProgramAndNamesSourceLines) {
   EXPECT_EQ(read.entry_computation().root_type().str(), "(f32[])");
 }
 
+// The text of a step can be given to other tools and read again.
+TEST(Dump, TheTextOfAStepGivesTheSameProgram) {
+  const FreshRank rank;
+  Tensor w = named("w", {4, 5, 6});
+  w.set_requires_grad();
+  sum(tanh(named("x", {1, 2, 3}) * w)).backward();
+  const Program step = plan_step().global;
+  const Program read = parse_program(print_program(step), op_table());
+  EXPECT_EQ(read.hash(), step.hash()) << print_program(step);
+}
+
 TEST(Dump, AttributesNameCalledComputations) {
   const FreshRank rank;
   const std::string text = dump_ir({sum(named("x", {1, 2, 3}))});

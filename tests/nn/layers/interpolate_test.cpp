@@ -90,7 +90,8 @@ TEST(Interpolate, AFactorDeterminesThePositions) {
   expect_near(values_of(interpolate(x, recomputed)), resized(x, {8, 4}, {5.0 / 8, 7.0 / 4}, false, linear_weight));
 }
 
-// The numbers are those of torch.nn.functional.interpolate.
+// The numbers are those of torch.nn.functional.interpolate; those of kNearest are those of its large images, as
+// documented.
 TEST(Interpolate, AFactorThatKeepsASizeCopiesInSomeModes) {
   const FreshRank rank;
   const Tensor line = Tensor::from<double>({1, 1, 4}, Numbers{0, 1, 2, 3});
@@ -101,12 +102,14 @@ TEST(Interpolate, AFactorThatKeepsASizeCopiesInSomeModes) {
   expect_near(by(line, {1.2}, Mode::kLinear), {0, 1, 2, 3});
   EXPECT_EQ(by(line, {1.2}, Mode::kNearest), (Numbers{0, 0, 1, 2}));
   EXPECT_EQ(by(line, {1.2}, Mode::kNearestExact), (Numbers{0, 1, 2, 2}));
-  EXPECT_EQ(by(image, {1.7, 1.2}, Mode::kNearest), (Numbers{0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(by(image, {1.7, 1.2}, Mode::kNearest), (Numbers{0, 0, 1, 2, 0, 0, 1, 2, 4, 4, 5, 6}));
   const double low = 1.5294117647058825, high = 3.882352941176471;
   expect_near(by(image, {1.7, 1.2}, Mode::kBilinear),
               {0, 1, 2, 3, low, low + 1, low + 2, low + 3, high, high + 1, high + 2, high + 3});
   const Tensor row = Tensor::from<double>({1, 1, 1, 3}, Numbers{0, 1, 2});
-  EXPECT_EQ(by(row, {1.3, 2.3}, Mode::kNearest), (Numbers{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(by(row, {1.3, 2.3}, Mode::kNearest), (Numbers{0, 0, 0, 1, 1, 2}));
+  const InterpolateOptions recomputed{.scale_factor = {1.3, 2.3}, .recompute_scale_factor = true};
+  EXPECT_EQ(values_of(interpolate(row, recomputed)), (Numbers{0, 0, 1, 1, 2, 2}));
   EXPECT_EQ(by(row.reshape({1, 1, 3}), {2.3}, Mode::kNearest), (Numbers{0, 0, 0, 1, 1, 2}));
 }
 

@@ -2,13 +2,18 @@
 // A program that needs more memory than a limit allows does not run, on any rank.
 #include "executable/memory_check.h"  // of src/runtime
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <string>
 #include <vector>
 
 #include "runtime/close.h"
+#include "support/error_of.h"
 #include "tessera/base/error.h"
+#include "tessera/base/memory_limit.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
@@ -125,6 +130,31 @@ TEST(MemoryCheck, ARunThatNeedsMoreThanTheLimitEndsOnAllRanksBeforeItStarts) {
     EXPECT_NE(std::string(error.what()).find("does not fit into memory"), std::string::npos) << error.what();
   }
   EXPECT_EQ(refused, 2);
+}
+
+TEST(MemoryCheck, TheFirstRunAlsoChecksAProgramThatIsExpected) {
+  const auto error_with = [](std::int64_t bytes) {
+    std::array<std::string, 2> errors;
+    run_virtual_ranks(2, [&](ProcessGroup& world) {
+      options().set("TESSERA_MEMORY_LIMIT", fmt::format("{}B", process_memory() + 64 * kMega));
+      ExpectedProgram later;
+      later.name = "an evaluation";
+      later.inputs = bytes;
+      expect_program(later);
+      ExecutableOptions how;
+      how.use_cache = false;
+      const auto executable = compile(testing::read(R"(HloModule twice, num_partitions=2
+ENTRY %main { %x = f32[4] parameter(0) ROOT %y = f32[4] add(%x, %x) })"),
+                                      world, how);
+      errors.at(static_cast<std::size_t>(world.rank())) = testing::error_of(
+          [&] { (void)executable->run({DeviceArray::uninitialized(Type::array(DType::kF32, {4}))}); });
+    });
+    EXPECT_EQ(errors[0], errors[1]);
+    return errors[0];
+  };
+  EXPECT_EQ(error_with(20 * kMega), "no error") << "on each of two ranks";
+  const std::string text = error_with(40 * kMega);
+  EXPECT_TRUE(text.starts_with("an evaluation does not fit into memory: the process of ranks 0, 1: ")) << text;
 }
 
 }  // namespace

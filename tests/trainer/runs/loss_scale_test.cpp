@@ -8,6 +8,7 @@
 
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/models/gpt2.h"
 #include "tessera/trainer/trainer.h"
 #include "trainer/runs/small_run.h"
@@ -15,6 +16,7 @@
 namespace tessera::trainer {
 namespace {
 
+using ::tessera::testing::error_of;
 using ::tessera::testing::TemporaryFolder;
 
 TrainingArguments scaled_run(std::int64_t steps) {
@@ -84,6 +86,61 @@ TEST(LossScale, UpdatesWhoseGradientsAreNotFiniteHaveNoEffect) {
   // Each such update halves the scale, so four times the loss has two more of them.
   EXPECT_EQ(updates_without_effect(larger), updates_without_effect(large) + 2);
   EXPECT_LT(larger.back(), larger.front());
+}
+
+LossParts loss_of(nn::PretrainedModel& model, const BatchTensors& batch) {
+  return {model.run({{"input_ids", batch.tensor("input_ids")}, {"labels", batch.tensor("labels")}}).loss,
+          Tensor::scalar(DType::kF64, 1)};
+}
+
+// Of the two batches of an epoch in order, only the first one has a row that begins with token 0.
+LossParts infinite_in_the_first_batch(nn::PretrainedModel& model, const BatchTensors& batch) {
+  LossParts out = loss_of(model, batch);
+  const Tensor first_tokens = batch.tensor("input_ids").narrow(1, 0, 1);
+  const Tensor least = min(first_tokens.to(out.sum.dtype()));
+  out.sum = out.sum / minimum(least, 1.0);  // the tokens are integers: a division by 0 or by 1
+  return out;
+}
+
+TEST(LossScale, AnUpdateWhoseLossIsNotFiniteHasNoEffect) {
+  for (const std::int64_t micro_batches : {1, 5}) {
+    TrainingArguments arguments = scaled_run(16);
+    arguments.train_sampling_strategy = "sequential";
+    arguments.global_batch_size = 5 / micro_batches;
+    arguments.gradient_accumulation_steps = micro_batches;
+    const std::vector<double> losses = scaled_losses(arguments, infinite_in_the_first_batch);
+    ASSERT_EQ(losses.size(), 16U);
+    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(std::isfinite(losses[i]), i % 2 == 1) << i;
+    EXPECT_LT(losses.back(), losses[1]);
+  }
+}
+
+TEST(LossScale, TheLossesOfALogLineAreThoseThatAreFinite) {
+  TrainingArguments arguments = scaled_run(8);
+  arguments.train_sampling_strategy = "sequential";
+  arguments.logging_steps = 2;
+  for (const double loss : scaled_losses(arguments, infinite_in_the_first_batch)) {
+    EXPECT_GT(loss, 1.5);  // a sum of one loss, divided by two updates, would be less
+    EXPECT_LT(loss, 4);
+  }
+}
+
+TEST(LossScale, ARunEndsIfASmallerScaleDoesNotHelp) {
+  const auto error_with = [](const LossFunction& loss) {
+    return error_of([&] { scaled_losses(on_one_batch(scaled_run(99)), loss); });
+  };
+  // Rows 0 to 4: every batch is the first one.
+  EXPECT_EQ(error_with(infinite_in_the_first_batch),
+            "the last 10 losses up to step 10 are not finite, and a smaller loss scale does not change losses; --bf16 "
+            "has the range of float32");
+  const LossFunction root_of_zero = [](nn::PretrainedModel& model, const BatchTensors& batch) {
+    LossParts out = loss_of(model, batch);
+    out.sum = out.sum + sqrt(out.sum * 0.0);  // its slope is infinite
+    return out;
+  };
+  EXPECT_EQ(error_with(root_of_zero),
+            "the gradients are not finite after step 31, although the loss scale has fallen to 3.1e-05; --bf16 has the "
+            "range of float32");
 }
 
 TEST(LossScale, AContinuedRunHasTheScaleOfTheCheckpoint) {

@@ -38,13 +38,14 @@ TrainingArguments short_run(std::int64_t steps, const std::string& folder = "") 
 struct RunParts {
   std::vector<std::shared_ptr<TrainerCallback>> callbacks{};
   LossFunction loss{};
+  std::int64_t samples = 10;
 };
 
 TrainerState state_after(const TrainingArguments& arguments, const RunParts& parts = {}) {
   nn::GPT2LMHeadModel model(config_with_dropout());
   Trainer trainer({.model = model,
                    .args = arguments,
-                   .train_dataset = std::make_shared<Rows>(10),
+                   .train_dataset = std::make_shared<Rows>(parts.samples),
                    .eval_dataset = std::make_shared<Rows>(7),
                    .compute_loss = parts.loss,
                    .callbacks = parts.callbacks});
@@ -155,6 +156,35 @@ TEST(ResumedTraining, EpochsCountOnAfterARunThatIgnoredTheSkippedData) {
   arguments.ignore_data_skip = false;
   arguments.max_steps = 6;
   EXPECT_EQ(epoch_of(), 3);
+}
+
+TEST(ResumedTraining, AnotherNumberOfSamplesIsNamedWithThePosition) {
+  const TemporaryFolder folder;
+  TrainingArguments arguments = short_run(3, folder.file("out"));
+  double epoch = 0;
+  const auto said = [&](std::int64_t samples) {
+    const FreshRank rank;
+    ::testing::internal::CaptureStderr();
+    epoch = state_after(arguments, {.samples = samples}).epoch;
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string what = "the data has another number of samples: 10 in an epoch before, 20 now; the run ";
+  EXPECT_EQ(said(10).find("number of samples"), std::string::npos);
+  EXPECT_EQ(epoch, 1.5);
+  arguments.resume_from_checkpoint = folder.file("out/checkpoint-3");
+  arguments.max_steps = 4;
+  std::string text = said(20);
+  EXPECT_NE(text.find("warning: " + what +
+                      "continues after 15 samples, which are 0.75 epochs instead of 1.50: some samples are repeated or "
+                      "left out (--ignore_data_skip begins with the first sample)\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(epoch, 1) << "20 samples";
+  arguments.ignore_data_skip = true;
+  text = said(20);
+  EXPECT_NE(text.find("warning: " + what + "begins with the first sample (--ignore_data_skip)\n"), std::string::npos)
+      << text;
+  EXPECT_EQ(epoch, 1.75) << "5 of 20 samples after 1.5 epochs";
 }
 
 TEST(ResumedTraining, AnErrorDoesNotLoseTheCheckpointThatIsBeingWritten) {

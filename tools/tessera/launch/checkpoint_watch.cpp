@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tessera/base/error.h"
 #include "tessera/base/random_access.h"
 #include "tessera/checkpoint/checkpoint.h"
 
@@ -50,6 +51,8 @@ std::string CheckpointWatch::newest(const std::function<void(const std::string&)
     if (it == now.end() || (old != old_.end() && old->second == it->second)) continue;
     const std::string damage = damage_of(path);
     if (damage.empty()) return path;
+    const std::string other_format = other_format_of(path);
+    require(other_format.empty(), "{}", other_format);
     say(damage);
     damaged.push_back(path);
   }

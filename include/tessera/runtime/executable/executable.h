@@ -121,6 +121,16 @@ std::optional<std::int64_t> memory_left(ProcessGroup& world);
 /// ranks of a node share its memory.
 std::optional<std::int64_t> memory_left(int ranks, const std::vector<int>& nodes);
 
+/// A program that this rank will run after the ones that it runs now.
+struct ExpectedProgram {
+  std::string name;  // begins the error
+  ExecutableMemory memory;
+  std::int64_t inputs = 0;  // of memory.arguments, those that do not exist yet
+};
+/// From now on, the check before the first run of a program also checks that this one fits into memory beside the
+/// values that exist then. Nullopt: no longer. All ranks expect the same program. No program may be running.
+void expect_program(std::optional<ExpectedProgram> program);
+
 /// Removes the executables of this rank from the cache.
 void clear_compile_cache();
 
