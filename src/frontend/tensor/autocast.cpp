@@ -41,8 +41,8 @@ constexpr std::string_view kInF32 =
     "log10 "
     "power rsqrt reciprocal softplus acos asin tan cosh sinh";
 constexpr std::string_view kInWidestType =
-    "add subtract multiply divide maximum minimum remainder fmod floor_divide atan2 hypot logaddexp xlogy lerp outer "
-    "compare select concat";
+    "add subtract multiply divide div maximum minimum remainder fmod floor_divide atan2 hypot logaddexp xlogy lerp "
+    "outer compare select concat";
 
 const Rules& autocast_rules() {
   static const Rules kRules = [] {

@@ -2,6 +2,7 @@
 // Elementwise operators and functions. mathematics.cpp and activations.cpp have the others.
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "tensor/number_types.h"
 #include "tensor/wide_elementwise.h"
@@ -98,9 +99,27 @@ Tensor unary(const Operand& x, std::string_view name, F&& op) {
 Tensor operator+(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "add", ops::add); }
 Tensor operator-(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "subtract", ops::subtract); }
 Tensor operator*(Operand lhs, Operand rhs) { return arithmetic(lhs, rhs, "multiply", ops::multiply); }
+
+namespace {
+
+// The quotient of integers is f32. With a number, they are converted first, so that the number may be a fraction.
+Operand for_quotient(const Operand& x, const Operand& other) {
+  const bool is_integral = !x.is_number() && !x.tensor().is_null() && is_integer(x.tensor().dtype());
+  return is_integral && other.is_number() ? Operand(x.tensor().to(DType::kF32, x.where()), x.where()) : x;
+}
+Value quotient(Value x, Value y) {
+  if (!is_integer(x.type().dtype())) return ops::divide(x, y);
+  return ops::divide(ops::convert(x, DType::kF32), ops::convert(y, DType::kF32));
+}
+
+}  // namespace
+
 Tensor operator/(Operand lhs, Operand rhs) {
-  check_divisor("divide", lhs, rhs);
-  return arithmetic(lhs, rhs, "divide", ops::divide);
+  return arithmetic(for_quotient(lhs, rhs), for_quotient(rhs, lhs), "divide", quotient);
+}
+Tensor operator%(Operand lhs, Operand rhs) { return remainder(std::move(lhs), std::move(rhs)); }
+Tensor operator+(Operand x) {
+  return at_place({&x}, "+", [&] { return operand_value(x); });
 }
 Tensor operator-(Operand x) { return unary(x, "negate", ops::negate); }
 Tensor operator<(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDirection::kLt); }
@@ -112,6 +131,10 @@ Tensor operator!=(Operand lhs, Operand rhs) { return compare(lhs, rhs, CompareDi
 Tensor operator&&(Operand lhs, Operand rhs) { return binary(lhs, rhs, "and", ops::logical_and); }
 Tensor operator||(Operand lhs, Operand rhs) { return binary(lhs, rhs, "or", ops::logical_or); }
 Tensor operator!(Operand x) { return unary(x, "not", ops::logical_not); }
+Tensor operator&(Operand lhs, Operand rhs) { return binary(lhs, rhs, "and", ops::logical_and); }
+Tensor operator|(Operand lhs, Operand rhs) { return binary(lhs, rhs, "or", ops::logical_or); }
+Tensor operator^(Operand lhs, Operand rhs) { return binary(lhs, rhs, "xor", ops::logical_xor); }
+Tensor operator~(Operand x) { return unary(x, "not", ops::logical_not); }
 
 namespace {
 
@@ -132,7 +155,17 @@ Tensor& rebind(Tensor& x, std::string_view sign, const Operand& y, Tensor (*op)(
 Tensor& operator+=(Tensor& x, Operand y) { return rebind(x, "+=", y, operator+); }
 Tensor& operator-=(Tensor& x, Operand y) { return rebind(x, "-=", y, operator-); }
 Tensor& operator*=(Tensor& x, Operand y) { return rebind(x, "*=", y, operator*); }
-Tensor& operator/=(Tensor& x, Operand y) { return rebind(x, "/=", y, operator/); }
+Tensor& operator/=(Tensor& x, Operand y) {
+  if (!x.is_null() && is_integer(x.dtype()))
+    in_context("/=", {&x, &y.tensor()}, y.where(), [&] {
+      fail("the quotient of integers is f32, but x is {}; write x = x / y, or x = floor_divide(x, y)", x.type().str());
+    });
+  return rebind(x, "/=", y, operator/);
+}
+Tensor& operator%=(Tensor& x, Operand y) { return rebind(x, "%=", y, operator%); }
+Tensor& operator&=(Tensor& x, Operand y) { return rebind(x, "&=", y, operator&); }
+Tensor& operator|=(Tensor& x, Operand y) { return rebind(x, "|=", y, operator|); }
+Tensor& operator^=(Tensor& x, Operand y) { return rebind(x, "^=", y, operator^); }
 
 namespace {
 
@@ -167,7 +200,7 @@ Tensor floor(Operand x) { return unary(x, "floor", ops::floor); }
 Tensor ceil(Operand x) { return unary(x, "ceil", ops::ceil); }
 Tensor round(Operand x) { return unary(x, "round", ops::round_nearest_even); }
 Tensor reciprocal(Operand x) {
-  return unary(x, "reciprocal", [](Value v) { return ops::divide(constant_like(v, 1), v); });
+  return unary(x, "reciprocal", [](Value v) { return quotient(constant_like(v, 1), v); });
 }
 Tensor sqrt(Operand x) { return unary(x, "sqrt", ops::sqrt); }
 Tensor rsqrt(Operand x) { return unary(x, "rsqrt", ops::rsqrt); }

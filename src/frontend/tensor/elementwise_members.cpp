@@ -105,6 +105,10 @@ Tensor ElementwiseMembers::nan_to_num(std::source_location where) const { return
 // ---- with other tensors -------------------------------------------------------------------------------------------------
 
 Tensor ElementwiseMembers::atan2(const Operand& x) const { return tessera::atan2(self(x.where()), x); }
+Tensor ElementwiseMembers::div(const Operand& divisor) const { return tessera::div(self(divisor.where()), divisor); }
+Tensor ElementwiseMembers::div(const Operand& divisor, RoundingMode rounding) const {
+  return tessera::div(self(divisor.where()), divisor, rounding);
+}
 Tensor ElementwiseMembers::floor_divide(const Operand& divisor) const {
   return tessera::floor_divide(self(divisor.where()), divisor);
 }

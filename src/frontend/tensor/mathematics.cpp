@@ -198,6 +198,16 @@ Tensor remainder(Operand x, Operand y) {
   });
 }
 
+Tensor div(Operand x, Operand y, RoundingMode rounding) {
+  if (rounding == RoundingMode::kNone) return x / y;
+  if (rounding == RoundingMode::kFloor) return floor_divide(x, y);
+  check_divisor("div", x, y);
+  return recorded_broadcast("div", x, y, [](Value v, Value w) {
+    if (is_integer(v.type().dtype())) return ops::divide(v, w);
+    return narrowed(truncated(ops::divide(widened(v), widened(w))), v.type().dtype());
+  });
+}
+
 Tensor floor_divide(Operand x, Operand y) {
   check_divisor("floor_divide", x, y);
   return recorded_broadcast("floor_divide", x, y, [](Value v, Value w) {

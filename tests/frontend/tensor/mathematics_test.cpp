@@ -319,6 +319,7 @@ TEST(Members, ElementwiseOnesEqualTheFunctions) {
                                                      {x.clip(-0.2, 0.3), clip(x, {.min = -0.2, .max = 0.3})},
                                                      {x.clip({.min = 0}), clamp(x, {.min = 0})},
                                                      {x.cosh(), cosh(x)},
+                                                     {x.div(y), div(x, y)},
                                                      {x.elu(), elu(x)},
                                                      {x.exp2(), exp2(x)},
                                                      {x.floor_divide(y), floor_divide(x, y)},

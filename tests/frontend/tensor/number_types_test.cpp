@@ -80,7 +80,9 @@ TEST(NumberTypes, BoundsThatAllNumbersSatisfyHaveNoEffect) {
 TEST(NumberTypes, IntegersAreNotDividedByTheNumber0) {
   const FreshRank rank;
   const std::string reason = ": the integers u8[3] are divided by 0";
-  EXPECT_EQ(error_of([] { (void)(bytes() / 0); }), "divide" + reason);
+  EXPECT_EQ(error_of([] { (void)(bytes() % 0); }), "remainder" + reason);
+  EXPECT_EQ(error_of([] { (void)div(bytes(), 0, RoundingMode::kTrunc); }), "div" + reason);
+  EXPECT_EQ(error_of([] { (void)div(bytes(), 0, RoundingMode::kFloor); }), "floor_divide" + reason);
   EXPECT_EQ(error_of([] { (void)remainder(bytes(), 0); }), "remainder" + reason);
   EXPECT_EQ(error_of([] { (void)fmod(bytes(), 0); }), "fmod" + reason);
   EXPECT_EQ(error_of([] { (void)floor_divide(bytes(), 0); }), "floor_divide" + reason);

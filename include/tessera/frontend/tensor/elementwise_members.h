@@ -2,6 +2,7 @@
 // The functions in pointwise.h as members: x.relu(), x.maximum(y). That header describes them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <source_location>
 
@@ -9,6 +10,7 @@ namespace tessera {
 
 struct ClampOptions;
 struct NanToNumOptions;
+enum class RoundingMode : std::uint8_t;
 class Operand;
 class Tensor;
 
@@ -94,6 +96,8 @@ class ElementwiseMembers {
   // ---- with other tensors -------------------------------------------------------------------------------------------
 
   [[nodiscard]] Tensor atan2(const Operand& x) const;
+  [[nodiscard]] Tensor div(const Operand& divisor) const;
+  [[nodiscard]] Tensor div(const Operand& divisor, RoundingMode rounding) const;
   [[nodiscard]] Tensor floor_divide(const Operand& divisor) const;
   [[nodiscard]] Tensor fmod(const Operand& divisor) const;
   [[nodiscard]] Tensor hypot(const Operand& other) const;

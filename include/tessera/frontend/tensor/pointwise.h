@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operators and functions. Operands broadcast as in NumPy. A number takes the element type of the tensor;
-// error if an integer type cannot represent it. Arithmetic of a pred tensor with a number is an error, and so is a
-// division of integers by the number 0. Tensors of different element types are an error; convert with .to().
+// error if an integer type cannot represent it. Arithmetic of a pred tensor with a number is an error. Tensors of
+// different element types are an error; convert with .to().
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "tessera/frontend/tensor/tensor.h"
@@ -13,7 +14,11 @@ namespace tessera {
 Tensor operator+(Operand lhs, Operand rhs);
 Tensor operator-(Operand lhs, Operand rhs);
 Tensor operator*(Operand lhs, Operand rhs);
+/// The quotient. That of integers has the type f32, and the number may be a fraction. div() and floor_divide() return
+/// integers.
 Tensor operator/(Operand lhs, Operand rhs);
+/// remainder(lhs, rhs).
+Tensor operator%(Operand lhs, Operand rhs);
 Tensor operator-(Operand x);
 Tensor operator<(Operand lhs, Operand rhs);
 Tensor operator<=(Operand lhs, Operand rhs);
@@ -25,13 +30,25 @@ Tensor operator!=(Operand lhs, Operand rhs);
 Tensor operator&&(Operand lhs, Operand rhs);
 Tensor operator||(Operand lhs, Operand rhs);
 Tensor operator!(Operand x);
+/// Logical operations of pred tensors, and bitwise operations of integers.
+Tensor operator&(Operand lhs, Operand rhs);
+Tensor operator|(Operand lhs, Operand rhs);
+Tensor operator^(Operand lhs, Operand rhs);
+Tensor operator~(Operand x);
+/// The tensor itself.
+Tensor operator+(Operand x);
 
 /// `x += y` is `x = x + y`: the handle x then refers to a new value. Other handles keep the old value. Error if x is a
 /// variable with requires_grad, because the variable would not change: write `x.assign(x + y)`.
 Tensor& operator+=(Tensor& x, Operand y);
 Tensor& operator-=(Tensor& x, Operand y);
 Tensor& operator*=(Tensor& x, Operand y);
+/// Error if x has integers, because the quotient is f32.
 Tensor& operator/=(Tensor& x, Operand y);
+Tensor& operator%=(Tensor& x, Operand y);
+Tensor& operator&=(Tensor& x, Operand y);
+Tensor& operator|=(Tensor& x, Operand y);
+Tensor& operator^=(Tensor& x, Operand y);
 
 /// The larger operand. Equal operands share the gradient equally.
 Tensor maximum(Operand lhs, Operand rhs);
@@ -39,7 +56,13 @@ Tensor maximum(Operand lhs, Operand rhs);
 Tensor minimum(Operand lhs, Operand rhs);
 /// lhs to the power rhs. Error for integers to a negative number.
 Tensor pow(Operand lhs, Operand rhs);
-/// lhs - q * rhs, where q is lhs / rhs rounded down. The result has the sign of rhs, as with Python's `%`.
+/// How div() rounds a quotient: not at all, towards 0 (as C++ divides integers), or down.
+enum class RoundingMode : std::uint8_t { kNone, kTrunc, kFloor };
+/// lhs / rhs, rounded. Rounded quotients of integers have the type of the operands; their division by the number 0 is
+/// an error. The gradient of a rounded quotient is 0.
+Tensor div(Operand lhs, Operand rhs, RoundingMode rounding = RoundingMode::kNone);
+/// lhs - q * rhs, where q is lhs / rhs rounded down. Error if integers are divided by the number 0, as in fmod and
+/// floor_divide. The result has the sign of rhs, as with Python's `%`.
 Tensor remainder(Operand lhs, Operand rhs);
 /// lhs - q * rhs, where q is lhs / rhs rounded towards 0. The result has the sign of lhs, as with C's `%`.
 Tensor fmod(Operand lhs, Operand rhs);
@@ -68,7 +91,7 @@ Tensor sqrt(Operand x);
 Tensor rsqrt(Operand x);
 /// sqrt(x^2 + y^2), without overflow. The gradient at (0, 0) is 0.
 Tensor hypot(Operand x, Operand y);
-/// 1 / x.
+/// 1 / x. That of integers has the type f32.
 Tensor reciprocal(Operand x);
 Tensor tanh(Operand x);
 Tensor sin(Operand x);
