@@ -27,6 +27,7 @@
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tensor/stack.h"
 #include "tessera/frontend/tensor/tensor.h"
+#include "tessera/frontend/tensor/windows.h"
 #include "tessera/frontend/tracing/dump.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/fsdp/spmd.h"

@@ -13,7 +13,32 @@ import subprocess
 import sys
 
 import torch
-from tensor_function_cases import cases
+from tensor_function_cases import case, cases
+
+F = torch.nn.functional
+
+
+def pad_modes(x):
+    def pad(sizes, mode):
+        return F.pad(x[None, None], sizes, mode)[0, 0]
+    return (pad((3, 1, 0, 2), "reflect") * pad((1, 3, 2, 0), "replicate") * pad((2, 2, 1, 1), "circular")
+            * F.pad(x, (5, -1, 3, -1), value=0.5))
+
+
+def add_torch_names():
+    """More cases: functions whose names are those of PyTorch."""
+    case("linear", [(5, 3), (4, 3), (4,)], lambda x, y, z: F.linear(x, y, z) * F.linear(x, y))
+    case("tensordot", [(5, 3, 4), (3, 4, 2), (4, 5)],
+         lambda x, y, z: torch.tensordot(x, y) * torch.tensordot(x, z, ([2, 0], [0, 1])).sum())
+    case("kron", [(5, 3), (2,)], lambda x, y: torch.kron(x, y) + torch.kron(y, x).t().reshape(5, 6))
+    case("pad_modes", [(5, 7)], pad_modes)
+    case("unfold_images", [(2, 3, 5, 4)], lambda x: F.unfold(x, (2, 3), (2, 1), (1, 0), (1, 2)))
+    case("fold_images", [(2, 18, 5)], lambda x: F.fold(x, (5, 4), (2, 3), (2, 1), (1, 0), (1, 2)))
+    case("names_of_shapes", [(5, 6)],
+         lambda x: x.unflatten(-1, (2, -1)) * x.view(5, 2, 3) + x[0].expand_as(x).reshape(5, 2, 3))
+    # PyTorch's heaviside has no gradient.
+    case("heaviside", [(5, 3), (3,)],
+         lambda x, y: torch.where(x > 0.5, y.expand(5, 3), (x > 0).to(x.dtype)) * x)
 
 TOLERANCE = 1e-12
 
@@ -59,6 +84,7 @@ def compare(name, case, given):
 def main():
     torch.set_default_dtype(torch.float64)
     given = json.loads(subprocess.run([sys.argv[1]], check=True, capture_output=True, text=True).stdout)
+    add_torch_names()
     compared = cases()
     differences = [line for name, case in compared.items() for line in compare(name, case, given[name])]
     print("\n".join(differences + [f"{len(compared)} functions with gradients, {len(differences)} differences"]))

@@ -31,7 +31,8 @@ using Rules = std::map<std::string, AutocastRule, std::less<>>;
 
 // The names of functions as in their errors.
 constexpr std::string_view kInLowerType =
-    "matmul bmm addmm baddbmm dot einsum conv1d conv2d conv_transpose1d conv_transpose2d dot_product_attention "
+    "linear matmul bmm addmm baddbmm dot tensordot einsum conv1d conv2d conv_transpose1d conv_transpose2d "
+    "dot_product_attention "
     "scaled_dot_product_attention";
 constexpr std::string_view kInF32 =
     "softmax softmin log_softmax logsumexp layer_norm normalize_channels channel_statistics cross_entropy sum nansum "
@@ -42,7 +43,7 @@ constexpr std::string_view kInF32 =
     "power rsqrt reciprocal softplus acos asin tan cosh sinh";
 constexpr std::string_view kInWidestType =
     "add subtract multiply divide div maximum minimum remainder fmod floor_divide atan2 hypot logaddexp xlogy lerp "
-    "outer compare select concat";
+    "outer kron compare select concat";
 
 const Rules& autocast_rules() {
   static const Rules kRules = [] {

@@ -9,6 +9,7 @@
 #include "tensor/mathematics.h"
 #include "tensor/wide_elementwise.h"
 #include "tessera/frontend/tensor/pointwise.h"
+#include "tessera/frontend/tensor/reductions.h"
 #include "tessera/ops/elementwise.h"
 
 namespace tessera {
@@ -268,6 +269,41 @@ Tensor isposinf(Operand x) {
 }
 Tensor isneginf(Operand x) {
   return tested("isneginf", x, [](Value v) { return equals(v, -kInfinite); });
+}
+
+Tensor heaviside(Operand x, Operand at_zero) {
+  return recorded_broadcast("heaviside", x, at_zero, [](Value v, Value w) {
+    return ops::select(equals(v, 0), w, ops::convert(is_above(v, 0), v.type().dtype()));
+  });
+}
+
+Tensor isclose(Operand x, Operand y, CloseOptions options) {
+  return recorded_broadcast("isclose", x, y, [&](Value v, Value w) {
+    require(options.rtol >= 0 && options.atol >= 0, "the tolerances must not be negative, got {} and {}", options.rtol,
+            options.atol);
+    const DType dtype = is_float(v.type().dtype()) ? v.type().dtype() : DType::kF64;
+    v = narrowed(widened(v), dtype == DType::kF64 ? dtype : DType::kF32);
+    w = narrowed(widened(w), v.type().dtype());
+    const Value distance = ops::abs(ops::subtract(v, w));
+    const Value allowed =
+        ops::add(constant_like(w, options.atol), ops::multiply(constant_like(w, options.rtol), ops::abs(w)));
+    const Value near =
+        ops::logical_and(ops::is_finite(distance), ops::compare(distance, allowed, CompareDirection::kLe));
+    const Value close = ops::logical_or(near, ops::compare(v, w, CompareDirection::kEq));
+    if (!options.equal_nan) return close;
+    return ops::logical_or(
+        close, ops::logical_and(ops::compare(v, v, CompareDirection::kNe), ops::compare(w, w, CompareDirection::kNe)));
+  });
+}
+
+bool allclose(Operand x, Operand y, CloseOptions options) {
+  const auto where = x.where();
+  return all(isclose(std::move(x), std::move(y), options), {}).item(where) != 0;
+}
+
+bool equal(const Tensor& x, const Tensor& y, std::source_location where) {
+  if (x.dims() != y.dims()) return false;
+  return all(Operand(x, where) == Operand(y, where), {}).item(where) != 0;
 }
 
 Tensor nan_to_num(Operand x, NanToNumOptions options) {

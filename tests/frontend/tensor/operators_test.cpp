@@ -30,7 +30,8 @@ TEST(Operators, QuotientsOfIntegersAreF32) {
   EXPECT_EQ(got[2], 1.75);
   EXPECT_EQ(numbers(x / 2), (Numbers{-3.5, 0, 3.5}));
   EXPECT_EQ(numbers(x / 0.5), (Numbers{-14, 0, 14}));
-  EXPECT_EQ(numbers(Tensor::from(std::vector<std::uint8_t>{0, 7, 255}, {3}) / -500), (Numbers{0, static_cast<float>(-0.014), static_cast<float>(-0.51)}));
+  EXPECT_EQ(numbers(Tensor::from(std::vector<std::uint8_t>{0, 7, 255}, {3}) / -500),
+            (Numbers{0, static_cast<float>(-0.014), static_cast<float>(-0.51)}));
   EXPECT_EQ(numbers(1.5 / y[Range({}, {}, 2)]), (Numbers{0.75, 0.375}));
   EXPECT_EQ(numbers(x.to(kS64) / y.to(kS64))[2], 1.75);
   EXPECT_EQ(numbers(div(x, 2)), (Numbers{-3.5, 0, 3.5}));

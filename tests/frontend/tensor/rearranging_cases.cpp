@@ -2,6 +2,7 @@
 // Cases of functions that repeat elements, take diagonals and windows, and multiply vectors and matrices by their names in
 // PyTorch.
 #include "frontend/tensor/function_cases.h"
+#include "tessera/frontend/tensor/windows.h"
 
 namespace tessera::testing {
 namespace {
@@ -53,6 +54,26 @@ std::vector<FunctionCase> rearranging_cases() {
       [](Inputs x) { return addmm(x[0], x[1], x[2], {.beta = 0.5, .alpha = -2}) * x[0].addmm(x[1], x[2]); });
   add("baddbmm", {{2, 1, 4}, {2, 5, 3}, {2, 3, 4}},
       [](Inputs x) { return baddbmm(x[0], x[1], x[2], {.alpha = 3}) + x[0].baddbmm(x[1], x[2], {.beta = 0}); });
+  add("linear", {{5, 3}, {4, 3}, {4}}, [](Inputs x) { return linear(x[0], x[1], x[2]) * linear(x[0], x[1]); });
+  add("tensordot", {{5, 3, 4}, {3, 4, 2}, {4, 5}}, [](Inputs x) {
+    return tensordot(x[0], x[1]) * tensordot(x[0], x[2], {2, 0}, {0, -1}).sum();
+  });
+  add("kron", {{5, 3}, {2}}, [](Inputs x) { return kron(x[0], x[1]) + kron(x[1], x[0]).t().reshape(5, 6); });
+  add("pad_modes", {{5, 7}}, [](Inputs x) {
+    return pad(x[0], {3, 1, 0, 2}, PadMode::kReflect) * pad(x[0], {1, 3, 2, 0}, PadMode::kReplicate) *
+           pad(x[0], {2, 2, 1, 1}, PadMode::kCircular) * pad(x[0], {5, -1, 3, -1}, PadMode::kConstant, 0.5);
+  });
+  add("unfold_images", {{2, 3, 5, 4}}, [](Inputs x) {
+    return unfold(x[0], {2, 3}, {.dilation = {2, 1}, .padding = {1, 0}, .stride = {1, 2}});
+  });
+  add("fold_images", {{2, 18, 5}}, [](Inputs x) {
+    return fold(x[0], {5, 4}, {2, 3}, {.dilation = {2, 1}, .padding = {1, 0}, .stride = {1, 2}});
+  });
+  add("names_of_shapes", {{5, 6}}, [](Inputs x) {
+    return x[0].unflatten(-1, {2, -1}).clone() * x[0].mT().T().view_as(x[0].reshape(5, 2, 3)) +
+           x[0][0].expand_as(x[0]).contiguous().reshape_as(x[0].reshape(5, 2, 3));
+  });
+  add("heaviside", {{5, 3}, {3}}, [](Inputs x) { return heaviside(where(x[0] > 0.5, 0.0, x[0]), x[1]) * x[0]; });
   add("bincount", {{7}}, [](Inputs x) {
     return bincount(Tensor::from({1, 4, 1, 0, 9, 4, -1}, {7}), {.size = 5, .weights = square(x[0])});
   });

@@ -94,6 +94,11 @@ CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64
 /// Sets elements to zero with probability p and divides the others by 1 - p. The mask depends only on the seed, the
 /// step, the op and the global element index, so it is the same for every mesh.
 Tensor dropout(Operand x, double p);
+struct DropoutOptions {
+  bool training = true;
+};
+/// The same in training; otherwise x: `dropout(x, 0.1, {.training = is_training()})`.
+inline Tensor dropout(Operand x, double p, DropoutOptions options) { return dropout(x, options.training ? p : 0); }
 /// Random numbers, uniform in [0, 1). They depend on the same quantities as the mask of dropout().
 Tensor random_uniform(const Type& type, std::source_location where = std::source_location::current());
 

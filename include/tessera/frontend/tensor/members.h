@@ -148,6 +148,28 @@ class TensorMembers : public ElementwiseMembers {
   [[nodiscard]] std::vector<Tensor> chunk(std::int64_t count, int dim = 0,
                                           std::source_location where = std::source_location::current()) const;
 
+  // ---- shapes and types ---------------------------------------------------------------------------------------------
+
+  /// A tensor with the value that this one has now. A gradient flows through it, in contrast to detach().
+  [[nodiscard]] Tensor clone(std::source_location where = std::source_location::current()) const;
+  /// Returns the tensor itself, because every tensor is stored in row-major order.
+  [[nodiscard]] Tensor contiguous() const;
+  /// The tensor with the element type of the other one.
+  [[nodiscard]] Tensor type_as(const Tensor& other, std::source_location where = std::source_location::current()) const;
+  /// The tensor, broadcast to the shape of the other one.
+  [[nodiscard]] Tensor expand_as(const Tensor& other,
+                                 std::source_location where = std::source_location::current()) const;
+  /// The same elements in the shape of the other tensor.
+  [[nodiscard]] Tensor view_as(const Tensor& other, std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor reshape_as(const Tensor& other,
+                                  std::source_location where = std::source_location::current()) const;
+  /// The tensor with its dims in reversed order.
+  [[nodiscard]] Tensor T(std::source_location where = std::source_location::current()) const;
+  /// The tensor with its last two dims exchanged, as t().
+  [[nodiscard]] Tensor mT(std::source_location where = std::source_location::current()) const;
+  [[nodiscard]] Tensor unflatten(int dim, const std::vector<std::int64_t>& sizes,
+                                 std::source_location where = std::source_location::current()) const;
+
   // ---- reductions, as the functions in reductions.h -----------------------------------------------------------------
 
   [[nodiscard]] Tensor sum(ReduceOptions options = {},

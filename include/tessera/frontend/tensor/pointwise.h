@@ -187,6 +187,23 @@ Tensor isinf(Operand x);
 Tensor isposinf(Operand x);
 Tensor isneginf(Operand x);
 
+/// 0 where x < 0 or x is NaN, 1 where x > 0, and `at_zero` where x is 0.
+Tensor heaviside(Operand x, Operand at_zero);
+
+/// The tolerances of isclose and allclose.
+struct CloseOptions {
+  double rtol = 1e-5;
+  double atol = 1e-8;
+  bool equal_nan = false;
+};
+/// pred: |x - y| <= atol + rtol |y|, or x == y. Infinities are close only to themselves, and NaN to NaN with
+/// `equal_nan`. Integers are compared as f64.
+Tensor isclose(Operand x, Operand y, CloseOptions options = {});
+/// Tells whether all elements are close. Reads the result, so all ranks must call it.
+bool allclose(Operand x, Operand y, CloseOptions options = {});
+/// Tells whether two tensors have the same shape and equal elements. Reads the result, so all ranks must call it.
+bool equal(const Tensor& x, const Tensor& y, std::source_location where = std::source_location::current());
+
 /// The replacements of nan_to_num. Infinities without one become the largest and the smallest finite number of the
 /// type.
 struct NanToNumOptions {

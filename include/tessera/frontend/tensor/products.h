@@ -47,6 +47,17 @@ Tensor einsum(std::string_view equation, Operand x);
 Tensor einsum(std::string_view equation, Operand x, Operand y);
 Tensor einsum(std::string_view equation, Operand x, Operand y, Operand z);
 
+/// x times the transposed weight, plus the bias: x [.., in], weight [out, in], bias [out] -> [.., out].
+Tensor linear(Operand x, Operand weight);
+Tensor linear(Operand x, Operand weight, Operand bias);
+
+/// The sums of products over the last `dims` dims of x and the first `dims` dims of y, or over the given dims. The result
+/// has the other dims of x, then those of y.
+Tensor tensordot(Operand x, Operand y, int dims = 2);
+Tensor tensordot(Operand x, Operand y, const std::vector<int>& x_dims, const std::vector<int>& y_dims);
+/// Kronecker's product: y times each element of x, in blocks.
+Tensor kron(Operand x, Operand y);
+
 /// The products of all pairs of elements of two vectors: [m], [n] -> [m, n].
 Tensor outer(Operand x, Operand y);
 /// The products of the matrices of two batches: [b, m, k] x [b, k, n] -> [b, m, n].

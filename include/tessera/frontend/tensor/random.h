@@ -54,6 +54,13 @@ Tensor randn(const Key& key, const Shape& shape, DType dtype = kF32,
 /// Uniform integers in [low, high). The range has at most 2^32 numbers.
 Tensor randint(const Key& key, std::int64_t low, std::int64_t high, const Shape& shape, DType dtype = kS32,
                std::source_location where = std::source_location::current());
+/// The same with the shape and the element type of `like`.
+Tensor rand_like(const Key& key, const Tensor& like, std::source_location where = std::source_location::current());
+Tensor randn_like(const Key& key, const Tensor& like, std::source_location where = std::source_location::current());
+Tensor randint_like(const Key& key, const Tensor& like, std::int64_t low, std::int64_t high,
+                    std::source_location where = std::source_location::current());
+/// x with elements set to 0 with probability p, and the others divided by 1 - p. 0 <= p < 1.
+Tensor dropout(const Key& key, Operand x, double p);
 /// Numbers of the Gumbel distribution: -log(-log(u)).
 Tensor gumbel(const Key& key, const Shape& shape, DType dtype = kF32,
               std::source_location where = std::source_location::current());

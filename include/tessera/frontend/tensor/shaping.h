@@ -50,6 +50,10 @@ Tensor swapaxes(Operand x, int first, int second);
 /// Moves dims to other positions. The others keep their order.
 Tensor movedim(Operand x, int source, int destination);
 Tensor movedim(Operand x, const std::vector<int>& sources, const std::vector<int>& destinations);
+/// x with the value that it has now. A gradient flows through the result.
+Tensor clone(Operand x);
+/// Divides a dim into dims of these sizes, of which one may be -1.
+Tensor unflatten(Operand x, int dim, const Dims& sizes);
 /// Merges the dims start..end into one.
 Tensor flatten(Operand x, int start = 0, int end = -1);
 /// Repeats dims of size 1 to these sizes. -1 keeps a size. `sizes` may begin with additional dims.

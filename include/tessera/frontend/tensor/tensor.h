@@ -12,9 +12,11 @@
 // Copies of a Tensor refer to the same variable. Types are global, as if there were one device.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <ranges>
@@ -22,6 +24,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tessera/frontend/execution/device.h"
@@ -121,6 +124,15 @@ class Tensor : public TensorMembers {
   [[nodiscard]] std::int64_t dim(int i) const;
   [[nodiscard]] std::int64_t size(int i) const { return dim(i); }
   [[nodiscard]] int ndim() const { return type().ndim(); }
+  /// The number of dims, as ndim().
+  [[nodiscard]] int dim() const { return ndim(); }
+  /// The sizes of a tensor with N dims: `const auto [b, t, c] = x.sizes<3>();`. Error if it has another number of dims.
+  template <std::size_t N>
+  [[nodiscard]] std::array<std::int64_t, N> sizes(std::source_location where = std::source_location::current()) const {
+    std::array<std::int64_t, N> out{};
+    copy_sizes(out, where);
+    return out;
+  }
   [[nodiscard]] DType dtype() const { return type().dtype(); }
   [[nodiscard]] std::int64_t element_count() const { return type().element_count(); }
   [[nodiscard]] std::int64_t numel() const { return type().element_count(); }
@@ -140,6 +152,21 @@ class Tensor : public TensorMembers {
   [[nodiscard]] Literal to_host(std::source_location where = std::source_location::current()) const;
   /// Returns the single element as a double. Error unless there is exactly one.
   [[nodiscard]] double item(std::source_location where = std::source_location::current()) const;
+  /// The same as a number of type T: `x.item<int>()`. For an integer type, a fraction is rounded towards 0. Error if T
+  /// cannot represent the number.
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  [[nodiscard]] T item(std::source_location where = std::source_location::current()) const {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+      constexpr T kLast = std::numeric_limits<T>::max();
+      return static_cast<T>(integer_item(static_cast<std::int64_t>(std::numeric_limits<T>::min()),
+                                         std::in_range<std::int64_t>(kLast) ? static_cast<std::int64_t>(kLast) : kMost,
+                                         where));
+    } else {
+      return static_cast<T>(item(where));
+    }
+  }
   /// Returns the elements in row-major order. T must be the element type.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector(std::source_location where = std::source_location::current()) const {
@@ -260,6 +287,8 @@ class Tensor : public TensorMembers {
   [[nodiscard]] Tensor reshape_to(std::span<const std::int64_t> sizes, const std::source_location& where) const;
   [[nodiscard]] Tensor permute_to(std::span<const std::int64_t> order, const std::source_location& where) const;
   [[nodiscard]] Tensor expand_to(std::span<const std::int64_t> sizes, const std::source_location& where) const;
+  void copy_sizes(std::span<std::int64_t> to, const std::source_location& where) const;
+  [[nodiscard]] std::int64_t integer_item(std::int64_t low, std::int64_t high, const std::source_location& where) const;
   static Tensor from_elements(std::span<const std::byte> elements, DType dtype, const Shape& shape);
   std::shared_ptr<detail::TensorImpl> impl_;
 };

@@ -187,6 +187,32 @@ std::vector<Tensor> TensorMembers::chunk(std::int64_t count, int dim, std::sourc
   return tessera::chunk(self(where), count, dim);
 }
 
+// ---- shapes and types ---------------------------------------------------------------------------------------------------
+
+Tensor TensorMembers::clone(std::source_location where) const { return tessera::clone(self(where)); }
+Tensor TensorMembers::contiguous() const { return static_cast<const Tensor&>(*this); }
+Tensor TensorMembers::type_as(const Tensor& other, std::source_location where) const {
+  return static_cast<const Tensor&>(*this).to(other.dtype(), where);
+}
+Tensor TensorMembers::expand_as(const Tensor& other, std::source_location where) const {
+  return tessera::expand(self(where), other.dims());
+}
+Tensor TensorMembers::view_as(const Tensor& other, std::source_location where) const {
+  return tessera::reshape(self(where), other.dims());
+}
+Tensor TensorMembers::reshape_as(const Tensor& other, std::source_location where) const {
+  return tessera::reshape(self(where), other.dims());
+}
+Tensor TensorMembers::T(std::source_location where) const {
+  Dims order;
+  for (int d = static_cast<const Tensor&>(*this).ndim(); d-- > 0;) order.push_back(d);
+  return tessera::permute(self(where), std::move(order));
+}
+Tensor TensorMembers::mT(std::source_location where) const { return static_cast<const Tensor&>(*this).t(where); }
+Tensor TensorMembers::unflatten(int dim, const std::vector<std::int64_t>& sizes, std::source_location where) const {
+  return tessera::unflatten(self(where), dim, {sizes.begin(), sizes.end()});
+}
+
 // ---- reductions ---------------------------------------------------------------------------------------------------------
 
 Tensor TensorMembers::sum(ReduceOptions options, std::source_location where) const {

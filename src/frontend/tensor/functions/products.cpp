@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "tensor/functions/labelled.h"
 #include "tensor/number_types.h"
@@ -11,6 +12,58 @@
 #include "tracing/recorded.h"
 
 namespace tessera {
+
+Tensor linear(Operand x, Operand weight) {
+  return recorded("linear", x, weight, [](Value v, Value w) {
+    require(w.type().ndim() == 2 && v.type().ndim() >= 1 && v.type().dims().back() == w.type().dims().back(),
+            "needs x [.., in] and a weight [out, in], got {} and {}", v.type(), w.type());
+    return ops::dot(v, w, {{}, {v.type().ndim() - 1}, {}, {1}});
+  });
+}
+Tensor linear(Operand x, Operand weight, Operand bias) { return linear(x, std::move(weight)) + std::move(bias); }
+
+Tensor tensordot(Operand x, Operand y, int dims) {
+  std::vector<int> x_dims, y_dims;
+  for (int i = 0; i < dims; ++i) {
+    x_dims.push_back(i - dims);
+    y_dims.push_back(i);
+  }
+  return tensordot(std::move(x), std::move(y), x_dims, y_dims);
+}
+
+Tensor tensordot(Operand x, Operand y, const std::vector<int>& x_dims, const std::vector<int>& y_dims) {
+  return recorded("tensordot", x, y, [&](Value v, Value w) {
+    require(x_dims.size() == y_dims.size(), "needs as many dims of x as of y, got {} and {}", x_dims.size(),
+            y_dims.size());
+    DotAttributes dims;
+    for (int i = 0; i < isize(x_dims); ++i) {
+      dims.lhs_contracting_dims.push_back(checked_dim(v.type(), at(x_dims, i)));
+      dims.rhs_contracting_dims.push_back(checked_dim(w.type(), at(y_dims, i)));
+    }
+    return ops::dot(v, w, std::move(dims));
+  });
+}
+
+// Dim i of x becomes [size, 1], and that of y [1, size]. Their product has both sizes, which are then merged.
+Tensor kron(Operand x, Operand y) {
+  return recorded("kron", x, y, [](Value v, Value w) {
+    const int ndim = std::max(v.type().ndim(), w.type().ndim());
+    const auto size_of = [ndim](Value of, int d) {
+      const int own = d - (ndim - of.type().ndim());
+      return own < 0 ? 1 : of.type().dim(own);
+    };
+    Dims outer, inner, both, joined;
+    for (int d = 0; d < ndim; ++d) {
+      const std::int64_t a = size_of(v, d), b = size_of(w, d);
+      outer.insert(outer.end(), {a, 1});
+      inner.insert(inner.end(), {1, b});
+      both.insert(both.end(), {a, b});
+      joined.push_back(a * b);
+    }
+    const Value blocks = broadcast_value(ops::reshape(v, outer), both);
+    return ops::reshape(ops::multiply(blocks, broadcast_value(ops::reshape(w, inner), both)), joined);
+  });
+}
 
 Tensor dot(Operand lhs, Operand rhs, const DotDims& dims) {
   return recorded("dot", lhs, rhs, [&](Value x, Value y) {

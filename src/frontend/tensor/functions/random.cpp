@@ -156,6 +156,26 @@ Tensor randn(const Key& key, const Shape& shape, DType dtype, std::source_locati
   });
 }
 
+Tensor rand_like(const Key& key, const Tensor& like, std::source_location where) {
+  return rand(key, like.dims(), like.dtype(), where);
+}
+Tensor randn_like(const Key& key, const Tensor& like, std::source_location where) {
+  return randn(key, like.dims(), like.dtype(), where);
+}
+Tensor randint_like(const Key& key, const Tensor& like, std::int64_t low, std::int64_t high,
+                    std::source_location where) {
+  return randint(key, low, high, like.dims(), like.dtype(), where);
+}
+
+Tensor dropout(const Key& key, Operand x, double p) {
+  return recorded("dropout", x, Operand(key.words(), x.where()), [&](Value v, Value k) {
+    require(p >= 0 && p < 1, "the probability must be in [0, 1), got {}", p);
+    const Value uniform = ops::random_uniform(k, v.type().dims(), DType::kF32);
+    const Value keep = ops::compare(uniform, constant_like(uniform, p), CompareDirection::kGe);
+    return ops::select(keep, ops::multiply(v, constant_like(v, 1 / (1 - p))), constant_like(v, 0));
+  });
+}
+
 Tensor gumbel(const Key& key, const Shape& shape, DType dtype, std::source_location where) {
   return drawn("gumbel", key, where, [&](Value k) {
     require_float_type(dtype);

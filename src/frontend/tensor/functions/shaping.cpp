@@ -202,6 +202,27 @@ Value tiled(Value v, const Dims& counts) {
 
 }  // namespace
 
+Tensor clone(Operand x) { return recorded("clone", x, ops::copy); }
+
+Tensor unflatten(Operand x, int dim, const Dims& sizes) {
+  return recorded("unflatten", x, [&](Value v) {
+    const int d = checked_dim(v.type(), dim);
+    const std::int64_t size = v.type().dim(d);
+    std::int64_t known = 1;
+    for (const std::int64_t part : sizes) known *= part == -1 ? 1 : part;
+    const auto open = std::count(sizes.begin(), sizes.end(), -1);
+    const bool are_sizes = std::all_of(sizes.begin(), sizes.end(), [](std::int64_t part) { return part >= -1; });
+    const bool fits = open == 0 ? known == size : open == 1 && known > 0 && size % known == 0;
+    require(are_sizes && fits && !sizes.empty(), "the sizes [{}] do not multiply to {}, the size of dim {} of {}",
+            fmt::join(sizes, ","), size, d, v.type());
+    Dims out = v.type().dims();
+    out.erase(out.begin() + d);
+    for (int i = 0; i < isize(sizes); ++i)
+      out.insert(out.begin() + d + i, at(sizes, i) == -1 ? size / known : at(sizes, i));
+    return ops::reshape(v, std::move(out));
+  });
+}
+
 Tensor tile(Operand x, const Dims& counts) {
   return recorded("tile", x, [&](Value v) { return tiled(v, counts); });
 }
