@@ -41,6 +41,8 @@ class Optimizer {
   /// Removes the gradients of all parameters.
   void zero_grad();
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
+  /// The learning rate with which the optimizer was made.
+  [[nodiscard]] double initial_learning_rate() const { return initial_rate_; }
   /// Sets the learning rate. If a group has its own rate, this rate changes by the same factor.
   virtual void set_learning_rate(double value) { learning_rate_ = value; }
   /// The learning rate of group number `group`.
