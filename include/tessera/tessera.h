@@ -10,6 +10,7 @@
 #include "tessera/frontend/control/checkpoint.h"
 #include "tessera/frontend/control/control_flow.h"
 #include "tessera/frontend/control/host_region.h"
+#include "tessera/frontend/control/jacobians.h"
 #include "tessera/frontend/control/transforms.h"
 #include "tessera/frontend/control/vmap.h"
 #include "tessera/frontend/execution/distributed.h"

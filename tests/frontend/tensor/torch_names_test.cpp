@@ -62,7 +62,9 @@ TEST(TorchNames, ShapesAndTypesOfOtherTensors) {
   EXPECT_EQ(numbers(x.contiguous()), numbers(x));
   EXPECT_EQ(x.unflatten(1, {3, -1}).dims(), Dims({2, 3, 2}));
   EXPECT_EQ(unflatten(x, -2, {1, 2}).dims(), Dims({1, 2, 6}));
-  EXPECT_EQ(error_of([&] { (void)x.unflatten(1, {4, -1}); }),
+  EXPECT_EQ(error_of([&] {
+              (void)x.unflatten(1, {4, -1});
+            }),
             "unflatten: the sizes [4,-1] do not multiply to 6, the size of dim 1 of f64[2,6]");
 }
 
@@ -103,9 +105,13 @@ TEST(TorchNames, PaddingRepeatsElements) {
   EXPECT_EQ(numbers(pad(x, {2, 4}, PadMode::kCircular)), (Numbers{2, 3, 0, 1, 2, 3, 0, 1, 2, 3}));
   EXPECT_EQ(numbers(pad(x, {1, -2}, PadMode::kConstant, 7)), (Numbers{7, 0, 1}));
   EXPECT_EQ(numbers(pad(counted({2, 2}), {0, 1, 1, 0}, PadMode::kReflect)), (Numbers{2, 3, 2, 0, 1, 0, 2, 3, 2}));
-  EXPECT_EQ(error_of([&] { (void)pad(x, {4, 0}, PadMode::kReflect); }),
+  EXPECT_EQ(error_of([&] {
+              (void)pad(x, {4, 0}, PadMode::kReflect);
+            }),
             "pad: padding 4 before and 0 after dim 0 of f64[4] needs more elements than the dim has");
-  EXPECT_EQ(error_of([&] { (void)pad(x, {0, -1}, PadMode::kCircular); }),
+  EXPECT_EQ(error_of([&] {
+              (void)pad(x, {0, -1}, PadMode::kCircular);
+            }),
             "pad: only a constant padding may be negative, got 0 and -1");
   EXPECT_EQ(error_of([&] { (void)pad(x, {1}); }), "pad: needs two sizes for each of the last dims, got [1]");
 }
@@ -123,7 +129,9 @@ TEST(TorchNames, WindowsOfImagesAreColumns) {
   EXPECT_EQ(numbers(fold(ones_of_windows, 3, 2)[{1, 2}]), (Numbers{1, 2, 1, 2, 4, 2, 1, 2, 1}));
   EXPECT_EQ(numbers(fold(unfold(x, {3, 1}), {3, 3}, {3, 1})), numbers(x));
   EXPECT_EQ(error_of([&] { (void)unfold(x, 4); }), "unfold: a window of 4 does not fit into the padded size 3");
-  EXPECT_EQ(error_of([&] { (void)fold(zeros({1, 4, 3}), 3, 2); }),
+  EXPECT_EQ(error_of([&] {
+              (void)fold(zeros({1, 4, 3}), 3, 2);
+            }),
             "fold: needs columns [n, a multiple of 4, 4], got f32[1,4,3]");
 }
 

@@ -199,6 +199,20 @@ T tree_with_leaves(T tree, const std::vector<Tensor>& leaves) {
   return tree;
 }
 
+/// The tree with f(leaf) in place of each tensor; with f(leaf, other...) if there are further trees of the same structure.
+/// (jax.tree.map)
+template <class F, class T, class... More>
+  requires(std::is_same_v<T, More> && ...)
+T tree_map(F&& f, const T& tree, const More&... more) {
+  const std::array<std::vector<Tensor>, 1 + sizeof...(More)> all{tree_leaves(tree), tree_leaves(more)...};
+  for (const auto& leaves : all)
+    require(leaves.size() == all[0].size(), "tree_map: the trees have {} and {} tensors", all[0].size(), leaves.size());
+  std::vector<Tensor> out;
+  for (std::size_t i = 0; i < all[0].size(); ++i)
+    out.push_back(std::apply([&](const auto&... leaves) -> Tensor { return f(leaves[i]...); }, all));
+  return tree_with_leaves(tree, out);
+}
+
 /// The structure of a tree, for tree_with_leaves(). It does not keep the tensors.
 template <class T>
 T tree_without_leaves(const T& tree) {
