@@ -145,7 +145,7 @@ std::vector<OriginalParameter> get_original_names_and_sharded_parameters(nn::Mod
 
 std::vector<ShardMetadata> get_shard_metadata(nn::Module& module) {
   std::vector<ShardMetadata> out;
-  for (const auto& [name, tensor, exported] : module.named_parameters()) {
+  for (const auto& [name, tensor] : module.named_parameters()) {
     const Type& type = tensor.type();
     const auto sharding = tensor.sharding();
     if (!sharding) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/convolution.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -42,6 +44,34 @@ void check_input(std::string_view name, const Tensor& x, std::int64_t channels, 
   });
 }
 
+// An input whose padding conv1d() or conv2d() adds, or with all of its padding already added.
+struct PaddedInput {
+  Tensor x;
+  Dims padding;
+};
+// `kernel` has one entry for each spatial dim.
+PaddedInput with_padding(const Tensor& x, const Dims& kernel, const Dims& padding, const Dims& dilation, PadMode mode) {
+  const auto of_dim = [](const Dims& of, int i) { return of.size() == 1 ? of.front() : at(of, i); };
+  PaddedInput out{x, {}};
+  std::vector<std::int64_t> around;  // the last dim first, as pad() takes them
+  bool is_separate = mode != PadMode::kConstant;
+  for (int i = 0; i < isize(kernel); ++i) {
+    const bool is_same = of_dim(padding, i) == kSamePadding;
+    const std::int64_t total = is_same ? of_dim(dilation, i) * (at(kernel, i) - 1) : 2 * of_dim(padding, i);
+    around.insert(around.begin(), {total / 2, total - total / 2});
+    out.padding.push_back(total / 2);
+    is_separate = is_separate || total % 2 != 0;
+  }
+  if (!is_separate) return out;
+  return {pad(at_call(x), around, mode), Dims(kernel.size(), 0)};
+}
+
+void check_same_padding(std::string_view name, const Dims& padding, const Dims& stride) {
+  const bool is_same = std::count(padding.begin(), padding.end(), kSamePadding) > 0;
+  const bool moves = std::any_of(stride.begin(), stride.end(), [](std::int64_t each) { return each != 1; });
+  require(!is_same || !moves, "{}: kSamePadding requires stride 1, got {}", name, fmt::join(stride, " x "));
+}
+
 Tensor with_bias(const Tensor& y, const Tensor& bias) { return bias.is_null() ? y : at_call(y) + per_channel(bias, y); }
 
 }  // namespace
@@ -49,6 +79,7 @@ Tensor with_bias(const Tensor& y, const Tensor& bias) { return bias.is_null() ? 
 Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options)
     : options_(options) {
   check_channels("Conv1d", in, out, options.groups);
+  check_same_padding("Conv1d", {options.padding}, {options.stride});
   const Dims dims = {out, in / options.groups, kernel_dims("Conv1d", {kernel_size}).front()};
   const double bound = bound_of(dims);
   weight_ = add_parameter("weight", Type::array(options.dtype, dims), uniform(-bound, bound));
@@ -57,13 +88,17 @@ Conv1d::Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, cons
 
 Tensor Conv1d::forward(const Tensor& x) {
   check_input("Conv1d", x, weight_.dim(1) * options_.groups, "l");
-  return with_bias(conv1d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}),
-                   bias_);
+  const PaddedInput input =
+      with_padding(x, {weight_.dim(2)}, {options_.padding}, {options_.dilation}, options_.padding_mode);
+  return with_bias(
+      conv1d(at_call(input.x), weight_, {options_.stride, input.padding.front(), options_.dilation, options_.groups}),
+      bias_);
 }
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size, const Options& options)
     : options_(options) {
   check_channels("Conv2d", in, out, options.groups);
+  check_same_padding("Conv2d", options.padding, options.stride);
   const Dims kernel = kernel_dims("Conv2d", kernel_size);
   const Dims dims = {out, in / options.groups, kernel[0], kernel[1]};
   const double bound = bound_of(dims);
@@ -74,8 +109,10 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size, con
 
 Tensor Conv2d::forward(const Tensor& x) {
   check_input("Conv2d", x, weight_.dim(1) * options_.groups, "h, w");
-  return with_bias(conv2d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups}),
-                   bias_);
+  const PaddedInput input =
+      with_padding(x, {weight_.dim(2), weight_.dim(3)}, options_.padding, options_.dilation, options_.padding_mode);
+  return with_bias(
+      conv2d(at_call(input.x), weight_, {options_.stride, input.padding, options_.dilation, options_.groups}), bias_);
 }
 
 ConvTranspose1d::ConvTranspose1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size, const Options& options)

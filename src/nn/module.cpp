@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <ostream>
 
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
@@ -113,6 +114,14 @@ std::vector<NamedModule> Module::named_modules() {
   visit_modules(*this, "", out);
   return out;
 }
+
+std::vector<Module*> Module::modules() {
+  std::vector<Module*> out;
+  for (const NamedModule& each : named_modules()) out.push_back(each.module);
+  return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }
 
 Tensor Module::parameter(std::string_view name) const {
   std::vector<std::string> known;

@@ -190,7 +190,7 @@ Numbers trained(const std::optional<PartitionSpec>& spec) {
     out.push_back(loss.item());
   }
   for (const auto& list : {net.named_parameters(), net.named_buffers()})
-    for (const auto& [name, tensor, dims] : list) {
+    for (const auto& [name, tensor] : list) {
       if (tensor.dtype() != DType::kF64) continue;
       const Numbers values = tensor.to_vector<double>();
       out.insert(out.end(), values.begin(), values.end());

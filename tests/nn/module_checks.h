@@ -66,7 +66,7 @@ inline std::vector<double> trained_values(Module& module, const std::function<Te
     out.push_back(loss.item());
   }
   for (const auto& list : {module.named_parameters(), module.named_buffers()})
-    for (const auto& [name, tensor, dims] : list) {
+    for (const auto& [name, tensor] : list) {
       if (tensor.dtype() != DType::kF64) continue;
       const auto values = tensor.to_vector<double>();
       out.insert(out.end(), values.begin(), values.end());
@@ -85,8 +85,9 @@ inline void expect_close(const std::vector<double>& got, const std::vector<doubl
 inline std::vector<std::string> names_of(const Module& module) {
   std::vector<std::string> out;
   for (const auto& list : {module.named_parameters(), module.named_buffers()})
-    for (const auto& [name, tensor, dims] : list) {
-      std::string text = name;
+    for (const NamedParameter& each : list) {
+      const Dims& dims = each.exported_dims;
+      std::string text = each.name;
       for (std::size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? " " : "x") + std::to_string(dims[i]);
       out.push_back(text);
     }

@@ -284,9 +284,10 @@ std::vector<NamedTensor> values_of(const Case& one, const Layers& layers) {
   }
   loss.backward();
   const auto add_gradients = [&](const std::string& prefix, const std::vector<NamedTensor>& variables) {
-    for (const auto& [name, variable, exported_dims] : variables)
-      if (const Tensor gradient = variable.grad(); !gradient.is_null())
-        out.push_back({prefix + name, exported_dims.empty() ? gradient : gradient.reshape(exported_dims), {}});
+    for (const NamedTensor& each : variables)
+      if (const Tensor gradient = each.tensor.grad(); !gradient.is_null())
+        out.push_back(
+            {prefix + each.name, each.exported_dims.empty() ? gradient : gradient.reshape(each.exported_dims), {}});
   };
   add_gradients("gradient.", layer.module->named_parameters());
   add_gradients("input_gradient.", one.named("input.").entries());

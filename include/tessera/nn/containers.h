@@ -84,6 +84,8 @@ class ModuleList : public Module {
     items_.push_back(std::move(module));
     return *items_.back();
   }
+  /// The same as push_back.
+  M& append(std::shared_ptr<M> module) { return push_back(std::move(module)); }
   [[nodiscard]] int size() const { return static_cast<int>(items_.size()); }
   [[nodiscard]] M& operator[](int i) {
     require(i >= 0 && static_cast<std::size_t>(i) < items_.size(), "there is no module {}; the list has {}", i,

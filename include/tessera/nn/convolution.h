@@ -5,9 +5,14 @@
 #include <string_view>
 
 #include "tessera/frontend/tensor/convolutions.h"
+#include "tessera/frontend/tensor/windows.h"
 #include "tessera/nn/module.h"
 
 namespace tessera::nn {
+
+/// As `.padding`: the result has the size of x, as with padding="same" of PyTorch. Requires stride 1. If the padding is
+/// odd, the end gets one element more.
+inline constexpr std::int64_t kSamePadding = -1;
 
 /// conv1d() over [n, c, l]: weight [out, in / groups, k] from uniform(-b, b) with b = 1/sqrt(in / groups * k); bias
 /// likewise.
@@ -20,6 +25,7 @@ class Conv1d : public Callable<Conv1d> {
     std::int64_t groups = 1;
     bool bias = true;
     DType dtype = DType::kF32;
+    PadMode padding_mode = PadMode::kConstant;  // constant: zeros
   };
   Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel_size) : Conv1d(in, out, kernel_size, Options()) {}
   /// Error if the groups do not divide both numbers of channels.
@@ -47,6 +53,7 @@ class Conv2d : public Callable<Conv2d> {
     DType dtype = DType::kF32;
     /// The initializer of the weight; null: uniform(-b, b), as above.
     Initializer weight_initializer{};
+    PadMode padding_mode = PadMode::kConstant;  // constant: zeros
   };
   Conv2d(std::int64_t in, std::int64_t out, const Size2d& kernel_size) : Conv2d(in, out, kernel_size, Options()) {}
   /// Errors: kernel_size does not have one or two entries; the groups do not divide both numbers of channels.

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -91,6 +92,7 @@ class Module {
   [[nodiscard]] std::vector<NamedParameter> all_parameter_paths() const;
   /// The module itself and all its submodules, depth first.
   [[nodiscard]] std::vector<NamedModule> named_modules();
+  [[nodiscard]] std::vector<Module*> modules();
   [[nodiscard]] const std::vector<std::pair<std::string, Module*>>& children() const { return children_; }
   [[nodiscard]] const std::vector<NamedParameter>& own_parameters() const { return parameters_; }
   /// Returns the parameter of this name. Error, with the nearest name, if there is none.
@@ -212,6 +214,9 @@ class Module {
   mutable const std::type_info* named_type_ = nullptr;  // the class of type_name_
   mutable std::string type_name_;
 };
+
+/// Prints str(): `std::cout << model`.
+std::ostream& operator<<(std::ostream& out, const Module& module);
 
 namespace detail {
 

@@ -2,6 +2,7 @@
 // Normalizations of rows and groups. Statistics are computed in f32 at least.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string_view>
 
@@ -44,6 +45,8 @@ class RMSNorm : public Callable<RMSNorm> {
     DType dtype = DType::kF32;
   };
   explicit RMSNorm(std::int64_t width) : RMSNorm(width, Options()) {}
+  template <std::floating_point T>
+  RMSNorm(std::int64_t width, T epsilon) : RMSNorm(width, Options{.epsilon = epsilon}) {}
   RMSNorm(std::int64_t width, const Options& options);
   Tensor forward(const Tensor& x);
   [[nodiscard]] Tensor weight() const { return weight_; }

@@ -91,7 +91,7 @@ void set_storage(Node& node, const Sharding& sharding) {
 
 }  // namespace
 
-void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
+Tensor mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
   const Sharding sharding = checked_sharding(tensor, mesh, spec, where);
   TensorImpl& variable = tensor.impl();
   in_context("mark_sharding", {&tensor}, where, [&] {
@@ -106,9 +106,10 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
   });
   if (trace().is_recorded(*variable.node)) {
     variable.node = constrained(tensor, sharding, where, false).impl().node;
-    return;
+    return tensor;
   }
   set_storage(*variable.node, sharding);
+  return tensor;
 }
 
 bool shard_complete_value(const Tensor& variable, const Sharding& sharding) {

@@ -18,8 +18,9 @@ Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, std::int64_t 
                std::make_shared<LayerNorm>(d_model, detail::norm_options(options))) {
   register_module("encoder", encoder_);
   register_module("decoder", decoder_);
-  for (const auto& [name, parameter, dims] : named_parameters())
-    if (dims.size() == 2) set_initializer(parameter, xavier_uniform(dims[1], dims[0]));
+  for (const NamedParameter& each : named_parameters())
+    if (const Dims& dims = each.exported_dims; dims.size() == 2)
+      set_initializer(each.tensor, xavier_uniform(dims[1], dims[0]));
 }
 
 Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks) {

@@ -26,7 +26,7 @@ class RecurrentNet : public Callable<RecurrentNet> {
     return mean(square(head_(third))) + mean(square(end));
   }
   void shard(const Mesh& mesh) {
-    for (const auto& [name, parameter, dims] : named_parameters()) {
+    for (const auto& [name, parameter] : named_parameters()) {
       if (parameter.ndim() == 3) mark_sharding(parameter, mesh, {{}, "model", {}});
       if (name.find("bias_ih") != std::string::npos) mark_sharding(parameter, mesh, {{}, "model"});
     }

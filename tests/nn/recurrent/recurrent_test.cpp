@@ -130,7 +130,7 @@ TEST(Recurrent, ParametersHaveTheNamesAndShapesOfPyTorch) {
 TEST(Recurrent, InitialValuesLieBetweenTheBounds) {
   const FreshRank rank;
   LSTM lstm(40, 25, {.dtype = kF64});
-  for (const auto& [name, parameter, dims] : lstm.named_parameters()) {
+  for (const auto& [name, parameter] : lstm.named_parameters()) {
     double largest = 0;
     for (const double value : values_of(parameter)) largest = std::max(largest, std::fabs(value));
     EXPECT_LE(largest, 0.2) << name;  // 1 / sqrt(25)

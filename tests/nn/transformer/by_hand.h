@@ -24,8 +24,7 @@ class LayerByHand {
  public:
   LayerByHand(const Module& module, std::size_t heads, bool norm_first, double (*activation)(double))
       : heads_(heads), norm_first_(norm_first), activation_(activation) {
-    for (const auto& [name, tensor, dims] : module.named_parameters())
-      parameters_.emplace_back(name, values_of(tensor));
+    for (const auto& [name, tensor] : module.named_parameters()) parameters_.emplace_back(name, values_of(tensor));
   }
 
   [[nodiscard]] Rows encode(const Rows& x, const Added& added) const {

@@ -18,9 +18,9 @@ namespace tessera {
 /// Shards a tensor. For a variable or input this sets the sharding of its storage. For a computed tensor it is a
 /// constraint at this place, and the handle then refers to the constrained value. Errors: the size of the mesh is not
 /// the number of devices; the spec does not have one entry for each dim; an axis is unknown or used twice; the tensor
-/// already has another sharding (call clear_sharding first).
-void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
-                   std::source_location where = std::source_location::current());
+/// already has another sharding (call clear_sharding first). Returns the tensor.
+Tensor mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
+                     std::source_location where = std::source_location::current());
 /// Returns the same value with this sharding. The sharding of `tensor` does not change.
 [[nodiscard]] Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                               std::source_location where = std::source_location::current());

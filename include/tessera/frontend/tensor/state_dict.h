@@ -14,6 +14,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,27 @@ struct NamedTensor {
   Tensor tensor;
   Dims exported_dims;  // the shape in files and other frameworks; the same elements in the same order
 };
+
+/// For `for (const auto& [name, tensor] : model.named_parameters())`.
+template <std::size_t I, class T>
+  requires std::is_same_v<std::remove_const_t<T>, NamedTensor>
+auto& get(T& named) {
+  if constexpr (I == 0)
+    return named.name;
+  else
+    return named.tensor;
+}
+
+}  // namespace tessera
+
+template <>
+struct std::tuple_size<tessera::NamedTensor> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, tessera::NamedTensor> {
+  using type = std::conditional_t<I == 0, std::string, tessera::Tensor>;
+};
+
+namespace tessera {
 
 /// A number of the host that belongs to a state, such as the number of steps of an optimizer.
 struct StateNumber {

@@ -78,8 +78,8 @@ struct Windows {
 };
 
 Windows windows_of(const Pair& unpadded, const Size2d& kernel_size, const UnfoldOptions& options) {
-  Windows out{unpadded, pair_of(kernel_size), pair_of(options.dilation), pair_of(options.padding),
-              pair_of(options.stride), {}};
+  Windows out{
+      unpadded, pair_of(kernel_size), pair_of(options.dilation), pair_of(options.padding), pair_of(options.stride), {}};
   for (std::size_t i = 0; i < 2; ++i) {
     require(out.kernel[i] > 0 && out.dilation[i] > 0 && out.stride[i] > 0 && out.padding[i] >= 0,
             "kernel_size, dilation and stride must be positive, and padding must not be negative");
@@ -99,8 +99,8 @@ Tensor positions_in(const Windows& w, const std::source_location& where) {
     return within.unsqueeze(1, where) + first;  // [k, count]
   };
   const Tensor rows = along(0) * static_cast<double>(w.image[1]);
-  const Tensor positions = rows.reshape({w.kernel[0], 1, w.count[0], 1}, where) +
-                           along(1).reshape({1, w.kernel[1], 1, w.count[1]}, where);
+  const Tensor positions =
+      rows.reshape({w.kernel[0], 1, w.count[0], 1}, where) + along(1).reshape({1, w.kernel[1], 1, w.count[1]}, where);
   return positions.reshape({-1}, where);
 }
 
