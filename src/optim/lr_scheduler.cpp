@@ -39,9 +39,7 @@ void LRScheduler::step() {
 
 double LRScheduler::get_last_lr() const { return optimizer_->learning_rate(); }
 
-std::map<std::string, double> LRScheduler::state_dict() const {
-  return {{"last_epoch", static_cast<double>(steps_)}};
-}
+std::map<std::string, double> LRScheduler::state_dict() const { return {{"last_epoch", static_cast<double>(steps_)}}; }
 
 void LRScheduler::load_state_dict(const std::map<std::string, double>& state) {
   const auto found = state.find("last_epoch");
@@ -51,9 +49,10 @@ void LRScheduler::load_state_dict(const std::map<std::string, double>& state) {
 }
 
 StepLR::StepLR(Optimizer& optimizer, std::int64_t step_size, double gamma)
-    : LRScheduler(optimizer, [size = positive("StepLR", "step_size", step_size), gamma](std::int64_t step, double base) {
-        return base * std::pow(gamma, static_cast<double>(step / size));
-      }) {}
+    : LRScheduler(optimizer,
+                  [size = positive("StepLR", "step_size", step_size), gamma](std::int64_t step, double base) {
+                    return base * std::pow(gamma, static_cast<double>(step / size));
+                  }) {}
 
 MultiStepLR::MultiStepLR(Optimizer& optimizer, std::vector<std::int64_t> milestones, double gamma)
     : LRScheduler(optimizer, [milestones = std::move(milestones), gamma](std::int64_t step, double base) {
@@ -72,23 +71,23 @@ ConstantLR::ConstantLR(Optimizer& optimizer, double factor, std::int64_t total_i
       }) {}
 
 LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor, std::int64_t total_iters)
-    : LRScheduler(optimizer, [=, total = positive("LinearLR", "total_iters", total_iters)](std::int64_t step,
-                                                                                           double base) {
-        return base * (start_factor + (end_factor - start_factor) * part_of(step, total));
-      }) {}
+    : LRScheduler(optimizer,
+                  [=, total = positive("LinearLR", "total_iters", total_iters)](std::int64_t step, double base) {
+                    return base * (start_factor + (end_factor - start_factor) * part_of(step, total));
+                  }) {}
 
 PolynomialLR::PolynomialLR(Optimizer& optimizer, std::int64_t total_iters, double power)
-    : LRScheduler(optimizer, [=, total = positive("PolynomialLR", "total_iters", total_iters)](std::int64_t step,
-                                                                                               double base) {
-        return base * std::pow(1 - part_of(step, total), power);
-      }) {}
+    : LRScheduler(optimizer,
+                  [=, total = positive("PolynomialLR", "total_iters", total_iters)](std::int64_t step, double base) {
+                    return base * std::pow(1 - part_of(step, total), power);
+                  }) {}
 
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, std::int64_t t_max, double eta_min)
-    : LRScheduler(optimizer, [=, total = positive("CosineAnnealingLR", "t_max", t_max)](std::int64_t step,
-                                                                                       double base) {
-        const double part = static_cast<double>(step) / static_cast<double>(total);
-        return annealed(AnnealStrategy::kCos, base, eta_min, part);
-      }) {}
+    : LRScheduler(optimizer,
+                  [=, total = positive("CosineAnnealingLR", "t_max", t_max)](std::int64_t step, double base) {
+                    const double part = static_cast<double>(step) / static_cast<double>(total);
+                    return annealed(AnnealStrategy::kCos, base, eta_min, part);
+                  }) {}
 
 LambdaLR::LambdaLR(Optimizer& optimizer, std::function<double(std::int64_t step)> factor)
     : LRScheduler(optimizer,

@@ -88,7 +88,7 @@ TEST(LrScheduler, SequencesBeginAtTheirMilestones) {
   const FreshRank rank;
   OneParameter of;
   const std::vector<LRScheduler> parts{LinearLR(of.sgd, 0.25, 1, 3), ExponentialLR(of.sgd, 0.5)};
-  SequentialLR scheduler(of.sgd, parts, {3});
+  SequentialLR scheduler(of.sgd, {LinearLR(of.sgd, 0.25, 1, 3), ExponentialLR(of.sgd, 0.5)}, {3});
   expect_rates(rates_of(of, scheduler, 6), {0.2, 0.4, 0.6, 0.8, 0.4, 0.2});
   EXPECT_EQ(testing::error_of([&] { SequentialLR(of.sgd, parts, {}); }),
             "SequentialLR: needs one milestone less than schedules, got 0 for 2 schedules");

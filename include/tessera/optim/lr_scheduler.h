@@ -98,7 +98,7 @@ struct OneCycleOptions {
   AnnealStrategy anneal_strategy = AnnealStrategy::kCos;
   double div_factor = 25;         // the first rate is max_lr / div_factor
   double final_div_factor = 1e4;  // the last rate is the first rate / final_div_factor
-  bool three_phase = false;       // falls first to the first rate, in as many steps as it has risen, and then to the last
+  bool three_phase = false;  // falls first to the first rate, in as many steps as it has risen, and then to the last
 };
 /// A rate that rises to `max_lr` and falls again within `total_steps` updates (Smith and Topin, 2019). Does not change
 /// the momentum. Error of step() after more than `total_steps` steps.

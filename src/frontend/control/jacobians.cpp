@@ -6,8 +6,9 @@
 namespace tessera::detail {
 
 Tensor unit_vectors(const Tensor& x, const std::source_location& where) {
-  in_context("jacobian", {&x}, where,
-             [&] { require(is_float(x.dtype()), "needs functions of floats with floats as results, got {}", x.type()); });
+  in_context("jacobian", {&x}, where, [&] {
+    require(is_float(x.dtype()), "needs functions of floats with floats as results, got {}", x.type());
+  });
   Dims dims = x.dims();
   dims.insert(dims.begin(), x.numel());
   return eye(x.numel(), {}, x.dtype(), where).reshape(dims, where);

@@ -44,10 +44,13 @@ TEST(TorchConvolutions, SamePaddingOfImages) {
   Conv2d layer(1, 1, {2, 3}, {.padding = kSamePadding, .bias = false, .dtype = kF64});
   layer.weight().assign(ones({1, 1, 2, 3}, kF64));
   EXPECT_EQ(testing::numbers(layer(testing::counted({1, 1, 2, 2}))), (testing::Numbers{6, 6, 5, 5}));
-  Conv2d replicated(1, 1, {1, 3}, {.padding = {0, 1}, .bias = false, .dtype = kF64, .padding_mode = PadMode::kReplicate});
+  Conv2d replicated(1, 1, {1, 3},
+                    {.padding = {0, 1}, .bias = false, .dtype = kF64, .padding_mode = PadMode::kReplicate});
   replicated.weight().assign(ones({1, 1, 1, 3}, kF64));
   EXPECT_EQ(testing::numbers(replicated(testing::counted({1, 1, 2, 2}))), (testing::Numbers{1, 2, 7, 8}));
-  EXPECT_EQ(testing::error_of([] { Conv2d(1, 1, 3, {.stride = {1, 2}, .padding = kSamePadding}); }),
+  EXPECT_EQ(testing::error_of([] {
+              Conv2d(1, 1, 3, {.stride = {1, 2}, .padding = kSamePadding});
+            }),
             "Conv2d: kSamePadding requires stride 1, got 1 x 2");
 }
 
