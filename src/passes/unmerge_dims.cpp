@@ -58,10 +58,9 @@ SplitDims split_operand(const MergedDims& merged, const Computation& c, Id id, i
 Attributes split_attributes(const Instruction& i, const SplitDims& result, const std::vector<SplitDims>& operands) {
   if (i.op == &rows::kDot) {
     const auto& a = attributes_as<DotAttributes>(i.attributes);
-    return make_attributes(DotAttributes{renumbered(a.lhs_batch_dims, operands[0]),
-                                         renumbered(a.lhs_contracting_dims, operands[0]),
-                                         renumbered(a.rhs_batch_dims, operands[1]),
-                                         renumbered(a.rhs_contracting_dims, operands[1])});
+    return make_attributes(
+        DotAttributes{renumbered(a.lhs_batch_dims, operands[0]), renumbered(a.lhs_contracting_dims, operands[0]),
+                      renumbered(a.rhs_batch_dims, operands[1]), renumbered(a.rhs_contracting_dims, operands[1])});
   }
   if (i.op == &rows::kIota) {
     const Dims dims = renumbered({attributes_as<IotaAttributes>(i.attributes).iota_dimension}, result);

@@ -157,10 +157,9 @@ ENTRY %main (x: f32[2,3,5]) -> (f32[2,3,5], f32[6,5]) {
 class WithMergedDims : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WithMergedDims, StaysUnchanged) {
-  expect_unchanged(unmerged,
-                   fmt::format("HloModule m\nENTRY %main (x: f32[4,6,5], z: f32[24,5]) -> f32[4,6,5] {{\n"
-                               "  %x = f32[4,6,5] parameter(0)\n  %z = f32[24,5] parameter(1)\n{}}}\n",
-                               GetParam()));
+  expect_unchanged(unmerged, fmt::format("HloModule m\nENTRY %main (x: f32[4,6,5], z: f32[24,5]) -> f32[4,6,5] {{\n"
+                                         "  %x = f32[4,6,5] parameter(0)\n  %z = f32[24,5] parameter(1)\n{}}}\n",
+                                         GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -193,8 +192,8 @@ TEST_P(LinearLayers, OnlyReduceTheGradientsOfTheirParameters) {
   const LinearCase c = GetParam();
   constexpr int kIn = 6;
   constexpr int kOut = 8;
-  const std::string tiles = fmt::format("{{devices=[{},{},1]<=[{}]}}", c.batch_tiles, c.sequence_tiles,
-                                        c.batch_tiles * c.sequence_tiles);
+  const std::string tiles =
+      fmt::format("{{devices=[{},{},1]<=[{}]}}", c.batch_tiles, c.sequence_tiles, c.batch_tiles * c.sequence_tiles);
   const std::string text = fmt::format(
       R"(HloModule m, num_partitions={n}
 sum {{
