@@ -25,6 +25,7 @@
 #include "strategy/program_estimate.h"
 #include "tessera/base/text.h"
 #include "tessera/passes/passes.h"
+#include "tessera/passes/unmerge_dims.h"
 
 namespace tessera {
 namespace {
@@ -53,13 +54,21 @@ bool same_shardings(const Slots& a, const Slots& b) {
                     [](const auto& x, const auto& y) { return x.sharding == y.sharding; });
 }
 
+// Adds a form of the program unless it is the program itself.
+void add_form(std::vector<Variant>& out, const Program& form, const Program& program) {
+  if (form.computations == program.computations) return;
+  out.push_back({duplicate_cheap_values(merge_duplicates(simplify(form))), {}});
+}
+
+// Unmerged dims can be sharded like merged ones, except that their tiles may be less even. Outcomes of equal cost have
+// the first form.
 std::vector<Variant> variants_of(const Program& program) {
   std::vector<Variant> out;
-  out.push_back({program, build_propagation_graph(program)});
-  const Program expanded = expand_ops(program);
-  if (expanded.computations == program.computations) return out;
-  out.push_back({duplicate_cheap_values(merge_duplicates(simplify(expanded))), {}});
-  out.back().graph = build_propagation_graph(out.back().program);
+  add_form(out, unmerge_dims(program), program);
+  out.push_back({program, {}});
+  const Program first = out.front().program;
+  add_form(out, expand_ops(first), first);
+  for (Variant& variant : out) variant.graph = build_propagation_graph(variant.program);
   return out;
 }
 
