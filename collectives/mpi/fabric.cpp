@@ -13,7 +13,7 @@
 #include "mpi/deadline.h"
 #include "mpi/measure.h"
 #include "mpi/mpi_group.h"
-#include "shared_memory/patience.h"
+#include "shared_memory/backoff.h"
 #include "shared_memory/shared_group.h"
 #include "tessera/base/cpus.h"
 #include "tessera/base/instruction_set.h"
@@ -231,8 +231,8 @@ void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_
     return ranks;
   };
   const std::string text = text_of_progress(group);
-  Patience patience(*node_, text);
-  while (!std::all_of(world_ranks.begin(), world_ranks.end(), has_come)) patience.pause(absent);
+  Backoff backoff(*node_, text);
+  while (!std::all_of(world_ranks.begin(), world_ranks.end(), has_come)) backoff.pause(absent);
 }
 
 void MpiFabric::meet_at_end() {
@@ -247,10 +247,10 @@ void MpiFabric::meet_at_end() {
     return ranks;
   };
   const std::string text = "the end of the program";
-  Patience patience(*node_, text, Patience::Limit::kNone);  // a rank may have other work to finish
+  Backoff backoff(*node_, text, Backoff::Limit::kNone);  // a rank may have other work to finish
   for (int done = 0; done == 0;) {
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done == 0) patience.pause(running);
+    if (done == 0) backoff.pause(running);
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include "copy_bytes.h"
 #include "reduce.h"
-#include "shared_memory/patience.h"
+#include "shared_memory/backoff.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -52,13 +52,13 @@ MpiOperation::~MpiOperation() {
 void MpiOperation::wait() {
   if (given_up_) std::rethrow_exception(given_up_);
   const auto held = progress_->claim();
-  Patience patience(*node_, call_.text);
+  Backoff backoff(*node_, call_.text);
   std::size_t stages = stages_.size();
   while (!advance()) {
-    if (std::exchange(stages, stages_.size()) != stages_.size()) patience.begin_again();
+    if (std::exchange(stages, stages_.size()) != stages_.size()) backoff.begin_again();
     progress_->advance(this);
     try {
-      patience.pause([this] { return absent(); });
+      backoff.pause([this] { return absent(); });
     } catch (...) {
       given_up_ = std::current_exception();
       throw;

@@ -8,7 +8,7 @@
 
 #include "copy_bytes.h"
 #include "reduce.h"
-#include "shared_memory/patience.h"
+#include "shared_memory/backoff.h"
 
 namespace tessera::collectives {
 namespace {
@@ -183,9 +183,9 @@ std::byte* SharedGroup::claim_half(const Collective& call) {
   auto& last = node_->last_use;
   if (last.group != this) {
     for (std::size_t k = 0; k < last.readers.size(); ++k) {
-      Patience patience(*node_, call.text);
+      Backoff backoff(*node_, call.text);
       while (last.readers[k]->done.load(std::memory_order_acquire) < last.step)
-        patience.pause([&] { return std::vector<int>{last.world_ranks[k]}; });
+        backoff.pause([&] { return std::vector<int>{last.world_ranks[k]}; });
     }
     last.group = this;
     last.readers.assign(slots_.begin(), slots_.end());
@@ -207,8 +207,8 @@ void SharedGroup::arrive() {
 void SharedGroup::await(std::size_t member, const Collective& call) {
   const auto& slot = *slots_[member];
   if (slot.arrived.load(std::memory_order_acquire) < step_) {
-    Patience patience(*node_, call.text);
-    while (slot.arrived.load(std::memory_order_acquire) < step_) patience.pause([&] { return absent(); });
+    Backoff backoff(*node_, call.text);
+    while (slot.arrived.load(std::memory_order_acquire) < step_) backoff.pause([&] { return absent(); });
   }
   if (step_ == first_step_) compare(member);
 }

@@ -174,8 +174,10 @@ std::string Trainer::Run::saved_text() const {
 
 // The memory and the collectives of the first program of a training.
 void Trainer::Run::report_program() {
+  if (has_reported_) return;  // compiled_programs() waits for the step that runs
   const auto& programs = compiled_programs();
-  if (programs.empty() || programs.back().number < first_program_ || std::exchange(has_reported_, true)) return;
+  if (programs.empty() || programs.back().number < first_program_) return;
+  has_reported_ = true;
   print(memory_report(setup_, most_memory_of_steps(first_program_), process_) +
         collective_report(programs.back().notes));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shared_memory/patience.h"
+#include "shared_memory/backoff.h"
 
 #include <sched.h>
 
@@ -21,10 +21,10 @@ constexpr int kRoundsBetweenChecks = 64;
 
 }  // namespace
 
-int Patience::spins() const { return node_.has_core_per_rank() ? kSpinsWithOwnCore : kSpinsWithoutCore; }
+int Backoff::spins() const { return node_.has_core_per_rank() ? kSpinsWithOwnCore : kSpinsWithoutCore; }
 
 // A spin may call MPI, which yields: on a busy machine, the usual number of spins could take many seconds.
-bool Patience::has_spun_long() {
+bool Backoff::has_spun_long() {
   if (rounds_ % kSpinsBetweenClocks != 0) return false;
   const auto now = Clock::now();
   if (spins_since_ == Clock::time_point{}) spins_since_ = now;
@@ -33,18 +33,18 @@ bool Patience::has_spun_long() {
   return true;
 }
 
-void Patience::relax() {
+void Backoff::relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #endif
 }
 
 // After a timeout, peers that time out a moment later still see for which ranks this one waited.
-Patience::~Patience() {
+Backoff::~Backoff() {
   if (sleeping_ && !timed_out_) node_.stop_waiting();
 }
 
-void Patience::pause_slowly(const std::function<std::vector<int>()>& absent) {
+void Backoff::pause_slowly(const std::function<std::vector<int>()>& absent) {
   const auto now = Clock::now();
   if (begin_ == Clock::time_point{}) begin(now);
   if (!sleeping_ && now - begin_ < kYielding) {
@@ -65,20 +65,20 @@ void Patience::pause_slowly(const std::function<std::vector<int>()>& absent) {
   next_report_ += watchdog_interval();
 }
 
-void Patience::begin(Clock::time_point now) {
+void Backoff::begin(Clock::time_point now) {
   begin_ = now;
   next_report_ = watchdog_interval();
   timeout_ = limit_ == Limit::kTimeout ? collective_timeout() : WaitingTime::max();
 }
 
-void Patience::begin_sleeping(const std::vector<int>& absent) {
+void Backoff::begin_sleeping(const std::vector<int>& absent) {
   sleeping_ = true;
   node_.wait_for(absent);
   node_.begin_waiting(text_);
 }
 
 // Read the state first, then the absent ranks, so that a peer that arrived and then finished does not count as absent.
-void Patience::check_finished(const std::function<std::vector<int>()>& absent) const {
+void Backoff::check_finished(const std::function<std::vector<int>()>& absent) const {
   std::vector<int> finished;
   for (const auto& peer : node_.peers())
     if (peer.page->state.load(std::memory_order_acquire) == RankState::kFinished) finished.push_back(peer.world_rank);
@@ -89,18 +89,18 @@ void Patience::check_finished(const std::function<std::vector<int>()>& absent) c
   throw Error(finished_message(node_.world_rank(), text_, finished));
 }
 
-void Patience::report(WaitingTime waited, const std::vector<int>& absent) const {
+void Backoff::report(WaitingTime waited, const std::vector<int>& absent) const {
   log_line(LogLevel::kWarning,
            waiting_message(node_.world_rank(), static_cast<int>(waited.count()), text_, absent) + cause(absent));
 }
 
-void Patience::give_up(WaitingTime waited, const std::vector<int>& absent) {
+void Backoff::give_up(WaitingTime waited, const std::vector<int>& absent) {
   timed_out_ = true;
   node_.wait_for(absent);
   throw CollectiveTimeout(timeout_message(static_cast<int>(waited.count()), text_, absent) + cause(absent));
 }
 
-std::string Patience::cause(const std::vector<int>& absent) const {
+std::string Backoff::cause(const std::vector<int>& absent) const {
   return cause_text(node_.world_rank(), absent, [this](int rank) { return node_.activity(rank); });
 }
 

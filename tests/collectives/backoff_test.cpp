@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shared_memory/patience.h"
+#include "shared_memory/backoff.h"
 
 #include <gtest/gtest.h>
 
@@ -12,16 +12,16 @@ namespace {
 std::string message_of_timeout(Node& node) {
   const TimeLimit limit(std::chrono::seconds(0));
   const std::string text = "barrier over {data}";
-  Patience patience(node, text);
+  Backoff backoff(node, text);
   try {
-    while (true) patience.pause([] { return std::vector<int>{1}; });
+    while (true) backoff.pause([] { return std::vector<int>{1}; });
   } catch (const CollectiveTimeout& error) {
     return error.what();
   }
 }
 
 // Another rank of the node, whose timeout expires a moment later, names the rank for which this one waited.
-TEST(Patience, ARankThatTimedOutStillShowsForWhichRanksItWaited) {
+TEST(Backoff, ARankThatTimedOutStillShowsForWhichRanksItWaited) {
   Node node(0, 2);
   const std::string message = message_of_timeout(node);
   EXPECT_NE(message.find("rank 1 has not arrived"), std::string::npos) << message;
@@ -31,7 +31,7 @@ TEST(Patience, ARankThatTimedOutStillShowsForWhichRanksItWaited) {
   EXPECT_EQ(activity.awaited, std::vector<int>{1});
 }
 
-TEST(Patience, ARankThatWorksAfterATimeoutDoesNotWait) {
+TEST(Backoff, ARankThatWorksAfterATimeoutDoesNotWait) {
   Node node(0, 2);
   message_of_timeout(node);
   node.works_on("");  // what a program reports that ends by an exception

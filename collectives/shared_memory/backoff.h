@@ -10,15 +10,15 @@
 
 namespace tessera::collectives {
 
-class Patience {
+class Backoff {
  public:
   /// kTimeout: waiting for more than TESSERA_COLLECTIVE_TIMEOUT ends the job.
   enum class Limit { kTimeout, kNone };
-  Patience(Node& node, const std::string& text, Limit limit = Limit::kTimeout)
+  Backoff(Node& node, const std::string& text, Limit limit = Limit::kTimeout)
       : node_(node), text_(text), limit_(limit) {}
-  ~Patience();
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
+  ~Backoff();
+  Backoff(const Backoff&) = delete;
+  Backoff& operator=(const Backoff&) = delete;
 
   /// Waits for a short time. `absent` returns the world ranks for which this rank waits. Throws an Error if a peer has
   /// failed, died or finished without joining, or on timeout. Prints the state every TESSERA_WATCHDOG_SECONDS.
