@@ -62,8 +62,8 @@ TEST(Jacobians, HessiansAreTheSecondDerivatives) {
 
 TEST(Jacobians, OfIntegersAreErrors) {
   const FreshRank rank;
-  EXPECT_EQ(testing::error_of([] { (void)jacfwd([](const Tensor& v) { return v * 2; })(arange(3)); }),
-            "jacobian: needs functions of floats with floats as results, got s32[3]");
+  const std::string error = testing::error_of([] { (void)jacfwd([](const Tensor& v) { return v * 2; })(arange(3)); });
+  EXPECT_TRUE(error.starts_with("jacobian: needs functions of floats with floats as results, got s32[3]\n")) << error;
 }
 
 TEST(TreeMap, AppliesAFunctionToEachTensor) {

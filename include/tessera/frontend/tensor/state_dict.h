@@ -43,12 +43,14 @@ auto& get(T& named) {
 
 }  // namespace tessera
 
+#ifndef DOXYGEN  // it cannot read specializations of templates of std
 template <>
 struct std::tuple_size<tessera::NamedTensor> : std::integral_constant<std::size_t, 2> {};
 template <std::size_t I>
 struct std::tuple_element<I, tessera::NamedTensor> {
   using type = std::conditional_t<I == 0, std::string, tessera::Tensor>;
 };
+#endif
 
 namespace tessera {
 
