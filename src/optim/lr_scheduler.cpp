@@ -51,7 +51,8 @@ void LRScheduler::load_state_dict(const std::map<std::string, double>& state) {
 StepLR::StepLR(Optimizer& optimizer, std::int64_t step_size, double gamma)
     : LRScheduler(optimizer,
                   [size = positive("StepLR", "step_size", step_size), gamma](std::int64_t step, double base) {
-                    return base * std::pow(gamma, static_cast<double>(step / size));
+                    const std::int64_t reached = step / size;
+                    return base * std::pow(gamma, static_cast<double>(reached));
                   }) {}
 
 MultiStepLR::MultiStepLR(Optimizer& optimizer, std::vector<std::int64_t> milestones, double gamma)
@@ -126,7 +127,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, std::int64_t total_s
     : LRScheduler(optimizer, one_cycle(max_lr, total_steps, options)) {}
 
 SequentialLR::SequentialLR(Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
-                           std::vector<std::int64_t> milestones)
+                           const std::vector<std::int64_t>& milestones)
     : LRScheduler(optimizer, [schedulers, milestones](std::int64_t step, double base) {
         require(!schedulers.empty() && milestones.size() + 1 == schedulers.size(),
                 "SequentialLR: needs one milestone less than schedules, got {} for {} schedules", milestones.size(),

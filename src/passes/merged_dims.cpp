@@ -92,12 +92,15 @@ int MergedDims::root_of(int node) const {
   return node;
 }
 
+// The smaller class joins the larger one, so that root_of() takes logarithmic time.
 void MergedDims::unite(int a, int b) {
   a = root_of(a);
   b = root_of(b);
   if (a == b) return;
+  if (at(classes_, a).size < at(classes_, b).size) std::swap(a, b);
   const Class joined = at(classes_, b);
   at(classes_, b).parent = a;
+  at(classes_, a).size += joined.size;
   at(classes_, a).is_blocked |= joined.is_blocked;
   at(classes_, a).is_merged |= joined.is_merged;
   if (joined.is_limited) limit(a, joined.strides);

@@ -34,6 +34,7 @@ class MergedDims {
   /// How a class may be split.
   struct Class {
     int parent = -1;          // -1: this is the representative of the class
+    int size = 1;             // of a representative: the dims in the class
     bool is_blocked = false;  // an op or an annotation needs the dim as it is
     bool is_merged = false;   // some reshape merges it
     bool is_limited = false;  // `strides` are the only ones

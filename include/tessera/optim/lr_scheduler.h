@@ -111,7 +111,8 @@ class OneCycleLR : public LRScheduler {
 /// milestone less than schedules, in ascending order, or if the schedules are those of other optimizers.
 class SequentialLR : public LRScheduler {
  public:
-  SequentialLR(Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, std::vector<std::int64_t> milestones);
+  SequentialLR(Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
+               const std::vector<std::int64_t>& milestones);
 };
 
 struct PlateauOptions {

@@ -152,6 +152,28 @@ TEST(TorchNames, Comparisons) {
   EXPECT_EQ(numbers(heaviside(Tensor::from({-2.0, 0.0, 3.0, nan}, {4}), 0.5)), (Numbers{0, 0.5, 1, 0}));
 }
 
+TEST(TorchNames, SizesThatExceed64BitsAreErrors) {
+  const FreshRank rank;
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  // The product 2^64 would wrap to 0, the size of the dim.
+  EXPECT_TRUE(error_of([&] {
+                (void)unflatten(zeros({0}), 0, {4, kHuge});
+              }).starts_with("unflatten: the sizes [4,4611686018427387904] do not multiply to 0"));
+  const Tensor x = counted({1, 1, 3, 3});
+  EXPECT_TRUE(error_of([&] {
+                (void)unfold(x, 2, {.padding = kHuge});
+              }).starts_with("unfold: a size with its padding or a window exceeds 64 bits"));
+  EXPECT_TRUE(error_of([&] {
+                (void)unfold(x, {3, 2}, {.dilation = kHuge});
+              }).starts_with("unfold: a size with its padding or a window exceeds 64 bits"));
+  EXPECT_TRUE(error_of([&] {
+                (void)unfold(x, 2, {.padding = 40000});
+              }).starts_with("unfold: an image of 80003 x 80003 has more positions than s32 numbers"));
+  EXPECT_TRUE(error_of([&] {
+                (void)tensordot(x, x, -1);
+              }).starts_with("tensordot: the number of dims must not be negative, got -1"));
+}
+
 TEST(TorchNames, RandomNumbersLikeATensor) {
   const FreshRank rank;
   const Tensor x = zeros({2, 3}, kF64);

@@ -75,6 +75,7 @@ TEST(TorchModules, NamesAndParametersInLoops) {
     count += parameter.numel();
   }
   EXPECT_EQ(names, "list.0.weight list.0.bias norm.weight ");
+  for (auto [name, parameter] : pair.named_parameters()) EXPECT_EQ(parameter.type(), pair.parameter(name).type());
   EXPECT_EQ(count, 3 * 2 + 2 + 3);
   const std::vector<Module*> all = pair.modules();
   ASSERT_EQ(all.size(), 4U);

@@ -163,10 +163,12 @@ class TensorMembers : public ElementwiseMembers {
   [[nodiscard]] Tensor view_as(const Tensor& other, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor reshape_as(const Tensor& other,
                                   std::source_location where = std::source_location::current()) const;
+  // NOLINTBEGIN(readability-identifier-naming): names of PyTorch
   /// The tensor with its dims in reversed order.
   [[nodiscard]] Tensor T(std::source_location where = std::source_location::current()) const;
   /// The tensor with its last two dims exchanged, as t().
   [[nodiscard]] Tensor mT(std::source_location where = std::source_location::current()) const;
+  // NOLINTEND(readability-identifier-naming)
   [[nodiscard]] Tensor unflatten(int dim, const std::vector<std::int64_t>& sizes,
                                  std::source_location where = std::source_location::current()) const;
 

@@ -31,14 +31,14 @@ struct NamedTensor {
   Dims exported_dims;  // the shape in files and other frameworks; the same elements in the same order
 };
 
-/// For `for (const auto& [name, tensor] : model.named_parameters())`.
+/// For `for (const auto& [name, tensor] : model.named_parameters())`; also for `auto [name, tensor]`.
 template <std::size_t I, class T>
-  requires std::is_same_v<std::remove_const_t<T>, NamedTensor>
-auto& get(T& named) {
+  requires std::is_same_v<std::remove_cvref_t<T>, NamedTensor>
+auto&& get(T&& named) {
   if constexpr (I == 0)
-    return named.name;
+    return std::forward<T>(named).name;
   else
-    return named.tensor;
+    return std::forward<T>(named).tensor;
 }
 
 }  // namespace tessera

@@ -23,6 +23,8 @@ Tensor linear(Operand x, Operand weight) {
 Tensor linear(Operand x, Operand weight, Operand bias) { return linear(x, std::move(weight)) + std::move(bias); }
 
 Tensor tensordot(Operand x, Operand y, int dims) {
+  in_context("tensordot", {&x.tensor(), &y.tensor()}, x.where(),
+             [&] { require(dims >= 0, "the number of dims must not be negative, got {}", dims); });
   std::vector<int> x_dims, y_dims;
   for (int i = 0; i < dims; ++i) {
     x_dims.push_back(i - dims);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tensor/number_types.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
@@ -208,13 +209,14 @@ Tensor unflatten(Operand x, int dim, const Dims& sizes) {
   return recorded("unflatten", x, [&](Value v) {
     const int d = checked_dim(v.type(), dim);
     const std::int64_t size = v.type().dim(d);
-    std::int64_t known = 1;
-    for (const std::int64_t part : sizes) known *= part == -1 ? 1 : part;
+    Checked product = 1;  // of the given sizes
+    for (const std::int64_t part : sizes) product *= part == -1 ? 1 : part;
+    const std::int64_t known = product.value_or_most();
     const auto open = std::count(sizes.begin(), sizes.end(), -1);
     const bool are_sizes = std::all_of(sizes.begin(), sizes.end(), [](std::int64_t part) { return part >= -1; });
     const bool fits = open == 0 ? known == size : open == 1 && known > 0 && size % known == 0;
-    require(are_sizes && fits && !sizes.empty(), "the sizes [{}] do not multiply to {}, the size of dim {} of {}",
-            fmt::join(sizes, ","), size, d, v.type());
+    require(are_sizes && product.fits() && fits && !sizes.empty(),
+            "the sizes [{}] do not multiply to {}, the size of dim {} of {}", fmt::join(sizes, ","), size, d, v.type());
     Dims out = v.type().dims();
     out.erase(out.begin() + d);
     for (int i = 0; i < isize(sizes); ++i)

@@ -6,7 +6,9 @@
 
 #include <array>
 #include <string_view>
+#include <utility>
 
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tracing/error_context.h"
 
@@ -83,11 +85,17 @@ Windows windows_of(const Pair& unpadded, const Size2d& kernel_size, const Unfold
   for (std::size_t i = 0; i < 2; ++i) {
     require(out.kernel[i] > 0 && out.dilation[i] > 0 && out.stride[i] > 0 && out.padding[i] >= 0,
             "kernel_size, dilation and stride must be positive, and padding must not be negative");
-    out.image[i] += 2 * out.padding[i];
-    const std::int64_t extent = out.dilation[i] * (out.kernel[i] - 1) + 1;
+    const Checked padded = Checked(out.image[i]) + Checked(2) * out.padding[i];
+    const Checked within = Checked(out.dilation[i]) * (out.kernel[i] - 1) + 1;
+    require(padded.fits() && within.fits(), "a size with its padding or a window exceeds 64 bits");
+    out.image[i] = padded.value();
+    const std::int64_t extent = within.value();
     require(extent <= out.image[i], "a window of {} does not fit into the padded size {}", extent, out.image[i]);
     out.count[i] = (out.image[i] - extent) / out.stride[i] + 1;
   }
+  const Checked elements = Checked(out.image[0]) * out.image[1];
+  require(elements.fits() && std::in_range<std::int32_t>(elements.value()),
+          "an image of {} x {} has more positions than s32 numbers", out.image[0], out.image[1]);
   return out;
 }
 
